@@ -1,0 +1,368 @@
+"""The config: strict, typed, every default in one place, every mistake told with its line.
+
+A YAML file plus `--set section.key=value` becomes one frozen `Config`. All problems of a file are reported together.
+YAML is read by its 1.2 rules, so that `no` is Norwegian, `1e-4` a number and `010` ten; a key given twice is refused.
+This file knows nothing of torch, so a mistake in a config answers at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from mt_cli.errors import ConfigError
+
+Files = Annotated[
+    list[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1, max_length=2),
+]
+"""`[source file, target file]`, line n beside line n; or one two-column `.tsv`. Any of them may end in `.gz`."""
+
+Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class DataConfig(Section):
+    src_lang: Language
+    tgt_lang: Language
+    train: Files
+    dev: Files
+    test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
+    max_length: int = Field(256, ge=4, le=4096)  # tokens a side; longer training pairs are dropped, longer input split
+    on_bad_line: Literal["error", "skip"] = "error"  # a line that is not UTF-8
+    dedup: bool = False  # drop exact repetitions of a training pair
+    bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
+
+
+class TokenizerConfig(Section):
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    joint: bool = True  # one vocabulary for both languages
+    vocab_size: int = Field(8000, ge=300, le=256_000)  # lowered to what the corpus can carry
+
+
+class ModelConfig(Section):
+    d_model: int = Field(256, ge=2, le=8192)
+    ffn_dim: int = Field(1024, ge=1, le=65536)
+    n_heads: int = Field(4, ge=1, le=128)
+    n_encoder_layers: int = Field(3, ge=1, le=64)
+    n_decoder_layers: int = Field(3, ge=1, le=64)
+    head_dim: int | None = Field(None, ge=1, le=1024)  # d_k of a head; null: d_model / n_heads
+    value_dim: int | None = Field(None, ge=1, le=1024)  # d_v of a head; null: head_dim
+
+    dropout: Probability = 0.1  # on the output of every sublayer, and wherever the next three are null
+    embedding_dropout: Probability | None = None
+    attention_dropout: Probability | None = None  # on the attention weights
+    ffn_dropout: Probability | None = None  # between the two matrices of the feed-forward network
+
+    norm: Literal["pre", "post"] = "pre"
+    layer_norm: Literal["variance", "deviation"] = "variance"  # x / sqrt(variance + eps), or x / (deviation + eps)
+    layer_norm_epsilon: float = Field(1e-5, gt=0, le=0.1)
+    feed_forward: Literal["linear", "conv1d"] = "linear"
+    attention_bias: bool = True
+    attention_temperature: float | None = Field(None, gt=0)  # what scores are divided by; null: sqrt(head_dim)
+    tie_embeddings: Literal["none", "target", "all"] = "all"  # target: with the projection; all: with the source too
+    embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
+    embedding_norm: bool = False  # LayerNorm after the embedding
+    first_position: Literal[0, 1] = 0
+    max_positions: int = Field(1024, ge=8, le=65536)
+
+
+class TrainingConfig(Section):
+    max_steps: int = Field(20_000, ge=1, le=100_000_000)
+    batch_tokens: int = Field(4096, ge=16, le=4_000_000)  # target tokens of a batch, padding included
+    accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
+    learning_rate: float = Field(1e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
+    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
+    warmup_steps: int = Field(1000, ge=0)
+    weight_decay: float = Field(0.0, ge=0, le=1)
+    adam_beta1: Probability = 0.9
+    adam_beta2: Probability = 0.98
+    label_smoothing: Probability = 0.1
+    clip_norm: float = Field(1.0, gt=0)
+    validate_every_steps: int = Field(500, ge=1)
+    select_by: Literal["bleu", "chrf", "loss"] = "bleu"  # what makes a checkpoint the best
+    patience: int = Field(10, ge=1)  # validations without a new best before training stops
+    n_samples: int = Field(3, ge=0, le=20)  # dev translations shown at each validation
+    seed: int = Field(1, ge=0, lt=2**31)
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+
+
+class DecodingConfig(Section):
+    beam_size: int = Field(1, ge=1, le=1000)  # 1 is greedy
+    length_penalty: float = Field(1.0, ge=0, le=10)  # the exponent alpha of Wu et al. 2016, eq. 14; 0: none
+    max_length_ratio: float = Field(2.0, gt=0, le=100)  # output tokens for each source token, 10 more allowed
+    batch_size: int = Field(64, ge=1, le=100_000)  # sentences decoded together
+
+
+class Config(Section):
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    def to_yaml(self) -> str:
+        """Every key with its value, defaults included; `load_config` reads it back to an equal `Config`."""
+        return yaml.dump(self.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.patience", "training.device"}
+"""What may differ when a run is continued: it changes where and how long, not what is trained."""
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """The config in `path` with each `section.key=value` of `overrides` laid over it.
+
+    Raises ConfigError with a line for every problem found.
+    """
+    lines: dict[tuple[str, ...], str] = {}
+    problems: list[str] = []
+    values = _read_yaml(path, lines, problems)
+    for override in overrides:
+        _apply_override(values, override, lines, problems)
+    config = None
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        problems += [_explain(details, lines, str(path)) for details in error.errors()]
+    if config is not None:
+        problems += [f"{_place(keys, lines, str(path))}: {message}" for keys, message in _contradictions(config)]
+    if problems or config is None:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def differing_keys(mine: Config, theirs: Config) -> list[str]:
+    """`section.key: mine, theirs` for each key that may not change within a run but did."""
+    found = []
+    a, b = mine.model_dump(), theirs.model_dump()
+    for section in a:
+        for key in a[section]:
+            name = f"{section}.{key}"
+            if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE and section != "decoding":
+                found.append(f"{name} is {a[section][key]} here, {b[section][key]} there")
+    return found
+
+
+# Reading YAML --------------------------------------------------------------------------------------------------------
+
+# The core schema of YAML 1.2, https://yaml.org/spec/1.2.2/#103-core-schema, in place of PyYAML's 1.1.
+_RESOLVERS = [
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789")),
+    (
+        "tag:yaml.org,2002:float",
+        re.compile(
+            r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN))$"
+        ),
+        list("-+0123456789."),
+    ),
+]
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's way)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            # A few lines of aliases of aliases stand for gigabytes; configs need none.
+            raise yaml.MarkedYAMLError(
+                problem="found an alias, write the value out", problem_mark=self.peek_event().start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's way)
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    _Loader.add_implicit_resolver(_tag, _pattern, _first)
+    _Dumper.add_implicit_resolver(_tag, _pattern, _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(_yaml_number(node.value)))
+
+
+def _yaml_number(text: str) -> str:
+    return text.lower().replace(".inf", "inf").replace(".nan", "nan")
+
+
+def _read_yaml(path: Path, lines: dict[tuple[str, ...], str], problems: list[str]) -> dict[str, Any]:
+    """The file as plain values; `lines` gets the place of every key. What cannot be parsed at all is raised."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror}; give the path of a YAML config, such as configs/phrasebook.yaml"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        if node is None:
+            raise ConfigError(f"{path}:1: empty file, expected 'key: value' lines")
+        if not isinstance(node, yaml.MappingNode):
+            kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{node.value}'"
+            raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
+        values = _build(node, (), str(path), lines, problems)
+        assert isinstance(values, dict)
+        return values
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{path}:{line}: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply, expected sections with keys") from None
+
+
+def _build(
+    node: yaml.Node, keys: tuple[str, ...], file: str, lines: dict[tuple[str, ...], str], problems: list[str]
+) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            return _Loader("").construct_object(node)
+        except (ValueError, yaml.YAMLError):
+            problems.append(f"{file}:{node.start_mark.line + 1}: cannot read the value '{node.value[:80]}'")
+            return None
+    if isinstance(node, yaml.SequenceNode):
+        items = []
+        for index, child in enumerate(node.value):
+            lines[(*keys, str(index))] = f"{file}:{child.start_mark.line + 1}"
+            items.append(_build(child, (*keys, str(index)), file, lines, problems))
+        return items
+    values: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        path = (*keys, key)
+        if key in values:
+            first = lines[path].rpartition(":")[2]
+            problems.append(f"{file}:{line}: duplicate key '{key}' (first on line {first}); delete one")
+            continue
+        lines[path] = f"{file}:{line}"
+        values[key] = _build(value_node, path, file, lines, problems)
+    return values
+
+
+def _apply_override(
+    values: dict[str, Any], override: str, lines: dict[tuple[str, ...], str], problems: list[str]
+) -> None:
+    name, equals, text = override.partition("=")
+    keys = tuple(name.strip().split("."))
+    if not equals or not all(keys):
+        problems.append(f"--set {override}: expected KEY=VALUE, such as training.max_steps=1000")
+        return
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError:
+        problems.append(f"--set {override}: cannot read the value as YAML")
+        return
+    place = f"--set {override}"
+    value = None if node is None else _build(node, keys, place, {}, problems)
+    section = values
+    for key in keys[:-1]:
+        child = section.setdefault(key, {})
+        if not isinstance(child, dict):
+            problems.append(f"{place}: {key} is no section")
+            return
+        section = child
+    section[keys[-1]] = value
+    for depth in range(1, len(keys) + 1):
+        lines.setdefault(keys[:depth], place)
+    lines[keys] = place
+
+
+# Telling what is wrong -----------------------------------------------------------------------------------------------
+
+
+def _place(keys: tuple[str, ...], lines: dict[tuple[str, ...], str], file: str) -> str:
+    """The file and line (or option) of a key, or of the nearest section that is written down."""
+    while keys and keys not in lines:
+        keys = keys[:-1]
+    return lines.get(keys, file)
+
+
+def _explain(details: ErrorDetails, lines: dict[tuple[str, ...], str], file: str) -> str:
+    keys = tuple(str(part) for part in details["loc"] if part != "[key]")
+    name, found = ".".join(keys), details["input"]
+    kind, context = details["type"], details.get("ctx", {})
+    place = _place(keys, lines, file)
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1]), n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(_known_keys(keys[:-1]))}"
+        return f"{place}: {name}: unknown key, {hint}"
+    if kind == "missing":
+        return f"{place}: {name}: missing, this key has no default"
+    if kind in {"model_type", "model_attributes_type", "dict_type"}:
+        return f"{place}: {name}: expected a section with keys, found {_show(found)}"
+    if kind.startswith("bool"):
+        return f"{place}: {name}: expected true or false, found {_show(found)}; write true or false"
+    if kind == "literal_error":
+        return f"{place}: {name}: expected {context['expected']}, found {_show(found)}"
+    if kind in {"list_type", "too_long", "too_short"}:
+        return f"{place}: {name}: expected [source file, target file] or one .tsv file, found {_show(found)}"
+    if kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
+        return f"{place}: {name}: expected a language code such as en, de or zh, found {_show(found)}"
+    return f"{place}: {name}: {details['msg'][0].lower()}{details['msg'][1:]}, found {_show(found)}"
+
+
+def _show(value: Any) -> str:
+    text = "nothing" if value is None else "a section" if isinstance(value, dict) else str(value)
+    text = {"True": "true", "False": "false"}.get(text, text)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _known_keys(section: tuple[str, ...]) -> list[str]:
+    model: Any = Config
+    for key in section:
+        field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
+        model = field.annotation if field else None
+    return list(model.model_fields) if hasattr(model, "model_fields") else []
+
+
+def _contradictions(config: Config) -> Iterable[tuple[tuple[str, ...], str]]:
+    """What is wrong between keys that are each right: (key, message)."""
+    data, model, training = config.data, config.model, config.training
+    if data.src_lang == data.tgt_lang:
+        yield ("data", "tgt_lang"), f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
+    for name, files in {"train": data.train, "dev": data.dev, **{f"test.{k}": v for k, v in data.test.items()}}.items():
+        if len(files) == 2 and files[0] == files[1]:
+            yield ("data", *name.split(".")), f"data.{name}: source and target are the same file, {files[0]}"
+        if len(files) == 1 and not files[0].removesuffix(".gz").endswith(".tsv"):
+            yield ("data", *name.split(".")), f"data.{name}: one file must be a two-column .tsv, found {files[0]}"
+    if model.head_dim is None and model.d_model % model.n_heads:
+        near = next(n for n in range(model.n_heads, 0, -1) if model.d_model % n == 0)
+        yield (
+            ("model", "n_heads"),
+            f"model.d_model {model.d_model} does not split into {model.n_heads} heads;"
+            f" set model.n_heads to {near}, or give model.head_dim",
+        )
+    if model.d_model % 2:
+        yield ("model", "d_model"), f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
+    if model.tie_embeddings == "all" and not config.tokenizer.joint:
+        yield (
+            ("model", "tie_embeddings"),
+            "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+        )
+    if data.max_length > model.max_positions:
+        yield (
+            ("data", "max_length"),
+            f"data.max_length {data.max_length} is more than model.max_positions {model.max_positions}; raise the latter",
+        )
+    if training.schedule == "noam" and not training.warmup_steps:
+        yield ("training", "warmup_steps"), "training.schedule 'noam' needs training.warmup_steps of at least 1"

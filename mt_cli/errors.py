@@ -1,0 +1,61 @@
+"""Every error a user can meet, and the exit code that goes with it.
+
+    MTError                 1   anything that is not a bug of ours
+    ├── UsageError          2   a command line that cannot be carried out
+    ├── ConfigError         2   a YAML file or --set that is wrong; one line for each problem
+    ├── DataError           1   text that cannot be read, or is not parallel
+    ├── RunDirError         1   a run directory that is missing, locked, foreign or of another config
+    ├── CheckpointError     1   weights that are damaged, missing or not ours
+    ├── TrainingError       1   a training that cannot go on: not finite, out of memory
+    └── Interrupted   130/143   SIGINT or SIGTERM; the work so far is saved
+
+`cli.py` alone catches them. A message says what was found, what was expected and what to do next;
+where a file is the matter it begins with `<file>:<line>:`.
+"""
+
+from __future__ import annotations
+
+import signal
+
+
+class MTError(Exception):
+    """A mistake of the user or of the world, told in a line (or a line for each problem)."""
+
+    exit_code = 1
+
+
+class UsageError(MTError):
+    exit_code = 2
+
+
+class ConfigError(MTError):
+    exit_code = 2
+
+
+class DataError(MTError):
+    pass
+
+
+class RunDirError(MTError):
+    pass
+
+
+class CheckpointError(MTError):
+    pass
+
+
+class TrainingError(MTError):
+    pass
+
+
+class Interrupted(MTError):
+    """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect."""
+
+    def __init__(self, message: str, signal_number: int = signal.SIGINT):
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
+
+
+def missing_extra(what: str, package: str, extra: str) -> UsageError:
+    """The error of a command whose optional dependency is not installed."""
+    return UsageError(f"{what} needs {package}; install it with: pip install 'mt-cli[{extra}]'")

@@ -1,0 +1,125 @@
+"""Puts pairs of like length together, pads them, shifts the target for teacher forcing and makes the masks.
+
+The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position, not from a
+sampler's state. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
+
+Letters in shapes: B sentences, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mt_cli.text.dataset import Ids, TokenDataset
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+Lengths = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    src_ids: Tensor  # (B,S)      x1 .. xn </s>
+    src_mask: Tensor  # (B,1,1,S)  True where there is no padding
+    tgt_in: Tensor  # (B,T)      <s> y1 .. ym       what the decoder is shown
+    tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what it is to say
+    tgt_mask: Tensor  # (B,1,T,T)  True where a target token may look: at itself and what stands before it
+    n_tokens: int  # target tokens that are no padding
+    indices: list[int]  # of the pairs in their dataset
+
+    def to(self, device: torch.device) -> Batch:
+        return replace(
+            self,
+            src_ids=self.src_ids.to(device),
+            src_mask=self.src_mask.to(device),
+            tgt_in=self.tgt_in.to(device),
+            tgt_out=self.tgt_out.to(device),
+            tgt_mask=self.tgt_mask.to(device),
+        )
+
+
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
+    """(B, longest), filled up with padding on the right."""
+    ids = np.full((len(sentences), max(map(len, sentences))), PAD_ID, dtype=np.int64)
+    for row, sentence in zip(ids, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(ids)
+
+
+def padding_mask(ids: Tensor) -> Tensor:
+    """(B,1,1,L) for ids (B,L): no query may look at padding."""
+    return (ids != PAD_ID)[:, None, None, :]
+
+
+def subsequent_mask(length: int) -> Tensor:
+    """(1,1,T,T): position t may look at 1 .. t, never at what comes after it."""
+    return torch.ones(length, length, dtype=torch.bool).tril()[None, None]
+
+
+def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """src_ids (B,S), each sentence closed by `</s>`, and src_mask (B,1,1,S)."""
+    src_ids = pad([[*sentence, EOS_ID] for sentence in sentences])
+    return src_ids, padding_mask(src_ids)
+
+
+def make_batch(dataset: TokenDataset, indices: list[int]) -> Batch:
+    src_ids, src_mask = source_batch([dataset.src(i).tolist() for i in indices])
+    targets = [dataset.tgt(i).tolist() for i in indices]
+    tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
+    tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
+    n_tokens = sum(len(ids) + 1 for ids in targets)
+    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, n_tokens, indices)
+
+
+_POOL = 100_000  # pairs sorted together: enough for full batches of one length, and memory stays bounded
+_BLOCK = 1_000  # neighbouring pairs that stay in one pool: a large file is read in stretches, not pair by pair
+
+
+def epoch_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
+    """The pairs of each batch of an epoch, every pair once, in an order that depends on (seed, epoch) alone.
+
+    A batch holds as many pairs of like length as keep rows x longest target within `batch_tokens`, and rows x longest
+    source within twice that.
+    """
+    rng = np.random.default_rng((seed, epoch))
+    blocks = rng.permutation(-(-len(dataset) // _BLOCK))
+    for first in range(0, len(blocks), _POOL // _BLOCK):
+        stretches = [(b * _BLOCK, min((b + 1) * _BLOCK, len(dataset))) for b in blocks[first : first + _POOL // _BLOCK]]
+        indices = np.concatenate([np.arange(*stretch) for stretch in stretches])
+        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*s) for s in stretches), strict=True))
+        order = _by_length(src, tgt, rng.random(len(indices)))
+        batches = list(_cut(src[order], tgt[order], batch_tokens))
+        for b in rng.permutation(len(batches)):
+            yield indices[order[batches[b]]].tolist()
+
+
+def fixed_batches(dataset: TokenDataset, batch_tokens: int) -> Iterator[list[int]]:
+    """Every pair once, sorted by length: for measuring, where the order does not matter."""
+    src, tgt = (side + 1 for side in dataset.lengths(0, len(dataset)))
+    order = _by_length(src, tgt, np.zeros(len(src)))
+    for batch in _cut(src[order], tgt[order], batch_tokens):
+        yield order[batch].tolist()
+
+
+def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """By target length; within one, by source length in turns up and down, so that the last sources of one length and
+    the first of the next are alike: a batch that spans both is padded little."""
+    return np.lexsort((tie_break, np.where(tgt % 2, src, -src), tgt))
+
+
+def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
+    """Cuts pairs sorted by target length (lengths with end symbols) into batches."""
+    start, longest_src = 0, 0
+    for end in range(len(tgt)):
+        longest_src = max(longest_src, int(src[end]))
+        n_rows = end + 1 - start
+        if n_rows > 1 and (n_rows * tgt[end] > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
+            yield slice(start, end)
+            start, longest_src = end, int(src[end])
+    if len(tgt):
+        yield slice(start, len(tgt))

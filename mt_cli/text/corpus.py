@@ -1,0 +1,188 @@
+"""Opens text files and decides what a line is: the only place that does.
+
+A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without one still is a line. Files are read as
+bytes, `.gz` by its name, and decoded as UTF-8 line by line, so that an error names file and line. Every line of text,
+whether it is trained on, translated or scored, passes `normalize`. This file knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from mt_cli.errors import DataError
+
+
+class SentencePair(NamedTuple):
+    src: str
+    tgt: str
+    line: int  # in the file it came from, counted from 1
+
+
+# Everything that some program takes for a line end, and every other control character: a space to the model.
+# U+2581 is how sentencepiece writes a space, so it is one here already.
+_FOLDED = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
+
+
+def normalize(text: str) -> str:
+    """The text as the model sees it: canonically composed (NFC), one space where any run of whitespace or control
+    characters was, none at the ends. What a reader would see as another character is never changed."""
+    return _FOLDED.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+
+
+def decode_line(raw: bytes, number: int, name: str) -> str:
+    """One line's text, not normalized. Raises DataError for what is not UTF-8."""
+    if number == 1:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
+        raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
+        raise DataError(found) from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines of a small file, such as a test set."""
+    return [decode_line(raw, number, str(path)) for number, raw in enumerate(_raw_lines(path), 1)]
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with _open(path) as file:
+            yield from file
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
+        raise DataError(f"{path}: {reason}; check the path in the section 'data' of the config") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+@dataclass
+class CorpusReport:
+    """What was read and what was left out, for people to see. Lines count from 1."""
+
+    n_pairs: int = 0
+    n_kept: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    n_duplicates: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def note_once(self, kind: str, text: str) -> None:
+        if not any(note.startswith(kind) for note in self.notes):
+            self.notes.append(f"{kind}{text}")
+
+    def describe(self, name: str) -> list[str]:
+        lines = [f"{name}: {self.n_kept:,} of {self.n_pairs:,} pairs kept"]
+        if self.dropped:
+            lines[0] += f" ({', '.join(f'{count:,} {reason}' for reason, count in self.dropped.items())})"
+        if self.n_duplicates:
+            lines[0] += f", {self.n_duplicates:,} of them repeat an earlier pair"
+        return lines + [f"{name}: {note}" for note in self.notes]
+
+
+_N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
+
+
+def read_pairs(
+    files: list[str], *, on_bad_line: str = "error", dedup: bool = False, report: CorpusReport | None = None
+) -> Iterator[SentencePair]:
+    """The normalized pairs of two aligned files or of one TSV, one at a time.
+
+    Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
+    have different numbers of lines, a TSV row has not two columns, or more than half of the pairs had to be dropped.
+    """
+    report = CorpusReport() if report is None else report
+    seen: set[int] = set()
+    rows = _rows_of_tsv(files[0], report) if len(files) == 1 else _rows_of_two(files[0], files[1])
+    for number, sides in enumerate(rows, 1):
+        report.n_pairs += 1
+        try:
+            texts = [decode_line(raw, number, name) for raw, name in sides]
+        except DataError as error:
+            if on_bad_line == "skip" and "invalid UTF-8" in str(error):
+                report.drop("not UTF-8")
+                continue
+            raise DataError(f"{error}; fix the line or set data.on_bad_line: skip") from None
+        for (raw, name), text in zip(sides, texts, strict=True):
+            if raw.endswith(b"\r\n"):
+                report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
+            if _CONTROL.search(text):
+                report.note_once(f"{name} has control characters", f" (first in line {number}); read as spaces")
+        src, tgt = map(normalize, texts)
+        if not src or not tgt:
+            report.drop("with an empty side")
+            continue
+        key = hash((src, tgt))
+        if key in seen:
+            report.n_duplicates += 1
+            if dedup:
+                report.drop("repeated")
+                continue
+        elif dedup or len(seen) < _N_DUPLICATES_REMEMBERED:
+            seen.add(key)
+        report.n_kept += 1
+        yield SentencePair(src, tgt, number)
+    n_empty = report.dropped.get("with an empty side", 0)
+    if report.n_pairs == 0:
+        raise DataError(f"{files[0]}: no lines; give a file with a sentence on each line")
+    if n_empty * 2 > report.n_pairs:
+        raise DataError(
+            f"{files[0]}: {n_empty:,} of {report.n_pairs:,} pairs have an empty side; check that the files belong together"
+        )
+
+
+Side = tuple[bytes, str]  # the raw line, and the file's name for messages
+
+
+def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
+    first_empty = ""
+    src_lines, tgt_lines = _raw_lines(Path(src_file)), _raw_lines(Path(tgt_file))
+    for n_lines, (src, tgt) in enumerate(zip_longest(src_lines, tgt_lines)):
+        if src is None or tgt is None:
+            n_rest = 1 + sum(1 for _ in (tgt_lines if src is None else src_lines))
+            n_src, n_tgt = (n_lines, n_lines + n_rest) if src is None else (n_lines + n_rest, n_lines)
+            hint = f" (first empty line: {first_empty})" if first_empty else ""
+            raise DataError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel{hint}")
+        if not first_empty and not (src.strip() and tgt.strip()):
+            first_empty = f"{tgt_file if src.strip() else src_file}:{n_lines + 1}"
+        yield (src, src_file), (tgt, tgt_file)
+
+
+def _rows_of_tsv(file: str, report: CorpusReport) -> Iterator[tuple[Side, Side]]:
+    for number, raw in enumerate(_raw_lines(Path(file)), 1):
+        columns = raw.rstrip(b"\r\n").split(b"\t")
+        if raw.endswith(b"\r\n"):
+            report.note_once(f"{file} has Windows line ends", "; the carriage returns are left out")
+        if len(columns) != 2:
+            raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target)")
+        yield (columns[0], file), (columns[1], file)
+
+
+def sha256_of(files: Iterable[str]) -> str:
+    """One hash of the bytes of all files, in order."""
+    digest = hashlib.sha256()
+    for name in files:
+        try:
+            with Path(name).open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}; check the path in the section 'data' of the config") from None
+        digest.update(b"\0")
+    return digest.hexdigest()

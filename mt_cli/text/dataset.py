@@ -1,0 +1,95 @@
+"""The token ids of a corpus on disk, memory-mapped: memory and start-up do not grow with the corpus.
+
+A folder holds, for each side, all ids one after another and where each sentence begins; and the line each pair came
+from. It is built by streaming and counts only once `meta.json`, written last, is there. This file knows ids, not text.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.integer]
+
+
+class TokenPair(NamedTuple):
+    """Ids of both sides, without begin and end symbols."""
+
+    src: list[int]
+    tgt: list[int]
+    line: int
+
+
+class TokenDataset:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.meta: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        self._ids = {side: self._map(f"{side}.ids", np.dtype(self.meta["dtype"])) for side in ("src", "tgt")}
+        self._starts = {side: self._map(f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
+        self._lines = self._map("lines", np.dtype(np.int64))
+
+    def _map(self, name: str, dtype: np.dtype) -> npt.NDArray:
+        path = self.folder / name
+        # An empty file cannot be mapped.
+        return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def src(self, index: int) -> Ids:
+        return self._sentence("src", index)
+
+    def tgt(self, index: int) -> Ids:
+        return self._sentence("tgt", index)
+
+    def _sentence(self, side: str, index: int) -> Ids:
+        starts = self._starts[side]
+        return self._ids[side][starts[index] : starts[index + 1]]
+
+    def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Numbers of source and of target ids of the pairs from `first` to before `last`."""
+        src, tgt = (np.diff(self._starts[side][first : last + 1]) for side in ("src", "tgt"))
+        return src, tgt
+
+    def line(self, index: int) -> int:
+        """Where the pair stands in the training files, counted from 1."""
+        return int(self._lines[index])
+
+    @classmethod
+    def build(cls, folder: Path, pairs: Iterable[TokenPair], vocab_size: int, meta: dict[str, str]) -> TokenDataset:
+        """Writes the pairs as they come; a folder left half-written by a killed process is written anew."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        dtype = np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+        names = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
+        files = {name: (folder / name).open("wb") for name in names}
+        ends = {"src": 0, "tgt": 0}
+        try:
+            for side in ends:
+                files[f"{side}.starts"].write(np.int64(0).tobytes())
+            for pair in pairs:
+                for side, ids in (("src", pair.src), ("tgt", pair.tgt)):
+                    files[f"{side}.ids"].write(np.asarray(ids, dtype).tobytes())
+                    ends[side] += len(ids)
+                    files[f"{side}.starts"].write(np.int64(ends[side]).tobytes())
+                files["lines"].write(np.int64(pair.line).tobytes())
+        finally:
+            for file in files.values():
+                file.close()
+        (folder / "meta.json").write_text(json.dumps({**meta, "dtype": dtype.name}), encoding="utf-8")
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: Path, meta: dict[str, str]) -> TokenDataset | None:
+        """The dataset in `folder` if it is complete and was built from the same `meta` (hashes), else None."""
+        try:
+            dataset = cls(folder)
+        except (OSError, ValueError, KeyError):
+            return None
+        return dataset if {**dataset.meta, **meta} == dataset.meta else None

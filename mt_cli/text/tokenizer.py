@@ -1,0 +1,126 @@
+"""Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
+
+One model for both languages, or one for each. Byte fallback spells what is in no piece as its UTF-8 bytes, so that no
+text becomes `<unk>`. Text is handed over normalized (`text/corpus.py`); the sentencepiece model changes nothing more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable, Iterator
+
+import sentencepiece as spm
+
+from mt_cli.errors import CheckpointError, DataError
+from mt_cli.text.corpus import normalize
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+
+
+class Tokenizer:
+    """`models` holds one serialized sentencepiece model, or two: source and target."""
+
+    def __init__(self, models: list[bytes]):
+        self.models = models
+        processors = [_load(model) for model in models]
+        self._src, self._tgt = processors[0], processors[-1]
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
+
+    @property
+    def is_joint(self) -> bool:
+        return len(self.models) == 1
+
+    @property
+    def src_vocab_size(self) -> int:
+        return int(self._src.get_piece_size())
+
+    @property
+    def tgt_vocab_size(self) -> int:
+        return int(self._tgt.get_piece_size())
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(b"".join(self.models)).hexdigest()
+
+    def encode_src(self, text: str) -> list[int]:
+        """Source ids of normalized text, without the end symbol; [] for ''."""
+        return list(self._src.encode(text))
+
+    def encode_tgt(self, text: str) -> list[int]:
+        """Target ids of normalized text, without begin and end symbol."""
+        return list(self._tgt.encode(text))
+
+    def decode_tgt(self, ids: list[int]) -> str:
+        """One line of text. Byte pieces can spell a line end or half a character: the line stays one line."""
+        return normalize(self._tgt.decode(ids))
+
+    def src_pieces(self, ids: list[int]) -> list[str]:
+        return [self._src.id_to_piece(i) for i in ids]
+
+    def tgt_pieces(self, ids: list[int]) -> list[str]:
+        return [self._tgt.id_to_piece(i) for i in ids]
+
+
+def _load(model: bytes) -> spm.SentencePieceProcessor:
+    processor = spm.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+        raise CheckpointError("the tokenizer is damaged: not a sentencepiece model; restore it from a copy") from None
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        raise CheckpointError(f"the tokenizer is not one of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
+    return processor
+
+
+def train_tokenizer(
+    sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int, say: Callable[[str], None]
+) -> Tokenizer:
+    """A tokenizer with a model for each of `sides`, each a function that starts reading normalized sentences anew.
+
+    A size that the text cannot carry is lowered and said. Raises DataError when it is too small for the characters.
+    """
+    return Tokenizer([_train(side, algorithm, vocab_size, say) for side in sides])
+
+
+def _train(
+    sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, say: Callable[[str], None]
+) -> bytes:
+    try:
+        return _run_trainer(sentences(), algorithm, vocab_size)
+    except RuntimeError as error:
+        message = str(error)
+    # sentencepiece knows only after counting how many pieces a corpus can carry, and then names the number.
+    if too_high := re.search(r"[Vv]ocabulary size is too high.*?<= (\d+)|too high.*?value <= (\d+)", message):
+        most = int(too_high[1] or too_high[2])
+        say(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
+        return _run_trainer(sentences(), algorithm, most)
+    if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        least = int(too_small[1])
+        raise DataError(
+            f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
+        )
+    raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
+
+
+def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> bytes:
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=sentences,
+        model_writer=model,
+        model_type=algorithm,
+        vocab_size=vocab_size,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        num_threads=1,  # unigram training gives another model with another number of threads
+        input_sentence_size=2_000_000,  # bounds memory; a larger corpus is sampled
+        max_sentence_length=1 << 16,
+        minloglevel=2,
+    )
+    return model.getvalue()

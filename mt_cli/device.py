@@ -1,0 +1,61 @@
+"""Which device to compute on and in which precision, chosen or asked for."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from mt_cli.errors import UsageError
+
+
+def choose_device(wish: str) -> torch.device:
+    """`auto` is cuda, else mps, else cpu. Raises UsageError for a device that is not there."""
+    if wish == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wish)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise UsageError(f"device {wish} cannot be used ({reason}); use device cpu, or auto") from None
+    return device
+
+
+def choose_precision(wish: str, device: torch.device) -> tuple[torch.dtype, str]:
+    """The dtype that the network computes in, and why."""
+    if wish != "auto":
+        return (torch.bfloat16 if wish == "bf16" else torch.float32), "as set"
+    if device.type == "cuda":
+        is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
+        return (torch.bfloat16, "this GPU has it") if is_fast else (torch.float32, "this GPU has no bf16")
+    if device.type == "cpu" and _cpu_multiplies_bf16():
+        return torch.bfloat16, "this CPU multiplies it in hardware"
+    return torch.float32, f"bf16 is not known to be fast on this {device.type}"
+
+
+def _cpu_multiplies_bf16() -> bool:
+    # torch has no public name for it; without these two the answer is no.
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(check() for check in checks if check is not None)
+
+
+def keep_freed_memory() -> None:
+    """Tells glibc to keep the memory of freed tensors for the next ones.
+
+    By default every large tensor is mapped anew and each of its pages is faulted in and zeroed by the kernel, which
+    costs a training step on a CPU a quarter of its time. Other C libraries have no such call and go without.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        for parameter, value in _MALLOC_SETTINGS.items():
+            libc.mallopt(parameter, value)
+    except (AttributeError, OSError, TypeError):
+        pass
+
+
+# The names in <malloc.h>: no block is mapped on its own, and nothing is given back before 1 GiB is free.
+_M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -4, -1, -2
+_MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26}

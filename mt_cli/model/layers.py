@@ -1,0 +1,202 @@
+"""The blocks of the Transformer's figure 1: LayerNorm, "Add & Norm", feed-forward, encoder layer, decoder layer.
+
+Shapes: B sentences, S source length, T target length, D d_model, F ffn_dim, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mt_cli.config import ModelConfig
+from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.dropout import Dropout
+
+
+class LayerNorm(nn.Module):
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta over the last dimension (Ba et al. 2016).
+
+    With `divide_by="deviation"` as several tutorials write it out: gamma * (x - mean) / (deviation + epsilon) + beta,
+    where the deviation is the unbiased one. The two differ by a factor of sqrt((D-1)/D) and by where epsilon stands.
+    """
+
+    def __init__(self, d_model: int, epsilon: float = 1e-5, divide_by: str = "variance"):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(d_model))
+        self.beta = nn.Parameter(torch.zeros(d_model))
+        self.epsilon, self.divide_by = epsilon, divide_by
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.divide_by == "variance":
+            return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.epsilon)
+        mean, deviation = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.gamma * (x - mean) / (deviation + self.epsilon) + self.beta
+
+
+class AddNorm(nn.Module):
+    """A residual branch: x + dropout(sublayer(x)), normalized after it (post, the paper) or before the sublayer (pre).
+
+    The sublayer stands between the two verbs: `y = sublayer(add_norm.before(x)); x = add_norm.after(x, y)`.
+    """
+
+    def __init__(self, norm: nn.Module, placement: str, dropout: float):
+        super().__init__()
+        self.norm, self.is_pre = norm, placement == "pre"
+        self.dropout = Dropout(dropout)
+
+    def before(self, x: Tensor) -> Tensor:
+        return self.norm(x) if self.is_pre else x
+
+    def after(self, x: Tensor, y: Tensor) -> Tensor:
+        x = x + self.dropout(y)
+        return x if self.is_pre else self.norm(x)
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2 at every position (equation 2), with dropout between the two."""
+
+    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0):
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, ffn_dim)
+        self.w_2 = nn.Linear(ffn_dim, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w_2(self.dropout(F.relu(self.w_1(x))))
+
+
+class Conv1dFeedForward(nn.Module):
+    """The same as two convolutions with kernel size 1, the paper's other description: channels where Linear has features."""
+
+    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0):
+        super().__init__()
+        self.w_1 = nn.Conv1d(d_model, ffn_dim, kernel_size=1)
+        self.w_2 = nn.Conv1d(ffn_dim, d_model, kernel_size=1)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.transpose(1, 2)  # (B,D,T)
+        return self.w_2(self.dropout(F.relu(self.w_1(x)))).transpose(1, 2)
+
+
+@dataclass
+class LayerState:
+    """What one decoder layer remembers of a translation in progress, all (B,H,length,K)."""
+
+    memory_key: Tensor  # of the encoder's output, computed once
+    memory_value: Tensor
+    key: Tensor  # of the target tokens so far, room for more behind them
+    value: Tensor
+
+    def append(self, key: Tensor, value: Tensor, n_before: int) -> tuple[Tensor, Tensor]:
+        """Stores keys and values of the next tokens (B,H,n,K); returns those of all tokens so far."""
+        end = n_before + key.size(2)
+        self.key[:, :, n_before:end] = key
+        self.value[:, :, n_before:end] = value
+        return self.key[:, :, :end], self.value[:, :, :end]
+
+    def select(self, rows: Tensor) -> None:
+        self.memory_key, self.memory_value = self.memory_key[rows], self.memory_value[rows]
+        self.key, self.value = self.key[rows], self.value[rows]
+
+
+def layer_norm(config: ModelConfig) -> LayerNorm:
+    return LayerNorm(config.d_model, config.layer_norm_epsilon, config.layer_norm)
+
+
+def dropout_rate(own: float | None, general: float) -> float:
+    return general if own is None else own
+
+
+class Layer(nn.Module):
+    """What encoder and decoder layers are both made of."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self._config = config
+        feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
+        self.self_attention = self._attention()
+        self.self_attention_norm = self._add_norm()
+        self.feed_forward = feed_forward(
+            config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout)
+        )
+        self.feed_forward_norm = self._add_norm()
+
+    def _attention(self) -> MultiHeadAttention:
+        c = self._config
+        return MultiHeadAttention(
+            c.d_model,
+            c.n_heads,
+            c.head_dim,
+            c.value_dim,
+            bias=c.attention_bias,
+            temperature=c.attention_temperature,
+            dropout=dropout_rate(c.attention_dropout, c.dropout),
+        )
+
+    def _add_norm(self) -> AddNorm:
+        return AddNorm(layer_norm(self._config), self._config.norm, self._config.dropout)
+
+
+class EncoderLayer(Layer):
+    """Self-attention, then feed-forward."""
+
+    def forward(self, x: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+        """x (B,S,D), src_mask (B,1,1,S) -> x (B,S,D), weights (B,H,S,S) when asked for."""
+        y = self.self_attention_norm.before(x)
+        y, weights = self.self_attention(y, y, y, src_mask, return_weights)
+        x = self.self_attention_norm.after(x, y)
+
+        y = self.feed_forward(self.feed_forward_norm.before(x))
+        return self.feed_forward_norm.after(x, y), weights
+
+
+class DecoderLayer(Layer):
+    """Masked self-attention, attention to the encoder's output (`memory`), then feed-forward."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.cross_attention = self._attention()
+        self.cross_attention_norm = self._add_norm()
+
+    def forward(
+        self, x: Tensor, memory: Tensor, src_mask: Tensor, tgt_mask: Tensor, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """x (B,T,D), memory (B,S,D), src_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x, and the weights when asked for:
+        self (B,H,T,T) and cross (B,H,T,S)."""
+        y = self.self_attention_norm.before(x)
+        y, self_weights = self.self_attention(y, y, y, tgt_mask, return_weights)
+        x = self.self_attention_norm.after(x, y)
+
+        y = self.cross_attention_norm.before(x)
+        y, cross_weights = self.cross_attention(y, memory, memory, src_mask, return_weights)
+        x = self.cross_attention_norm.after(x, y)
+
+        y = self.feed_forward(self.feed_forward_norm.before(x))
+        return self.feed_forward_norm.after(x, y), self_weights, cross_weights
+
+    def start(self, memory: Tensor, max_length: int) -> LayerState:
+        memory_key, memory_value = self.cross_attention.project_memory(memory, memory)
+        n, heads = memory.size(0), self.self_attention
+        key = memory.new_empty(n, heads.n_heads, max_length, heads.head_dim)
+        value = memory.new_empty(n, heads.n_heads, max_length, heads.value_dim)
+        return LayerState(memory_key, memory_value, key, value)
+
+    def advance(
+        self, x: Tensor, state: LayerState, src_mask: Tensor, n_before: int, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """`forward` for one more token, x (B,1,D): earlier ones are in `state`. Also the cross weights (B,H,1,S)."""
+        y = self.self_attention_norm.before(x)
+        key, value = state.append(*self.self_attention.project_memory(y, y), n_before)
+        y, _ = self.self_attention.attend(self.self_attention.project_query(y), key, value, mask=None)
+        x = self.self_attention_norm.after(x, y)
+
+        y = self.cross_attention.project_query(self.cross_attention_norm.before(x))
+        y, weights = self.cross_attention.attend(y, state.memory_key, state.memory_value, src_mask, return_weights)
+        x = self.cross_attention_norm.after(x, y)
+
+        y = self.feed_forward(self.feed_forward_norm.before(x))
+        return self.feed_forward_norm.after(x, y), weights

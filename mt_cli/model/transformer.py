@@ -1,0 +1,133 @@
+"""The Transformer of Vaswani et al. 2017: an encoder reads the source, a decoder writes the target token by token.
+
+Shapes: B sentences, S source length, T target length, D d_model, H heads, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mt_cli.config import ModelConfig
+from mt_cli.model.embeddings import Embeddings
+from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerState, dropout_rate, layer_norm
+
+
+@dataclass
+class AttentionWeights:
+    """The weights of every layer, for those who want to look."""
+
+    encoder: list[Tensor]  # (B,H,S,S) each
+    decoder: list[Tensor]  # (B,H,T,T)
+    cross: list[Tensor]  # (B,H,T,S)
+
+
+@dataclass
+class DecoderState:
+    """A translation in progress of B sentences: made by `Transformer.start`, advanced one token at a time, rows
+    selected when beams reorder or finished sentences leave. Nothing else remembers anything."""
+
+    src_mask: Tensor  # (B,1,1,S)
+    layers: list[LayerState]
+    n_tokens: int = 0  # target tokens fed so far
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps (and repeats, and reorders) the sentences in `rows`, which are indices."""
+        self.src_mask = self.src_mask[rows]
+        for layer in self.layers:
+            layer.select(rows)
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, pad_id: int):
+        super().__init__()
+        d_model = config.d_model
+        scale = math.sqrt(d_model) if config.embedding_scale == "embedding" else 1.0
+
+        def embeddings(vocab_size: int) -> Embeddings:
+            return Embeddings(
+                vocab_size,
+                d_model,
+                pad_id,
+                n_positions=config.max_positions,
+                first_position=config.first_position,
+                scale=scale,
+                dropout=dropout_rate(config.embedding_dropout, config.dropout),
+                norm=layer_norm(config) if config.embedding_norm else None,
+            )
+
+        self.src_embeddings, self.tgt_embeddings = embeddings(src_vocab_size), embeddings(tgt_vocab_size)
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_decoder_layers))
+        # With pre-norm the last residual sum has not been normalized yet.
+        self.encoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
+        self.projection = nn.Linear(d_model, tgt_vocab_size, bias=False)
+        self.projection_scale = d_model**-0.5 if config.embedding_scale == "projection" else 1.0
+
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+        if config.tie_embeddings != "none":
+            self.projection.weight = self.tgt_embeddings.token.weight
+        if config.tie_embeddings == "all":
+            self.src_embeddings.token.weight = self.tgt_embeddings.token.weight
+        for side in (self.src_embeddings, self.tgt_embeddings):
+            nn.init.zeros_(side.token.weight[pad_id])
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor) -> Tensor:
+        """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> logits (B,T,V)."""
+        memory, _ = self.encode(src_ids, src_mask)
+        hidden, _, _ = self.decode(tgt_in, tgt_mask, memory, src_mask)
+        return self.project(hidden)
+
+    def forward_with_weights(
+        self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor
+    ) -> tuple[Tensor, AttentionWeights]:
+        """`forward`, and how every layer attended."""
+        memory, encoder = self.encode(src_ids, src_mask, return_weights=True)
+        hidden, decoder, cross = self.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
+        return self.project(hidden), AttentionWeights(encoder, decoder, cross)
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
+        """The memory (B,S,D) that the decoder attends to, and each layer's weights when asked for."""
+        x, all_weights = self.src_embeddings(src_ids), []
+        for layer in self.encoder_layers:
+            x, weights = layer(x, src_mask, return_weights)
+            all_weights.append(weights)
+        return self.encoder_norm(x), all_weights if return_weights else []
+
+    def decode(
+        self, tgt_in: Tensor, tgt_mask: Tensor, memory: Tensor, src_mask: Tensor, return_weights: bool = False
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The hidden states (B,T,D) of all target positions at once, and each layer's self and cross weights."""
+        x, self_weights, cross_weights = self.tgt_embeddings(tgt_in), [], []
+        for layer in self.decoder_layers:
+            x, own, cross = layer(x, memory, src_mask, tgt_mask, return_weights)
+            self_weights.append(own)
+            cross_weights.append(cross)
+        hidden = self.decoder_norm(x)
+        return (hidden, self_weights, cross_weights) if return_weights else (hidden, [], [])
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(...,D) -> logits (...,V)."""
+        return F.linear(hidden, self.projection.weight) * self.projection_scale
+
+    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> DecoderState:
+        """The state before the first target token, with room for `max_length` of them."""
+        memory, _ = self.encode(src_ids, src_mask)
+        return DecoderState(src_mask, [layer.start(memory, max_length) for layer in self._layers()])
+
+    def _layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]  # a ModuleList has no types
+
+    def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
+        """Feeds each sentence's last token, last_ids (B,); returns the logits (B,V) of the next."""
+        x = self.tgt_embeddings(last_ids[:, None], state.n_tokens)  # (B,1,D)
+        for layer, layer_state in zip(self._layers(), state.layers, strict=True):
+            x, _ = layer.advance(x, layer_state, state.src_mask, state.n_tokens)
+        state.n_tokens += 1
+        return self.project(self.decoder_norm(x)[:, 0])

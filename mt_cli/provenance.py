@@ -1,0 +1,59 @@
+"""What made a run: versions, command, seed, hashes, the commit of the code. Written beside the run, for people to read."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from mt_cli.run_dir import RunDir, write_text
+
+_PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def record_start(run: RunDir, **facts: object) -> None:
+    """Adds this start to the run's `provenance.json`; a continued run has several."""
+    starts = []
+    if run.provenance_file.exists():
+        try:
+            starts = json.loads(run.provenance_file.read_text(encoding="utf-8"))["starts"]
+        except (ValueError, KeyError):
+            starts = []  # a damaged note must not stop a training
+    start = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": shlex.join(["mt", *sys.argv[1:]]),
+        **facts,
+        "n_threads": torch.get_num_threads(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": versions(),
+        "commit": _commit(),
+    }
+    write_text(run.provenance_file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, when it runs from a checkout."""
+    folder = Path(__file__).parent
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,200 @@
+"""What lies where in a run directory, how files get there whole, who holds the lock, and the metrics log.
+
+    config.yaml            every key with its value; can be trained from again
+    tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
+    provenance.json        versions, command, seed, hashes: what made this run
+    metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
+    timing.jsonl           the clock: seconds and tokens/s at the same steps
+    checkpoints/           step-000500.pt ...; best and last are text files that name one of them
+    cache/                 token ids of the corpus; may be deleted, is built again
+
+`mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+
+from mt_cli.config import Config, load_config
+from mt_cli.errors import RunDirError
+from mt_cli.text.tokenizer import Tokenizer
+
+_STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
+
+
+class RunDir:
+    def __init__(self, path: Path):
+        self.path = path
+        self.config_file = path / "config.yaml"
+        self.provenance_file = path / "provenance.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.timing_file = path / "timing.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.cache = path / "cache"
+
+    @classmethod
+    def existing(cls, path: Path) -> RunDir:
+        run = cls(path)
+        if not run.config_file.is_file():
+            found = (
+                "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
+            )
+            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it")
+        return run
+
+    def load_config(self) -> Config:
+        return load_config(self.config_file)
+
+    def save_config(self, config: Config) -> None:
+        write_text(self.config_file, config.to_yaml())
+
+    # Tokenizer
+
+    def _tokenizer_files(self, is_joint: bool) -> list[Path]:
+        names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
+        return [self.path / name for name in names]
+
+    def has_tokenizer(self, is_joint: bool) -> bool:
+        return all(file.is_file() for file in self._tokenizer_files(is_joint))
+
+    def load_tokenizer(self, is_joint: bool) -> Tokenizer:
+        files = self._tokenizer_files(is_joint)
+        try:
+            return Tokenizer([file.read_bytes() for file in files])
+        except OSError as error:
+            raise RunDirError(
+                f"{error.filename}: {error.strerror}; the tokenizer belongs to the run directory"
+            ) from None
+
+    def save_tokenizer(self, tokenizer: Tokenizer) -> None:
+        for file, model in zip(self._tokenizer_files(tokenizer.is_joint), tokenizer.models, strict=True):
+            write_bytes(file, model)
+
+    # Checkpoints
+
+    def checkpoint_file(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step:06d}.pt"
+
+    def steps(self) -> list[int]:
+        """Steps of which there is a checkpoint, oldest first."""
+        if not self.checkpoints.is_dir():
+            return []
+        return sorted(int(file.stem[5:]) for file in self.checkpoints.iterdir() if _STEP_NAME.match(file.name))
+
+    def point(self, name: str, step: int) -> None:
+        """Makes `best` or `last` name the checkpoint of `step`."""
+        write_text(self.path / name, f"checkpoints/{self.checkpoint_file(step).name}\n")
+
+    def find_checkpoint(self, name: str) -> Path:
+        """The file of `best`, `last` or `step-N`. A name never leads out of the run directory."""
+        if re.fullmatch(r"step-\d+", name):
+            file = self.checkpoint_file(int(name[5:]))
+        else:
+            try:
+                named = (self.path / name).read_text(encoding="utf-8").strip().removeprefix("checkpoints/")
+            except (OSError, UnicodeDecodeError):
+                named = ""
+            if not _STEP_NAME.match(named):
+                raise RunDirError(f"{self.path}: no '{name}' checkpoint; train first, or choose {self._choices()}")
+            file = self.checkpoints / named
+        if not file.is_file():
+            raise RunDirError(f"{file}: no such checkpoint; choose {self._choices()}")
+        return file
+
+    def _choices(self) -> str:
+        return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"
+
+    # Metrics
+
+    def append(self, file: Path, record: dict[str, Any]) -> None:
+        with file.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the two logs, which a checkpoint keeps."""
+        files = (self.metrics_file, self.timing_file)
+        return {file.name: file.stat().st_size if file.exists() else 0 for file in files}
+
+    def rewind(self, sizes: dict[str, int]) -> None:
+        """Cuts the logs back to what they were at a checkpoint: what came after it is done again."""
+        for name, size in sizes.items():
+            file = self.path / name
+            if file.exists() and file.stat().st_size > size:
+                os.truncate(file, size)
+
+    # Lock
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Held while training; the kernel lets go of it when the process ends, however it ends."""
+        owner = self.path / ".owner"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock", timeout=0)
+            lock.acquire()
+        except Timeout:
+            who = owner.read_text(encoding="utf-8") if owner.exists() else "another process"
+            raise RunDirError(f"{self.path} is in use ({who}); wait for it, or choose another --run-dir") from None
+        except OSError as error:
+            raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
+        try:
+            owner.write_text(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}", encoding="utf-8")
+            yield
+        finally:
+            owner.unlink(missing_ok=True)
+            lock.release()
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
+
+    Raises RunDirError when the disk is full or the folder cannot be written.
+    """
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as handle:
+                write(handle)
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise RunDirError(f"cannot write {path}: {error.strerror}; {_remedy(error)}") from None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda handle: handle.write(content))
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename durable, where folders can be opened (not on Windows)."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return "free space and run the same command again"
+    return "make the folder writable and run the same command again"

@@ -1,0 +1,99 @@
+"""Scores runs on test sets, and files against references: what `mt evaluate` shows."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mt_cli.checkpoint import load_model
+from mt_cli.decoding.translator import Translator
+from mt_cli.device import choose_device
+from mt_cli.errors import DataError, UsageError
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import normalize, read_lines, sha256_of
+from mt_cli.text.dataset import TokenDataset, TokenPair
+
+
+def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]:
+    """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
+    hypotheses, references = read_lines(hyp), read_lines(ref)
+    if len(hypotheses) != len(references):
+        raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
+    return {"test_set": str(hyp), **asdict(score_texts(hypotheses, references, tokenize or "13a"))}
+
+
+def evaluate_run(
+    run: RunDir,
+    checkpoint: str,
+    files: list[str] | None,
+    tokenize: str | None,
+    beam_size: int | None,
+    batch_size: int | None,
+    device: str,
+) -> list[dict[str, Any]]:
+    """A result for each test set of the run's config, or for `files` (source, reference)."""
+    model, tokenizer, config, content = load_model(run, checkpoint)
+    translator = Translator(model.to(choose_device(device)), tokenizer, config)
+    test_sets = {Path(files[0]).name: files} if files else config.data.test
+    if not test_sets:
+        raise UsageError(f"{run.path}: its config names no test sets; give --src and --ref")
+    tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
+    results = []
+    for name, paths in test_sets.items():
+        sources, references = _read_test_set(paths)
+        started = time.monotonic()
+        outputs = translator.translate(sources, beam_size, batch_size)
+        seconds = time.monotonic() - started
+        loss = _loss(translator, sources, references)
+        results.append(
+            {
+                "run": str(run.path),
+                "checkpoint": checkpoint,
+                "step": content["progress"]["step"],
+                "test_set": name,
+                **asdict(score_texts(outputs, references, tokenize)),
+                "loss": loss,
+                "perplexity": math.exp(min(loss, 700)),
+                "beam_size": beam_size or config.decoding.beam_size,
+                "sentences_per_second": len(sources) / max(seconds, 1e-9),
+                "n_sentences": len(sources),
+                "test_sha256": sha256_of(paths),
+                "tokenizer_sha256": tokenizer.sha256,
+                "data_sha256": content["data_sha256"],
+            }
+        )
+    return results
+
+
+def _read_test_set(files: list[str]) -> tuple[list[str], list[str]]:
+    """Sources and references, untouched: a test set keeps its blank lines."""
+    if len(files) == 1:
+        rows = [line.split("\t") for line in read_lines(Path(files[0]))]
+        for number, row in enumerate(rows, 1):
+            if len(row) != 2:
+                raise DataError(f"{files[0]}:{number}: {len(row)} columns, expected 2 (source, a tab, target)")
+        return [row[0] for row in rows], [row[1] for row in rows]
+    sources, references = read_lines(Path(files[0])), read_lines(Path(files[1]))
+    if len(sources) != len(references):
+        raise DataError(
+            f"{files[0]} has {len(sources)} lines, {files[1]} has {len(references)}; they must be line for line"
+        )
+    return sources, references
+
+
+def _loss(translator: Translator, sources: list[str], references: list[str]) -> float:
+    """The model's loss on the references, of the pairs that it can read at once."""
+    tokenizer, limit = translator.tokenizer, translator.config.data.max_length
+    pairs = [
+        TokenPair(tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(normalize(ref)), line)
+        for line, (src, ref) in enumerate(zip(sources, references, strict=True), 1)
+    ]
+    pairs = [pair for pair in pairs if pair.src and pair.tgt and max(len(pair.src), len(pair.tgt)) <= limit]
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = TokenDataset.build(Path(folder) / "test", pairs, tokenizer.tgt_vocab_size, {})
+        return mean_loss(translator.model, dataset, translator.config.training.batch_tokens)

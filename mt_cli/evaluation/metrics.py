@@ -1,0 +1,73 @@
+"""Scores of translations: sacrebleu's own BLEU, chrF and TER, each with its signature, and the model's loss."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from mt_cli.errors import DataError
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import fixed_batches, make_batch
+from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.tokenizer import PAD_ID
+
+
+@dataclass(frozen=True)
+class Scores:
+    bleu: float
+    chrf: float
+    ter: float
+    signatures: dict[str, str]  # what makes a score comparable; a bare number is none
+
+
+def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
+    """sacrebleu's tokenizer for the target language; `auto` falls back to characters where an optional one is missing."""
+    if wish != "auto":
+        return wish
+    language = re.split("[-_]", tgt_lang)[0].lower()
+    if language == "zh":
+        return "zh"
+    if language == "ja":
+        return "ja-mecab" if importlib.util.find_spec("MeCab") else "char"
+    if language == "ko":
+        return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
+    return "13a"
+
+
+def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Scores:
+    """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} hypotheses, {len(references)} references; they must be line for line")
+    if not references:
+        raise DataError("no lines to score; expected at least one reference")
+    # sacrebleu's command strips the right end of each line as it reads.
+    hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
+    metrics = {"bleu": BLEU(tokenize=tokenize), "chrf": CHRF(), "ter": TER()}
+    scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
+    return Scores(**scores, signatures={name: str(metric.get_signature()) for name, metric in metrics.items()})
+
+
+@torch.inference_mode()
+def mean_loss(
+    model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], None] | None = None
+) -> float:
+    """Nats for each target token (end symbols included), without label smoothing. Its exponential is the perplexity."""
+    device = next(model.parameters()).device
+    total, n_tokens = 0.0, 0
+    for indices in fixed_batches(dataset, batch_tokens):
+        batch = make_batch(dataset, indices).to(device)
+        logits = model(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask)
+        total += float(
+            F.cross_entropy(logits.flatten(0, 1).float(), batch.tgt_out.flatten(), ignore_index=PAD_ID, reduction="sum")
+        )
+        n_tokens += batch.n_tokens
+        if on_batch is not None:
+            on_batch(len(indices))
+    return total / n_tokens if n_tokens else math.nan

@@ -1,0 +1,301 @@
+"""The training loop: rate, validate and save when due, forward, backward, clip, step, log.
+
+A run can be stopped or killed at any step and continued by the same command. Everything the rest of the training depends
+on is in the checkpoint: weights, AdamW's moments, the position in the data, the random generators, the best score so far.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from mt_cli.checkpoint import build_model, load_checkpoint, load_weights, save_checkpoint
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.device import choose_device, choose_precision
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.run_dir import RunDir
+from mt_cli.text.batching import Batch, epoch_batches, make_batch
+from mt_cli.training.objective import summed_loss
+from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.prepare import PreparedData, Say
+from mt_cli.training.schedule import learning_rate
+from mt_cli.training.signals import StopSignals
+
+LOG_EVERY_STEPS = 50
+N_KEPT = 2  # newest checkpoints, beside the best one
+
+
+@dataclass
+class Progress:
+    """How far a training has come; with the weights and the random generators, all that continuing needs."""
+
+    step: int = 0  # updates done
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already trained on
+    best_step: int = 0
+    best_score: float = -math.inf  # higher is better, whatever `select_by` is
+    n_validations_without_best: int = 0
+    last_validation: int = 0  # step
+    elapsed_seconds: float = 0.0
+
+
+class Trainer:
+    """Trains one run from where it stands to its end."""
+
+    def __init__(self, config: Config, run: RunDir, data: PreparedData, signals: StopSignals, say: Say):
+        self.config, self.run, self.data, self.signals, self.say = config, run, data, signals, say
+        self.settings = config.training
+        self.device = choose_device(self.settings.device)
+        torch.manual_seed(self.settings.seed)
+        random.seed(self.settings.seed)
+        self.model = build_model(config, data.tokenizer).to(self.device)
+        self.dtype, self.why_dtype = choose_precision(self.settings.precision, self.device)
+        self.progress = Progress()
+        self.optimizer = Optimizer(self.model, self.settings, self.dtype)
+        self._loss_sum, self._n_tokens = 0.0, 0  # since the last line of the log
+        self._restore_newest()
+        self._batches = self._remaining_batches()
+        self._started = time.monotonic() - self.progress.elapsed_seconds
+        self._speed_tokens, self._speed_started = 0, time.monotonic()
+
+    @property
+    def is_finished(self) -> bool:
+        p = self.progress
+        return p.step >= self.settings.max_steps or p.n_validations_without_best >= self.settings.patience
+
+    def train(self) -> None:
+        """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
+        TrainingError before an update that is not finite."""
+        self.signals.is_saving_needed = True
+        p = self.progress
+        with tqdm(
+            total=self.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True
+        ) as self.bar:
+            while not self.is_finished or self._validation_is_due:
+                if self._validation_is_due and not self.signals.is_stopping:
+                    self._validate()
+                if self.signals.is_stopping:
+                    self._save_and_stop()
+                if self.is_finished:
+                    break
+                rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
+                loss, grad_norm = self._forward_backward()
+                self._refuse_non_finite(loss, grad_norm)
+                self.optimizer.step(rate)
+                p.step += 1
+                self._log(rate, grad_norm)
+
+    # One update ------------------------------------------------------------------------------------------------------
+
+    def _forward_backward(self) -> tuple[float, float]:
+        """Loss of the update in nats for each target token and the norm of its gradient, which is left clipped."""
+        batches = [next(self._batches) for _ in range(self.settings.accumulate)]
+        self._update_indices = [index for batch in batches for index in batch.indices]
+        n_tokens = sum(batch.n_tokens for batch in batches)
+        self.optimizer.network.train()
+        loss = 0.0
+        for batch in batches:
+            batch_loss = summed_loss(self.optimizer.network, batch.to(self.device), self.settings.label_smoothing)
+            (batch_loss / n_tokens).backward()
+            self.optimizer.collect_gradients()
+            loss += batch_loss.item()
+        self._loss_sum += loss
+        self._n_tokens += n_tokens
+        self._speed_tokens += n_tokens
+        return loss / n_tokens, float(self.optimizer.clip())
+
+    def _remaining_batches(self) -> Iterator[Batch]:
+        """Batches from the present position on, epoch after epoch without end."""
+        p, settings = self.progress, self.settings
+        while True:
+            n_done = p.batch
+            for number, indices in enumerate(
+                epoch_batches(self.data.train, settings.batch_tokens, settings.seed, p.epoch)
+            ):
+                if number >= n_done:
+                    p.batch = number + 1
+                    yield make_batch(self.data.train, indices)
+            p.epoch, p.batch = p.epoch + 1, 0
+
+    def _refuse_non_finite(self, loss: float, grad_norm: float) -> None:
+        if math.isfinite(loss) and math.isfinite(grad_norm):
+            return
+        what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
+        lines = ", ".join(str(self.data.train.line(i)) for i in self._update_indices[:5])
+        kept = self.run.steps()
+        last = f"last good checkpoint step {kept[-1]}" if kept else "no checkpoint yet"
+        raise TrainingError(
+            f"step {self.progress.step + 1}: {what} (batch with training lines {lines}, ...); not applied, {last};"
+            " lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
+        )
+
+    def _log(self, rate: float, grad_norm: float) -> None:
+        p = self.progress
+        self.bar.update()
+        if p.step % LOG_EVERY_STEPS and p.step != self.settings.max_steps:
+            return
+        now = time.monotonic()
+        speed = self._speed_tokens / (now - self._speed_started)
+        loss = self._loss_sum / self._n_tokens
+        p.elapsed_seconds = now - self._started
+        record = {"step": p.step, "epoch": p.epoch, "loss": loss, "learning_rate": rate, "grad_norm": grad_norm}
+        self.run.append(self.run.metrics_file, record)
+        self._log_time(tokens_per_second=round(speed, 1))
+        self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
+        self._loss_sum, self._n_tokens = 0.0, 0
+        self._speed_tokens, self._speed_started = 0, now
+
+    def _log_time(self, **figures: float) -> None:
+        elapsed = round(time.monotonic() - self._started, 2)
+        self.run.append(self.run.timing_file, {"step": self.progress.step, "elapsed_seconds": elapsed, **figures})
+
+    # Validation ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _validation_is_due(self) -> bool:
+        p = self.progress
+        is_time = p.step % self.settings.validate_every_steps == 0 or p.step >= self.settings.max_steps
+        return p.step > p.last_validation and is_time
+
+    def _validate(self) -> None:
+        """Scores the dev set as `mt evaluate` would, and saves. A signal meanwhile leaves it to be done again."""
+        p, data, started = self.progress, self.data, time.monotonic()
+        self.model.eval()
+        try:
+            with tqdm(total=2 * len(data.dev), desc="validating", unit="sent", leave=False, disable=None) as bar:
+
+                def on_batch(n_sentences: int) -> None:
+                    bar.update(n_sentences)
+                    if self.signals.is_stopping:
+                        raise _Stopped
+
+                loss = mean_loss(self.model, data.dev, self.settings.batch_tokens, on_batch)
+                translator = Translator(self.model, data.tokenizer, self.config)
+                sources = [pair.src for pair in data.dev_pairs]
+                outputs = translator.translate(sources, beam_size=1, on_batch=on_batch)
+        except _Stopped:
+            return
+        tokenize = bleu_tokenizer(self.config.data.bleu_tokenize, self.config.data.tgt_lang)
+        scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
+        p.last_validation = p.step
+        is_best = self._note_score({"bleu": scores.bleu, "chrf": scores.chrf, "loss": -loss}[self.settings.select_by])
+        figures = {
+            "dev_loss": loss,
+            "dev_perplexity": math.exp(min(loss, 700)),
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+        }
+        self.run.append(self.run.metrics_file, {"step": p.step, "epoch": p.epoch, **figures, "is_best": is_best})
+        self._log_time(validation_seconds=round(time.monotonic() - started, 2))
+        self.say(
+            f"step {p.step}, epoch {p.epoch + 1}: dev loss {loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
+            f" BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}{' (best)' if is_best else ''}"
+        )
+        for pair, output in list(zip(data.dev_pairs, outputs, strict=True))[: self.settings.n_samples]:
+            self.say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
+        self.save()
+
+    def _note_score(self, score: float) -> bool:
+        """Whether this validation is the best so far; a score that is not a number never is."""
+        p = self.progress
+        if math.isfinite(score) and score > p.best_score:
+            p.best_score, p.best_step, p.n_validations_without_best = score, p.step, 0
+            return True
+        p.n_validations_without_best += 1
+        return False
+
+    # Saving and continuing -------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        p = self.progress
+        p.elapsed_seconds = time.monotonic() - self._started
+        save_checkpoint(
+            self.run.checkpoint_file(p.step),
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.adamw.state_dict(),
+                "progress": asdict(p),
+                "since_log": [self._loss_sum, self._n_tokens],
+                "log_sizes": self.run.sizes(),
+                "random": self._random_state(),
+                "config": self.config.to_yaml(),
+                "data_sha256": self.data.sha256,
+                "tokenizer_sha256": self.data.tokenizer.sha256,
+                "precision": str(self.dtype).removeprefix("torch."),
+            },
+        )
+        self.run.point("last", p.step)
+        if p.best_step:
+            self.run.point("best", p.best_step)
+        for step in self.run.steps()[:-N_KEPT]:
+            if step != p.best_step:
+                self.run.checkpoint_file(step).unlink(missing_ok=True)
+
+    def _save_and_stop(self) -> None:
+        self.save()
+        self.signals.stop(
+            f"stopped at step {self.progress.step}, saved in {self.run.path}; the same command continues from there"
+        )
+
+    def _restore_newest(self) -> None:
+        """Continues from the newest checkpoint that is whole; names each one that is not. Never starts from zero where
+        there was a checkpoint."""
+        steps = self.run.steps()
+        for step in reversed(steps):
+            file = self.run.checkpoint_file(step)
+            try:
+                self._restore(load_checkpoint(file), file)
+            except CheckpointError as error:
+                self.say(f"warning: {error}; trying the one before it")
+                continue
+            self.say(f"continuing {self.run.path} from step {self.progress.step}")
+            return
+        if steps:
+            raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
+
+    def _restore(self, content: dict[str, Any], file: Path) -> None:
+        if content["data_sha256"] != self.data.sha256:
+            changed = [name for name, sha256 in self.data.sha256.items() if content["data_sha256"].get(name) != sha256]
+            raise RunDirError(
+                f"{self.run.path}: the {' and '.join(changed)} files have changed since this run began;"
+                " restore them, or choose another --run-dir"
+            )
+        if content["tokenizer_sha256"] != self.data.tokenizer.sha256:
+            raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
+        load_weights(self.model, content["model"], file)
+        precision = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
+        if precision != self.dtype:
+            self.dtype, self.why_dtype = precision, "as this run began"
+            self.optimizer = Optimizer(self.model, self.settings, self.dtype)
+        self.optimizer.adamw.load_state_dict(content["optimizer"])
+        self.optimizer.sync_network()
+        self.progress = Progress(**content["progress"])
+        self._loss_sum, self._n_tokens = content["since_log"]
+        self._set_random_state(content["random"])
+        self.run.rewind(content["log_sizes"])
+
+    def _random_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def _set_random_state(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["torch"])
+        random.setstate(state["python"])
+        if self.device.type == "cuda" and "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"], self.device)
+
+
+class _Stopped(Exception):
+    """A signal came while validating."""

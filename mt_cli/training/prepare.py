@@ -1,0 +1,104 @@
+"""From raw text to ids on disk: trains the tokenizer and builds the datasets of a run, once.
+
+The training text alone decides the tokenizer. What is there already and was made from the same bytes is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt_cli.config import Config
+from mt_cli.errors import DataError, RunDirError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs, sha256_of
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class PreparedData:
+    tokenizer: Tokenizer
+    train: TokenDataset
+    dev: TokenDataset
+    dev_pairs: list[SentencePair]
+    sha256: dict[str, str]  # of the training and the dev files
+
+
+def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
+    """Raises DataError when a file is not as it should be, before anything is trained."""
+    data = config.data
+    sha256 = {"train": sha256_of(data.train), "dev": sha256_of(data.dev)}
+    dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
+    tokenizer = _tokenizer(config, run, dev_pairs, say)
+
+    def dataset(name: str, files: list[str]) -> TokenDataset:
+        meta = {"data": sha256[name], "tokenizer": tokenizer.sha256, "max_length": str(data.max_length)}
+        meta["reading"] = f"dedup {data.dedup and name == 'train'}, bad lines {data.on_bad_line}"
+        found = TokenDataset.open(run.cache / name, meta)
+        if found is None:
+            report = CorpusReport()
+            pairs = read_pairs(files, on_bad_line=data.on_bad_line, dedup=data.dedup and name == "train", report=report)
+            vocab_size = max(tokenizer.src_vocab_size, tokenizer.tgt_vocab_size)
+            encoded = _encode(pairs, tokenizer, data.max_length, report)
+            found = _build(run.cache / name, encoded, vocab_size, meta)
+            for line in report.describe(name):
+                say(line)
+        if len(found) == 0:
+            raise DataError(f"{files[0]}: no pair is left to {name} on; see data.max_length and the counts above")
+        return found
+
+    return PreparedData(tokenizer, dataset("train", data.train), dataset("dev", data.dev), dev_pairs, sha256)
+
+
+def _build(folder: Path, pairs: Iterator[TokenPair], vocab_size: int, meta: dict[str, str]) -> TokenDataset:
+    try:
+        return TokenDataset.build(folder, pairs, vocab_size, meta)
+    except OSError as error:
+        raise RunDirError(
+            f"cannot write {folder}: {error.strerror}; free space and run the same command again"
+        ) from None
+
+
+def _tokenizer(config: Config, run: RunDir, dev_pairs: list[SentencePair], say: Say) -> Tokenizer:
+    data, settings = config.data, config.tokenizer
+    if run.has_tokenizer(settings.joint):
+        return run.load_tokenizer(settings.joint)
+
+    def read() -> Iterator[SentencePair]:
+        return read_pairs(data.train, on_bad_line=data.on_bad_line, dedup=data.dedup)
+
+    _warn_of_leaks(read(), dev_pairs, say)
+    sides: list[Callable[[], Iterator[str]]] = [
+        lambda: (pair.src for pair in read()),
+        lambda: (pair.tgt for pair in read()),
+    ]
+    if settings.joint:
+        sides = [lambda: (text for pair in read() for text in (pair.src, pair.tgt))]
+    tokenizer = train_tokenizer(sides, settings.algorithm, settings.vocab_size, say)
+    run.save_tokenizer(tokenizer)
+    return tokenizer
+
+
+def _warn_of_leaks(train: Iterator[SentencePair], dev_pairs: list[SentencePair], say: Say) -> None:
+    """Dev scores mean little when training has seen the sentences."""
+    dev = {(pair.src, pair.tgt): pair.line for pair in dev_pairs}
+    leaks = [(pair.line, dev[pair.src, pair.tgt]) for pair in train if (pair.src, pair.tgt) in dev]
+    if leaks:
+        line, dev_line = leaks[0]
+        say(f"warning: {len(leaks):,} training pairs are also in dev (train line {line} is dev line {dev_line})")
+
+
+def _encode(
+    pairs: Iterator[SentencePair], tokenizer: Tokenizer, max_length: int, report: CorpusReport
+) -> Iterator[TokenPair]:
+    for pair in pairs:
+        src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(pair.tgt)
+        if max(len(src), len(tgt)) > max_length:
+            report.n_kept -= 1
+            report.drop(f"longer than {max_length} tokens")
+            continue
+        yield TokenPair(src, tgt, pair.line)

@@ -1,0 +1,46 @@
+"""SIGINT and SIGTERM: the first one asks, the second one insists."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from mt_cli.errors import Interrupted
+
+
+class StopSignals:
+    """While it is entered, a first signal stops the work and a second one the process.
+
+    Before there is anything to save (`is_saving_needed` False) the first raises `Interrupted` at once. After that it is
+    only noted, and the loop asks `is_stopping` between steps.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.is_saving_needed = False
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.received is not None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        self.received = number
+        if not self.is_saving_needed:
+            self.stop("stopped before the first step: nothing to save yet; the same command starts again")
+
+    def stop(self, message: str) -> NoReturn:
+        raise Interrupted(message, self.received or signal.SIGINT)
+
+    def __enter__(self) -> StopSignals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)

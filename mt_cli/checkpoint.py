@@ -60,8 +60,8 @@ def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     return Transformer(config.model, tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, tokenizer.pad_id)
 
 
-def load_weights(model: torch.nn.Module, weights: dict[str, Any], file: Path) -> None:
-    """Copies `weights` into `model`. Raises CheckpointError when names or shapes are not the model's."""
+def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError when names or shapes of `weights` are not the model's."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(t.shape) if isinstance(t, torch.Tensor) else () for name, t in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
@@ -70,7 +70,6 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Any], file: Path) ->
                 f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
                 f" expected {expected.get(name, 'no such weight')}"
             )
-    model.load_state_dict(weights)
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> tuple[Transformer, Tokenizer, Config, dict[str, Any]]:
@@ -82,7 +81,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> tuple[Transformer, Toke
     if content.get("tokenizer_sha256") != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
     with torch.device("meta"):
-        load_weights(build_model(config, tokenizer), content["model"], file)
+        refuse_other_shapes(build_model(config, tokenizer), content["model"], file)
     model = build_model(config, tokenizer)
-    load_weights(model, content["model"], file)
+    model.load_state_dict(content["model"])
     return model.eval(), tokenizer, config, content

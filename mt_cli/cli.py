@@ -259,7 +259,9 @@ def _decode(raw: bytes, number: int, name: str, bad_input: str) -> str:
     try:
         return decode_line(raw, number, name)
     except DataError as error:
-        if bad_input == "replace" and "invalid UTF-8" in str(error):
+        if "invalid UTF-8" not in str(error):
+            raise
+        if bad_input == "replace":
             return raw.decode("utf-8", errors="replace")
         raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
 

@@ -2,6 +2,7 @@
 
     config.yaml            every key with its value; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
+    data.json              hashes of the files it is trained on
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
@@ -36,6 +37,7 @@ class RunDir:
     def __init__(self, path: Path):
         self.path = path
         self.config_file = path / "config.yaml"
+        self.data_file = path / "data.json"
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
         self.timing_file = path / "timing.jsonl"
@@ -57,6 +59,20 @@ class RunDir:
 
     def save_config(self, config: Config) -> None:
         write_text(self.config_file, config.to_yaml())
+
+    def refuse_other_data(self, sha256: dict[str, str]) -> None:
+        """Remembers what the run is trained on; raises RunDirError when that has changed since it began."""
+        try:
+            known = json.loads(self.data_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
+            return
+        changed = [name for name in sha256 if sha256[name] != known.get(name)]
+        if changed:
+            raise RunDirError(
+                f"{self.path}: the {' and '.join(changed)} files have changed since this run began;"
+                " restore them, or choose another --run-dir"
+            )
 
     # Tokenizer
 

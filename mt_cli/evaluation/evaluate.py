@@ -12,7 +12,7 @@ from typing import Any
 from mt_cli.checkpoint import load_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.errors import DataError, UsageError
+from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import normalize, read_lines, sha256_of
@@ -36,12 +36,10 @@ def evaluate_run(
     batch_size: int | None,
     device: str,
 ) -> list[dict[str, Any]]:
-    """A result for each test set of the run's config, or for `files` (source, reference)."""
+    """A result for the dev set and each test set of the run's config, or for `files` (source, reference)."""
     model, tokenizer, config, content = load_model(run, checkpoint)
     translator = Translator(model.to(choose_device(device)), tokenizer, config)
-    test_sets = {Path(files[0]).name: files} if files else config.data.test
-    if not test_sets:
-        raise UsageError(f"{run.path}: its config names no test sets; give --src and --ref")
+    test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     results = []
     for name, paths in test_sets.items():

@@ -44,6 +44,8 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
+        if raw.startswith(b"\x1f\x8b"):
+            raise DataError(f"{name}:1: gzip file; unpack it with: gunzip, or pipe it through zcat")
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
@@ -63,7 +65,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
             yield from file
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
-        raise DataError(f"{path}: {reason}; check the path in the section 'data' of the config") from None
+        raise DataError(f"{path}: {reason}; give the path of a text file, plain or .gz") from None
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -115,7 +117,9 @@ def read_pairs(
         try:
             texts = [decode_line(raw, number, name) for raw, name in sides]
         except DataError as error:
-            if on_bad_line == "skip" and "invalid UTF-8" in str(error):
+            if "invalid UTF-8" not in str(error):
+                raise
+            if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 continue
             raise DataError(f"{error}; fix the line or set data.on_bad_line: skip") from None
@@ -183,6 +187,6 @@ def sha256_of(files: Iterable[str]) -> str:
                 while chunk := file.read(1 << 20):
                     digest.update(chunk)
         except OSError as error:
-            raise DataError(f"{name}: {error.strerror}; check the path in the section 'data' of the config") from None
+            raise DataError(f"{name}: {error.strerror}; give the path of a text file, plain or .gz") from None
         digest.update(b"\0")
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from mt_cli.checkpoint import build_model, load_checkpoint, load_weights, save_checkpoint
+from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, choose_precision
@@ -264,15 +264,10 @@ class Trainer:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
 
     def _restore(self, content: dict[str, Any], file: Path) -> None:
-        if content["data_sha256"] != self.data.sha256:
-            changed = [name for name, sha256 in self.data.sha256.items() if content["data_sha256"].get(name) != sha256]
-            raise RunDirError(
-                f"{self.run.path}: the {' and '.join(changed)} files have changed since this run began;"
-                " restore them, or choose another --run-dir"
-            )
         if content["tokenizer_sha256"] != self.data.tokenizer.sha256:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
-        load_weights(self.model, content["model"], file)
+        refuse_other_shapes(self.model, content["model"], file)
+        self.model.load_state_dict(content["model"])
         precision = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
         if precision != self.dtype:
             self.dtype, self.why_dtype = precision, "as this run began"

@@ -5,7 +5,7 @@ The training text alone decides the tokenizer. What is there already and was mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +32,9 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
     """Raises DataError when a file is not as it should be, before anything is trained."""
     data = config.data
     sha256 = {"train": sha256_of(data.train), "dev": sha256_of(data.dev)}
+    run.refuse_other_data(sha256)
     dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
-    tokenizer = _tokenizer(config, run, dev_pairs, say)
+    tokenizer = _tokenizer(config, run, say)
 
     def dataset(name: str, files: list[str]) -> TokenDataset:
         meta = {"data": sha256[name], "tokenizer": tokenizer.sha256, "max_length": str(data.max_length)}
@@ -63,7 +64,7 @@ def _build(folder: Path, pairs: Iterator[TokenPair], vocab_size: int, meta: dict
         ) from None
 
 
-def _tokenizer(config: Config, run: RunDir, dev_pairs: list[SentencePair], say: Say) -> Tokenizer:
+def _tokenizer(config: Config, run: RunDir, say: Say) -> Tokenizer:
     data, settings = config.data, config.tokenizer
     if run.has_tokenizer(settings.joint):
         return run.load_tokenizer(settings.joint)
@@ -71,7 +72,8 @@ def _tokenizer(config: Config, run: RunDir, dev_pairs: list[SentencePair], say: 
     def read() -> Iterator[SentencePair]:
         return read_pairs(data.train, on_bad_line=data.on_bad_line, dedup=data.dedup)
 
-    _warn_of_leaks(read(), dev_pairs, say)
+    held_out = {"dev": data.dev, **data.test}
+    _warn_of_leaks(read(), {name: read_pairs(files, on_bad_line="skip") for name, files in held_out.items()}, say)
     sides: list[Callable[[], Iterator[str]]] = [
         lambda: (pair.src for pair in read()),
         lambda: (pair.tgt for pair in read()),
@@ -83,13 +85,20 @@ def _tokenizer(config: Config, run: RunDir, dev_pairs: list[SentencePair], say: 
     return tokenizer
 
 
-def _warn_of_leaks(train: Iterator[SentencePair], dev_pairs: list[SentencePair], say: Say) -> None:
-    """Dev scores mean little when training has seen the sentences."""
-    dev = {(pair.src, pair.tgt): pair.line for pair in dev_pairs}
-    leaks = [(pair.line, dev[pair.src, pair.tgt]) for pair in train if (pair.src, pair.tgt) in dev]
-    if leaks:
-        line, dev_line = leaks[0]
-        say(f"warning: {len(leaks):,} training pairs are also in dev (train line {line} is dev line {dev_line})")
+def _warn_of_leaks(train: Iterable[SentencePair], held_out: dict[str, Iterable[SentencePair]], say: Say) -> None:
+    """A score means little when training has seen the sentences."""
+    known = {(pair.src, pair.tgt): (name, pair.line) for name, pairs in held_out.items() for pair in pairs}
+    first: dict[str, tuple[int, int]] = {}
+    counts: dict[str, int] = {}
+    for pair in train:
+        if (pair.src, pair.tgt) in known:
+            name, line = known[pair.src, pair.tgt]
+            first.setdefault(name, (pair.line, line))
+            counts[name] = counts.get(name, 0) + 1
+    for name, count in counts.items():
+        say(
+            f"warning: {count:,} training pairs are also in {name} (train line {first[name][0]} is line {first[name][1]})"
+        )
 
 
 def _encode(

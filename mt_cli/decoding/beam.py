@@ -1,6 +1,6 @@
-"""Beam search: the W best beginnings are carried on at every step (Wu et al. 2016, section 7, for the length penalty).
+"""Beam search: the W best beginnings of each translation are carried on at every step (Wu et al. 2016, section 7).
 
-Shapes: B sentences, W beam width, S source length, V vocabulary.
+Shapes: B sentences, W beam width, S source length, t tokens so far, V vocabulary.
 """
 
 from __future__ import annotations
@@ -8,87 +8,122 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mt_cli.decoding.greedy import Hypothesis, next_log_probs
-from mt_cli.model.transformer import Transformer
+from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha, equation 14; `length` counts the end symbol."""
+    """What a log-probability is divided by: ((5 + length) / 6) ** alpha, equation 14, the end symbol counted."""
     return float(((5 + length) / 6) ** alpha)
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Transformer, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int], beam_size: int, alpha: float
-) -> list[list[Hypothesis]]:
-    """Up to W hypotheses for each sentence of src_ids (B,S), best first.
-
-    A sentence is done when no beginning in its beam can still beat the W finished ones: log-probabilities only fall,
-    so the best that a beginning can come to is its own, divided by the largest penalty its length limit allows.
-    """
-    n, device = len(max_lengths), src_ids.device
-    state = model.start(src_ids, src_mask, max(max_lengths))
-    state.select(torch.arange(n, device=device).repeat_interleave(beam_size))
-    beams = torch.full((n, beam_size), -torch.inf, device=device)
-    beams[:, 0] = 0  # all W beginnings are the same at first: only one may be carried on
-    tokens = torch.empty((n, beam_size, 0), dtype=torch.long, device=device)
-    last = torch.full((n * beam_size,), BOS_ID, device=device)
-    sentences = list(range(n))  # that the rows of `beams` belong to
-    finished: list[list[Hypothesis]] = [[] for _ in range(n)]
-
-    for length in range(1, max(max_lengths) + 1):
-        log_probs = next_log_probs(model.advance(state, last)).view(len(sentences), beam_size, -1)
-        vocab_size = log_probs.size(-1)
-        totals = (beams[:, :, None] + log_probs).flatten(1)  # (B, W*V)
-        # Of 2W continuations at most W can end, so at least W go on.
-        best, flat = totals.topk(min(2 * beam_size, totals.size(1)))
-        parent, token = flat // vocab_size, flat % vocab_size
-        is_end = token == EOS_ID
-        for row, column in (is_end & best.isfinite()).nonzero().tolist():
-            if column < beam_size:
-                ids = tokens[row, parent[row, column]].tolist()
-                score = float(best[row, column]) / length_penalty(length, alpha)
-                finished[sentences[row]].append(Hypothesis(ids, score))
-
-        order = is_end.int().argsort(dim=1, stable=True)[:, :beam_size]  # the best W that go on, in their order
-        beams = best.gather(1, order).masked_fill(is_end.gather(1, order), -torch.inf)
-        parent, token = parent.gather(1, order), token.gather(1, order)
-        tokens = torch.cat([tokens.gather(1, parent[:, :, None].expand(-1, -1, length - 1)), token[:, :, None]], dim=2)
-
-        kept = [
-            row
-            for row, sentence in enumerate(sentences)
-            if not _is_done(
-                finished[sentence], beams[row], tokens[row], length, max_lengths[sentence], beam_size, alpha
-            )
-        ]
-        if not kept:
-            break
-        rows = torch.tensor(kept, device=device)
-        state.select((rows[:, None] * beam_size + parent[rows]).flatten())
-        beams, tokens, last = beams[rows], tokens[rows], token[rows].flatten()
-        sentences = [sentences[row] for row in kept]
-    return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
-
-
-def _is_done(
-    finished: list[Hypothesis],
-    beam: Tensor,
-    tokens: Tensor,
-    length: int,
-    max_length: int,
+    model: SearchModel,
+    src_ids: Tensor,
+    src_mask: Tensor,
+    max_lengths: list[int],
     beam_size: int,
     alpha: float,
-) -> bool:
-    """Whether a sentence needs no further step; one at its length limit takes its unfinished beginnings as they are."""
-    if length == max_length:
-        if len(finished) < beam_size:
-            for score, ids in zip(beam.tolist(), tokens.tolist(), strict=True):
-                if score > -torch.inf:
-                    finished.append(Hypothesis(ids, score / length_penalty(length, alpha)))
-        return True
-    if len(finished) < beam_size:
-        return bool((beam == -torch.inf).all())
-    worst = sorted((h.score for h in finished), reverse=True)[beam_size - 1]
-    return float(beam.max()) / length_penalty(max_length, alpha) <= worst
+    constraints: Constraints | None = None,
+) -> list[list[Hypothesis]]:
+    """Up to W hypotheses for each sentence of src_ids (B,S), best first."""
+    beams = _Beams(len(max_lengths), beam_size, src_ids.device)
+    finished = [_Finished(beam_size, alpha, limit) for limit in max_lengths]
+    state = model.start(src_ids, src_mask, max(max_lengths))
+    state.select(torch.arange(len(max_lengths), device=src_ids.device).repeat_interleave(beam_size))
+    last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)
+    while True:
+        log_probs = next_log_probs(model.advance(state, last))
+        if constraints is not None:
+            log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), beams.sentence_of_rows())
+        parents = beams.extend(log_probs, finished)
+        kept = [row for row, sentence in enumerate(beams.sentences) if not finished[sentence].is_closed(beams, row)]
+        if not kept:
+            return [one.best() for one in finished]
+        rows = beams.keep(kept)
+        state.select((rows[:, None] * beam_size + parents[rows]).flatten())
+        last = beams.tokens[:, :, -1].flatten()
+
+
+class _Beams:
+    """The W beginnings of each sentence that is still searched, best first."""
+
+    def __init__(self, n_sentences: int, beam_size: int, device: torch.device):
+        self.beam_size = beam_size
+        self.sentences = list(range(n_sentences))  # which sentence each row is
+        self.tokens = torch.empty((n_sentences, beam_size, 0), dtype=torch.long, device=device)  # (B,W,t)
+        # All W beginnings are empty at first: only one of them may be carried on.
+        self.scores = torch.full((n_sentences, beam_size), -torch.inf, device=device)  # (B,W)
+        self.scores[:, 0] = 0
+
+    @property
+    def length(self) -> int:
+        return self.tokens.size(2)
+
+    def sentence_of_rows(self) -> list[int]:
+        return [sentence for sentence in self.sentences for _ in range(self.beam_size)]
+
+    def extend(self, log_probs: Tensor, finished: list[_Finished]) -> Tensor:
+        """Takes the next token of each beginning from log_probs (B*W,V); what ends goes to `finished`.
+
+        Returns the beginning that each new one continues, (B,W).
+        """
+        vocab_size = log_probs.size(-1)
+        totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
+        # Of 2W continuations at most W can end, one for each beginning, so at least W go on.
+        scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
+        parents, tokens = flat // vocab_size, flat % vocab_size
+        is_end = tokens == EOS_ID
+        # An end counts only among the best W continuations, where it would have been carried on if it were no end.
+        for row, column in (is_end & scores.isfinite())[:, : self.beam_size].nonzero().tolist():
+            ids = self.tokens[row, parents[row, column]].tolist()
+            finished[self.sentences[row]].add(ids, float(scores[row, column]), self.length + 1)
+        order = is_end.int().argsort(dim=1, stable=True)[:, : self.beam_size]
+        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+        self.scores = scores.gather(1, order).masked_fill(is_end.gather(1, order), -torch.inf)
+        beginnings = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, self.length))
+        self.tokens = torch.cat([beginnings, tokens[:, :, None]], dim=2)
+        return parents
+
+    def keep(self, rows: list[int]) -> Tensor:
+        index = torch.tensor(rows, device=self.tokens.device)
+        self.tokens, self.scores = self.tokens[index], self.scores[index]
+        self.sentences = [self.sentences[row] for row in rows]
+        return index
+
+
+class _Finished:
+    """The complete hypotheses of one sentence, and whether a beginning can still come before them."""
+
+    def __init__(self, beam_size: int, alpha: float, max_length: int):
+        self.beam_size, self.alpha, self.max_length = beam_size, alpha, max_length
+        self.hypotheses: list[Hypothesis] = []
+
+    def add(self, ids: list[int], log_prob: float, length: int) -> None:
+        self.hypotheses.append(Hypothesis(ids, log_prob / length_penalty(length, self.alpha)))
+        self.hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+        del self.hypotheses[self.beam_size :]
+
+    def best(self) -> list[Hypothesis]:
+        return self.hypotheses
+
+    def is_closed(self, beams: _Beams, row: int) -> bool:
+        """True when no beginning in `row` can still beat the W finished ones.
+
+        Log-probabilities only fall, so the most that a beginning can come to is what it has now, divided by the
+        penalty of the greatest length it may reach. At that length what is unfinished counts as it is. A beam of one is
+        greedy search, which takes the first end it comes to.
+        """
+        if self.beam_size == 1 and self.hypotheses:
+            return True
+        scores = beams.scores[row]
+        if beams.length >= self.max_length:
+            if len(self.hypotheses) < self.beam_size:
+                for log_prob, ids in zip(scores.tolist(), beams.tokens[row].tolist(), strict=True):
+                    if log_prob > -torch.inf:
+                        self.add(ids, log_prob, beams.length)
+            return True
+        bound = float(scores.max()) / length_penalty(self.max_length, self.alpha)
+        return bound == -torch.inf or (len(self.hypotheses) == self.beam_size and bound <= self.hypotheses[-1].score)

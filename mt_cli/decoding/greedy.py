@@ -7,12 +7,20 @@ Shapes: B sentences, S source length, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from mt_cli.model.transformer import Transformer
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+
+class SearchModel(Protocol):
+    """What a search asks of a model: `Transformer`, or an ensemble of several."""
+
+    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> Any: ...
+
+    def advance(self, state: Any, last_ids: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ def next_log_probs(logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def greedy_search(model: Transformer, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int]) -> list[Hypothesis]:
+def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int]) -> list[Hypothesis]:
     """One hypothesis for each sentence of src_ids (B,S), of at most its own `max_lengths` tokens."""
     device = src_ids.device
     state = model.start(src_ids, src_mask, max(max_lengths))

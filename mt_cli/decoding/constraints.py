@@ -1,0 +1,48 @@
+"""What a search may not say next: not the end before a length, not an n-gram again, nothing but a given beginning.
+
+Shapes: R rows (beginnings), t tokens so far, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mt_cli.text.tokenizer import EOS_ID
+
+
+@dataclass(frozen=True)
+class Constraints:
+    min_length: int = 0  # tokens before the end symbol
+    no_repeat_ngram: int = 0  # no n tokens twice in a row of tokens; 0: as often as it likes
+    prefixes: list[list[int]] = field(default_factory=list)  # for each sentence how its translation begins; or none
+
+    def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
+        """log_probs (R,V) with -inf for what is forbidden after tokens (R,t); `sentences` names the rows' sentences.
+
+        A row in which nothing is left may end.
+        """
+        n_tokens = tokens.size(1)
+        allowed = log_probs.clone()
+        if n_tokens < self.min_length:
+            allowed[:, EOS_ID] = -torch.inf
+        if 0 < self.no_repeat_ngram <= n_tokens:
+            for row, ids in enumerate(tokens.tolist()):
+                allowed[row, _would_repeat(ids, self.no_repeat_ngram)] = -torch.inf
+        if self.prefixes:
+            for row, sentence in enumerate(sentences):
+                prefix = self.prefixes[sentence]
+                if n_tokens < len(prefix):
+                    allowed[row] = -torch.inf
+                    allowed[row, prefix[n_tokens]] = log_probs[row, prefix[n_tokens]]
+        is_stuck = (allowed == -torch.inf).all(1)
+        allowed[is_stuck, EOS_ID] = log_probs[is_stuck, EOS_ID]
+        return allowed
+
+
+def _would_repeat(ids: list[int], n: int) -> list[int]:
+    """The tokens that would complete an n-gram which `ids` has already."""
+    tail = ids[len(ids) - n + 1 :]
+    return [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == tail]

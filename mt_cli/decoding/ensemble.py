@@ -1,0 +1,35 @@
+"""Several models as one: their probabilities of the next token averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mt_cli.model.transformer import DecoderState, Transformer
+
+
+@dataclass
+class EnsembleState:
+    states: list[DecoderState]
+
+    def select(self, rows: Tensor) -> None:
+        for state in self.states:
+            state.select(rows)
+
+
+class Ensemble:
+    """Searched like a single model: it has the same two verbs. All members share one target vocabulary."""
+
+    def __init__(self, models: list[Transformer]):
+        self.models = models
+
+    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> EnsembleState:
+        return EnsembleState([model.start(src_ids, src_mask, max_length) for model in self.models])
+
+    def advance(self, state: EnsembleState, last_ids: Tensor) -> Tensor:
+        """Logits (B,V) whose softmax is the mean of the members' probabilities."""
+        members = zip(self.models, state.states, strict=True)
+        log_probs = [model.advance(own, last_ids).float().log_softmax(-1) for model, own in members]
+        return torch.stack(log_probs).logsumexp(0)

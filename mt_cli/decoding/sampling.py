@@ -1,0 +1,70 @@
+"""Sampling: the next token drawn by its probability, from all tokens, the k most probable, or the fewest that make up p
+(Fan et al. 2018; Holtzman et al. 2020).
+
+Every sentence draws from random numbers of its own, so that a sample depends on (seed, line, sample) and not on the
+sentences beside it.
+
+Shapes: B rows, S source length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID
+
+
+@torch.inference_mode()
+def sample(
+    model: SearchModel,
+    src_ids: Tensor,
+    src_mask: Tensor,
+    max_lengths: list[int],
+    seeds: list[tuple[int, ...]],
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    constraints: Constraints | None = None,
+) -> list[Hypothesis]:
+    """One drawn hypothesis for each row of src_ids (B,S); `seeds` names each row's random numbers. Scores are the
+    model's log-probabilities, not those of the narrowed distribution."""
+    device, n_steps = src_ids.device, max(max_lengths)
+    numbers = np.stack([np.random.default_rng(seed).random(n_steps) for seed in seeds])
+    uniform = torch.tensor(numbers, dtype=torch.float32, device=device)  # (B, n_steps)
+    state = model.start(src_ids, src_mask, n_steps)
+    tokens = torch.empty((len(seeds), 0), dtype=torch.long, device=device)
+    scores = torch.zeros(len(seeds), device=device)
+    limits = torch.tensor(max_lengths, device=device)
+    is_live = torch.ones(len(seeds), dtype=torch.bool, device=device)
+    last = torch.full((len(seeds),), BOS_ID, device=device)
+    for step in range(n_steps):
+        log_probs = next_log_probs(model.advance(state, last))
+        if constraints is not None:
+            log_probs = constraints.apply(log_probs, tokens, list(range(len(seeds))))
+        last = draw(log_probs, uniform[:, step], temperature, top_k, top_p)
+        scores += log_probs.gather(1, last[:, None])[:, 0].masked_fill(~is_live, 0)
+        last = last.masked_fill(~is_live, EOS_ID)
+        tokens = torch.cat([tokens, last[:, None]], dim=1)
+        is_live &= (last != EOS_ID) & (step + 1 < limits)
+        if not is_live.any():
+            break
+    return [
+        Hypothesis(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids, score)
+        for ids, score in zip(tokens.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
+    """A token (B,) for each row of log_probs (B,V), the one at which the summed probability passes uniform (B,)."""
+    probs, order = (log_probs / temperature).softmax(-1).sort(dim=-1, descending=True)
+    if top_k:
+        probs[:, top_k:] = 0
+    before = probs.cumsum(-1) - probs
+    probs = probs.masked_fill(before >= top_p, 0)  # the most probable one always stays
+    summed = probs.cumsum(-1)
+    passed = summed > uniform[:, None] * summed[:, -1:]
+    return order.gather(1, passed.int().argmax(-1, keepdim=True))[:, 0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -72,7 +72,14 @@ def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path)
             )
 
 
-def load_model(run: RunDir, checkpoint: str = "best") -> tuple[Transformer, Tokenizer, Config, dict[str, Any]]:
+class LoadedModel(NamedTuple):
+    model: Transformer
+    tokenizer: Tokenizer
+    config: Config
+    content: dict[str, Any]  # of the checkpoint
+
+
+def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     """The model of a run's checkpoint (`best`, `last` or `step-N`), ready to translate, with what belongs to it."""
     config = run.load_config()
     tokenizer = run.load_tokenizer(config.tokenizer.joint)
@@ -84,4 +91,4 @@ def load_model(run: RunDir, checkpoint: str = "best") -> tuple[Transformer, Toke
         refuse_other_shapes(build_model(config, tokenizer), content["model"], file)
     model = build_model(config, tokenizer)
     model.load_state_dict(content["model"])
-    return model.eval(), tokenizer, config, content
+    return LoadedModel(model.eval(), tokenizer, config, content)

@@ -5,19 +5,20 @@ stdout is for results, stderr for talk. torch is imported inside the commands, s
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from tqdm import tqdm
 
 from mt_cli.config import Config, differing_keys, load_config
-from mt_cli.errors import DataError, MTError, RunDirError, UsageError
+from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError
 from mt_cli.run_dir import RunDir
 
 app = typer.Typer(
@@ -46,6 +47,9 @@ def _run() -> int:
         result = command.main(prog_name="mt", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except Interrupted as error:
+        say(str(error))
+        return error.exit_code
     except MTError as error:
         for line in str(error).splitlines():
             say(f"error: {line}")
@@ -68,7 +72,7 @@ def _run() -> int:
             raise
         context = getattr(error, "ctx", None)
         see = f"; see {context.command_path} --help" if context is not None else ""
-        say(f"error: {error.format_message().rstrip('.')}{see}")
+        say(f"error: {error.format_message().rstrip('.').replace('Value error, ', '')}{see}")
         return 2
 
 
@@ -77,8 +81,10 @@ def say(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, as `mt train` makes it.")]
-CheckpointOption = Annotated[str, typer.Option(help="best, last or step-N.")]
+BadInput = Literal["error", "replace"]
+CheckpointsOption = Annotated[
+    list[str] | None, typer.Option("--checkpoint", help="best (the default), last or step-N; repeatable.")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, max=1000, help="1 is greedy; the config's by default.")]
 BatchOption = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together; the config's by default.")]
@@ -177,43 +183,169 @@ def _train(config: Config, run: RunDir, signals: Any) -> None:
 
 @app.command()
 def translate(
-    run: RunArgument,
-    input_file: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="A text file; stdin by default.")] = None,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN... [INPUT]", help="Run directories (several: an ensemble), then a text file; stdin by default."
+        ),
+    ],
     output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
-    checkpoint: CheckpointOption = "best",
+    checkpoint: CheckpointsOption = None,
     beam_size: BeamOption = None,
+    n_best: Annotated[int | None, typer.Option(min=1, help="Print the N best as: number ||| text ||| score.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="More favours longer output; 0 is none.")] = None,
+    max_length_ratio: Annotated[
+        float | None, typer.Option(help="Output tokens for each source token, 10 more allowed.")
+    ] = None,
+    min_length: Annotated[int | None, typer.Option(help="Tokens before a translation may end.")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(help="Never the same N tokens twice.")] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw tokens by their probability instead of searching.")
+    ] = False,
+    temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is bolder, above 1 wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the K most probable tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that make up P.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the samples.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
+    prefix_column: Annotated[
+        bool, typer.Option("--prefix-column", help="Each input line is: source, a tab, how its translation begins.")
+    ] = False,
+    score: Annotated[
+        Path | None, typer.Option(help="Translate nothing: log-probabilities of the references in this file.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment.")
+    ] = False,
+    attention: Annotated[
+        Path | None, typer.Option(help="Draw what every head attended to: a page (.html), or one sentence as .png.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Tell greedy search step by step, a line for each token.")
+    ] = False,
     batch_size: BatchOption = None,
     bad_input: Annotated[
-        str, typer.Option(help="A line that is not UTF-8: 'error' stops, 'replace' goes on.")
+        BadInput, typer.Option(help="A line that is not UTF-8: stop, or put U+FFFD for it.")
     ] = "error",
     device: DeviceOption = "auto",
 ) -> None:
     """Translate lines of text: one line out for each line in, in order, blank for blank."""
-    if bad_input not in {"error", "replace"}:
-        raise UsageError(f"--bad-input is '{bad_input}', expected error or replace")
-    run_dir = RunDir.existing(run)
-    run_dir.find_checkpoint(checkpoint)
-    lines = _open_input(input_file)
+    runs, input_file = _runs_and_input(paths)
+    for run in runs:
+        for name in checkpoint or ["best"]:
+            RunDir.existing(run).find_checkpoint(name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
+    descriptor = _open_input(input_file)
 
     from mt_cli.decoding.translator import Translator
 
-    translator = Translator.load(run, checkpoint, device)
+    options: dict[str, Any] = {
+        "beam_size": beam_size if beam_size is not None or not n_best or sample else n_best,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "max_length_ratio": max_length_ratio,
+        "min_length": min_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "sample": sample or None,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "batch_size": batch_size,
+    }
+    translator = Translator.load(*runs, checkpoint=checkpoint or "best", device=device)
+    translator.settings(**options)
+    maps: list[Any] = []
+    if attention is not None:
+        from mt_cli.evaluation.attention import refuse_attention_file
+
+        refuse_attention_file(attention)
+    references = _open_references(score)
+
+    def lines_for(texts: list[str], first_line: int) -> list[str]:
+        """What is printed for some lines of input."""
+        if trace:
+            from mt_cli.decoding.trace import trace as trace_line
+
+            return [line for text in texts for line in (list(trace_line(translator, text)) or [""])]
+        if references is not None:
+            return _score_lines(translator, texts, references, first_line)
+        prefixes = [prefix] * len(texts) if prefix is not None else None
+        if prefix_column:
+            columns = [text.partition("\t") for text in texts]
+            texts, prefixes = [source for source, _, _ in columns], [given for _, _, given in columns]
+        found = translator.translations(texts, prefixes, first_line=first_line, **options)
+        for number, translation in enumerate(found, first_line + 1):
+            if len(translation.parts) > 1:
+                where = f"{input_file or 'stdin'}:{number}"
+                say(f"warning: {where}: too long to read at once; translated in {len(translation.parts)} parts")
+        if attention is not None or as_json:
+            from mt_cli.evaluation.attention import attend, pharaoh
+
+            attended = [attend(translator, translation) for translation in found]
+            maps.extend(one for of_line in attended for one in of_line if attention is not None)
+        if as_json:
+            from mt_cli.decoding.formats import as_json as to_json
+
+            return [to_json(translator, one, pharaoh(of_line)) for one, of_line in zip(found, attended, strict=True)]
+        if n_best is not None and n_best > 1:
+            from mt_cli.decoding.formats import as_n_best
+
+            return [line for number, one in enumerate(found, first_line) for line in as_n_best(number, one)]
+        return [translation.text for translation in found]
+
     is_interactive = input_file is None and sys.stdin.isatty()
     if is_interactive:
         say("Type a sentence and press Enter; Ctrl-D ends.")
     out = _open_output(output)
     n_lines = 0
-    for chunk in _chunks(lines, is_interactive):
+    for chunk in _chunks(descriptor, is_interactive):
         name = str(input_file or "stdin")
-        texts = [_decode(raw, n_lines + number, name, bad_input) for number, raw in enumerate(chunk, 1)]
-        for number, translation in enumerate(translator.translations(texts, beam_size, batch_size), n_lines + 1):
-            out.write(f"{translation.text}\n".encode())
-            if translation.n_parts > 1:
-                say(f"warning: {name}:{number}: too long to read at once; translated in {translation.n_parts} parts")
+        texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
+        out.write("".join(line + "\n" for line in lines_for(texts, n_lines)).encode())
         out.flush()
         n_lines += len(chunk)
+    if references is not None and next(references, None) is not None:
+        raise DataError(f"{score} has more lines than the input, {n_lines}; they must be line for line")
+    if attention is not None:
+        from mt_cli.evaluation.attention import write_attention_page
+
+        write_attention_page(attention, maps, say)
+        say(f"attention: {attention}")
+
+
+def _runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
+    """Directories are runs; what comes after them is the input."""
+    runs = [path for path in paths if path.is_dir()]
+    others = [path for path in paths if not path.is_dir()]
+    if not runs or paths[0] in others:
+        RunDir.existing(paths[0])  # says what is wrong with it
+    if len(others) > 1 or (others and paths[-1] != others[0]):
+        raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")
+    return runs, others[0] if others else None
+
+
+def _open_references(file: Path | None) -> Iterator[str] | None:
+    if file is None:
+        return None
+    from mt_cli.text.corpus import read_lines
+
+    return iter(read_lines(file))
+
+
+def _score_lines(translator: Any, texts: list[str], references: Iterator[str], first_line: int) -> list[str]:
+    from mt_cli.decoding.formats import as_scores
+    from mt_cli.text.corpus import normalize
+    from mt_cli.text.tokenizer import EOS_ID
+
+    given = list(itertools.islice(references, len(texts)))
+    if len(given) < len(texts):
+        n_references = first_line + len(given)
+        raise DataError(f"the references have {n_references} lines, the input more; they must be line for line")
+    tokenizer = translator.tokenizer
+    tokens = [tokenizer.tgt_pieces([*tokenizer.encode_tgt(normalize(text)), EOS_ID]) for text in given]
+    scores = translator.score(texts, given)
+    return [as_scores(pieces if row else [], row) for pieces, row in zip(tokens, scores, strict=True)]
 
 
 def _open_input(file: Path | None) -> int:
@@ -237,23 +369,27 @@ def _open_output(file: Path | None) -> Any:
 
 def _chunks(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
     """Lines of bytes as they come, as many at a time as have arrived."""
-    rest = b""
+    rest: list[bytes] = []  # pieces of a line whose end has not come yet
     while True:
-        if is_interactive:
+        if is_interactive and not rest:
             sys.stderr.write("> ")
             sys.stderr.flush()
         try:
             block = os.read(descriptor, 1 << 20)
         except OSError as error:
             raise DataError(f"cannot read the input: {error.strerror}; give a text file") from None
-        *lines, rest = (rest + block).split(b"\n") if block else ([rest] if rest else []) + [b""]
-        if lines:
-            yield lines
         if not block:
+            if rest:
+                yield [b"".join(rest)]
             return
+        head, *more = block.split(b"\n")
+        rest.append(head)
+        if more:
+            yield [b"".join(rest), *more[:-1]]
+            rest = [more[-1]] if more[-1] else []
 
 
-def _decode(raw: bytes, number: int, name: str, bad_input: str) -> str:
+def _decode(raw: bytes, number: int, name: str, bad_input: BadInput) -> str:
     from mt_cli.text.corpus import decode_line
 
     try:
@@ -274,7 +410,7 @@ def evaluate(
     src: Annotated[Path | None, typer.Option(help="Source text, instead of the config's test sets.")] = None,
     ref: Annotated[Path | None, typer.Option(help="Reference translations, line for line.")] = None,
     hyp: Annotated[Path | None, typer.Option(help="Score these translations; no model is run.")] = None,
-    checkpoint: Annotated[list[str] | None, typer.Option(help="best (default), last or step-N; repeatable.")] = None,
+    checkpoint: CheckpointsOption = None,
     tokenize: Annotated[
         str | None, typer.Option(help="sacrebleu's BLEU tokenizer; by target language if not given.")
     ] = None,

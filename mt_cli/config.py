@@ -102,8 +102,17 @@ class TrainingConfig(Section):
 
 class DecodingConfig(Section):
     beam_size: int = Field(1, ge=1, le=1000)  # 1 is greedy
-    length_penalty: float = Field(1.0, ge=0, le=10)  # the exponent alpha of Wu et al. 2016, eq. 14; 0: none
+    n_best: int = Field(1, ge=1, le=1000)  # translations of a sentence, best first; at most beam_size, unless sampled
+    length_normalization: Literal["gnmt", "average"] = "gnmt"  # ((5 + length) / 6) ** length_penalty, or length ** it
+    length_penalty: float = Field(1.0, ge=0, le=10)  # more favours longer output; 0 is none
     max_length_ratio: float = Field(2.0, gt=0, le=100)  # output tokens for each source token, 10 more allowed
+    min_length: int = Field(0, ge=0, le=4096)
+    no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same n tokens twice; 0: no matter
+    sample: bool = False  # draw tokens by their probability instead of searching
+    temperature: float = Field(1.0, gt=0, le=100)
+    top_k: int = Field(0, ge=0)  # draw from the k most probable; 0: from all
+    top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens that make up p
+    seed: int = Field(1, ge=0, lt=2**31)  # of the samples
     batch_size: int = Field(64, ge=1, le=100_000)  # sentences decoded together
 
 

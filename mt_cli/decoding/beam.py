@@ -5,6 +5,8 @@ Shapes: B sentences, W beam width, S source length, t tokens so far, V vocabular
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,10 @@ from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """What a log-probability is divided by: ((5 + length) / 6) ** alpha, equation 14, the end symbol counted."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:
+    """What a log-probability is divided by, the end symbol counted: ((5 + length) / 6) ** alpha, equation 14; or, as
+    `average`, length ** alpha, with alpha 1 the mean of a token."""
+    return float(((5 + length) / 6 if normalization == "gnmt" else length) ** alpha)
 
 
 @torch.inference_mode()
@@ -26,11 +29,15 @@ def beam_search(
     max_lengths: list[int],
     beam_size: int,
     alpha: float,
+    normalization: str = "gnmt",
     constraints: Constraints | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to W hypotheses for each sentence of src_ids (B,S), best first."""
     beams = _Beams(len(max_lengths), beam_size, src_ids.device)
-    finished = [_Finished(beam_size, alpha, limit) for limit in max_lengths]
+    finished = [
+        _Finished(beam_size, lambda length: length_penalty(length, alpha, normalization), limit)
+        for limit in max_lengths
+    ]
     state = model.start(src_ids, src_mask, max(max_lengths))
     state.select(torch.arange(len(max_lengths), device=src_ids.device).repeat_interleave(beam_size))
     last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)
@@ -97,12 +104,12 @@ class _Beams:
 class _Finished:
     """The complete hypotheses of one sentence, and whether a beginning can still come before them."""
 
-    def __init__(self, beam_size: int, alpha: float, max_length: int):
-        self.beam_size, self.alpha, self.max_length = beam_size, alpha, max_length
+    def __init__(self, beam_size: int, penalty: Callable[[int], float], max_length: int):
+        self.beam_size, self.penalty, self.max_length = beam_size, penalty, max_length
         self.hypotheses: list[Hypothesis] = []
 
     def add(self, ids: list[int], log_prob: float, length: int) -> None:
-        self.hypotheses.append(Hypothesis(ids, log_prob / length_penalty(length, self.alpha)))
+        self.hypotheses.append(Hypothesis(ids, log_prob / self.penalty(length)))
         self.hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
         del self.hypotheses[self.beam_size :]
 
@@ -125,5 +132,5 @@ class _Finished:
                     if log_prob > -torch.inf:
                         self.add(ids, log_prob, beams.length)
             return True
-        bound = float(scores.max()) / length_penalty(self.max_length, self.alpha)
+        bound = float(scores.max()) / self.penalty(self.max_length)
         return bound == -torch.inf or (len(self.hypotheses) == self.beam_size and bound <= self.hypotheses[-1].score)

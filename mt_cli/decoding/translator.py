@@ -1,6 +1,7 @@
 """From lines of text to lines of text: what `mt translate`, validation and Python users all call.
 
-It batches by length and gives results back in order, blank for blank. It knows text and search, not files or terminals.
+It splits what is too long, batches by length, calls a search and gives results back in order, blank for blank. It
+knows text and searches, not files or terminals.
 """
 
 from __future__ import annotations
@@ -9,13 +10,21 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from torch import Tensor
 
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.greedy import Hypothesis, greedy_search
+from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.ensemble import Ensemble
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
+from mt_cli.decoding.sampling import sample
+from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
-from mt_cli.errors import UsageError
+from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
@@ -26,52 +35,122 @@ _LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)
+class Part:
+    """A piece of a line that the model reads at once, and its translations, best first."""
+
+    src_ids: list[int]  # without end symbol
+    hypotheses: list[Hypothesis]
+
+
+@dataclass(frozen=True)
 class Translation:
-    text: str
-    score: float  # summed over the parts of a split line
-    n_parts: int = 1  # more than one: the line was longer than the model can read at once
+    source: str  # normalized
+    texts: list[str]  # best first; [''] for a blank line
+    scores: list[float]  # of the texts; summed over the parts
+    parts: list[Part]  # none for a blank line, several for one that is too long to read at once
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
 
 
 class Translator:
-    """A trained model with its tokenizer. Safe to share between threads: nothing in it changes while it translates."""
+    """Trained models with their tokenizer. Safe to share between threads: nothing in it changes while it translates."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config):
-        self.model, self.tokenizer, self.config = model.eval(), tokenizer, config
-        self.device = next(model.parameters()).device
+    def __init__(self, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config):
+        self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
+        self.device = next(models[0].parameters()).device
+        self._search_model: SearchModel = models[0] if len(models) == 1 else Ensemble(self.models)
 
     @classmethod
-    def load(cls, run: str | Path, checkpoint: str = "best", device: str = "auto") -> Translator:
-        """The translator of a run directory. Raises RunDirError or CheckpointError when it is not whole."""
-        model, tokenizer, config, _ = load_model(RunDir.existing(Path(run)), checkpoint)
-        return cls(model.to(choose_device(device)), tokenizer, config)
+    def load(cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto") -> Translator:
+        """The translator of a run directory; an ensemble of several runs or checkpoints.
 
-    def translate(
-        self,
-        lines: Sequence[str],
-        beam_size: int | None = None,
-        batch_size: int | None = None,
-        on_batch: Callable[[int], None] | None = None,
-    ) -> list[str]:
-        """A line of text for each of `lines`; '' for a blank one. `on_batch` is told how many sentences a batch had."""
-        return [translation.text for translation in self.translations(lines, beam_size, batch_size, on_batch)]
+        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer.
+        """
+        names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
+        loaded = [load_model(RunDir.existing(Path(run)), name) for run in runs for name in names]
+        tokenizer, config = loaded[0].tokenizer, loaded[0].config
+        for run, other in zip([run for run in runs for _ in names], loaded, strict=True):
+            if other.tokenizer.sha256 != tokenizer.sha256:
+                raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
+        return cls([one.model.to(choose_device(device)) for one in loaded], tokenizer, config)
+
+    @property
+    def model(self) -> Transformer:
+        """The first model: the one that attention and forced scores come from."""
+        return self.models[0]
+
+    def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
+        """A line of text for each of `lines`; '' for a blank one. `options` are keys of the config's `decoding`.
+
+        Raises UsageError for an option that is wrong.
+        """
+        return [translation.text for translation in self.translations(lines, **options)]
 
     def translations(
         self,
         lines: Sequence[str],
-        beam_size: int | None = None,
-        batch_size: int | None = None,
+        prefixes: Sequence[str] | None = None,
         on_batch: Callable[[int], None] | None = None,
+        first_line: int = 0,
+        **options: Any,
     ) -> list[Translation]:
-        """`translate`, with scores."""
-        settings = self._settings(beam_size, batch_size)
-        parts = [self._split(normalize(line)) for line in lines]
-        flat = [ids for line_parts in parts for ids in line_parts]
-        results = iter(self._search(flat, settings, on_batch))
-        return [self._join([next(results) for _ in line_parts]) for line_parts in parts]
+        """`translate`, with all hypotheses and their scores.
 
-    def _settings(self, beam_size: int | None, batch_size: int | None) -> DecodingConfig:
-        given = {"beam_size": beam_size, "batch_size": batch_size}
-        settings = self.config.decoding.model_copy(update={k: v for k, v in given.items() if v is not None})
+        Each translation begins with its line's prefix if `prefixes` are given; `on_batch` is told how many sentences a
+        batch had; a sample depends on `first_line`, the number of lines before these, and not on the batch.
+        """
+        settings = self.settings(**options)
+        sources = [normalize(line) for line in lines]
+        parts = [self.split(source) for source in sources]
+        where = [(line, number) for line, of_line in enumerate(parts) for number in range(len(of_line))]
+        # Only the first part of a split line begins with its prefix.
+        forced = [
+            self.tokenizer.encode_tgt(normalize(prefixes[line])) if prefixes is not None and number == 0 else []
+            for line, number in where
+        ]
+        seeds: list[tuple[int, ...]] = [(settings.seed, first_line + line, number) for line, number in where]
+        found = iter(self.search([parts[line][number] for line, number in where], settings, forced, seeds, on_batch))
+        return [
+            self._join(source, [Part(ids, next(found)) for ids in of_line], settings.n_best)
+            for source, of_line in zip(sources, parts, strict=True)
+        ]
+
+    def score(self, lines: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+        """Log-probabilities of the reference's tokens for each line, the end symbol's last; [] where a side is blank."""
+        encode_src, encode_tgt = self.tokenizer.encode_src, self.tokenizer.encode_tgt
+        pairs = [(encode_src(normalize(s)), encode_tgt(normalize(t))) for s, t in zip(lines, references, strict=True)]
+        scores = iter(self.token_scores([(src, tgt) for src, tgt in pairs if src and tgt]))
+        return [next(scores) if src and tgt else [] for src, tgt in pairs]
+
+    def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]], batch_size: int = 64) -> list[list[float]]:
+        """`score` for pairs of ids. Raises UsageError for one that is longer than the model can read."""
+        limit = self.config.model.max_positions - 1
+        longest = max((max(len(src), len(tgt)) for src, tgt in pairs), default=0)
+        if longest > limit:
+            raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
+        scores: list[list[float]] = [[] for _ in pairs]
+        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]))
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = token_log_probs(self.model, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+            for i, row in zip(chosen, batch, strict=True):
+                scores[i] = row
+        return scores
+
+    def settings(self, **options: Any) -> DecodingConfig:
+        """The config's `decoding` with `options` laid over it; those that are None are left as they are."""
+        given = {key: value for key, value in options.items() if value is not None}
+        try:
+            settings = DecodingConfig.model_validate({**self.config.decoding.model_dump(), **given})
+        except ValidationError as error:
+            problems = [
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}, found {one['input']}" for one in error.errors()
+            ]
+            raise UsageError("\n".join(problems)) from None
+        if not settings.sample and settings.n_best > settings.beam_size:
+            raise UsageError(f"{settings.n_best} translations of a beam of {settings.beam_size}; raise the beam size")
         if settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"
@@ -79,33 +158,66 @@ class Translator:
             )
         return settings
 
-    def _search(
-        self, sentences: list[list[int]], settings: DecodingConfig, on_batch: Callable[[int], None] | None
-    ) -> list[Hypothesis]:
-        """The best hypothesis of each sentence, in order; sentences of like length are decoded together."""
-        results: list[Hypothesis] = [Hypothesis([], 0.0)] * len(sentences)
+    def search(
+        self,
+        sentences: list[list[int]],
+        settings: DecodingConfig,
+        prefixes: list[list[int]] | None = None,
+        seeds: list[tuple[int, ...]] | None = None,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each sentence's ids, in order; sentences of like length are decoded together."""
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         for start in range(0, len(order), settings.batch_size):
             chosen = order[start : start + settings.batch_size]
             src_ids, src_mask = source_batch([sentences[i] for i in chosen])
-            src_ids, src_mask = src_ids.to(self.device), src_mask.to(self.device)
-            limits = [self._max_length(len(sentences[i]), settings) for i in chosen]
-            if settings.beam_size == 1:
-                found = greedy_search(self.model, src_ids, src_mask, limits)
-            else:
-                beams = beam_search(self.model, src_ids, src_mask, limits, settings.beam_size, settings.length_penalty)
-                found = [hypotheses[0] for hypotheses in beams]
-            for i, hypothesis in zip(chosen, found, strict=True):
-                results[i] = hypothesis
+            limits = [self.max_length(len(sentences[i]), settings) for i in chosen]
+            forced = [prefixes[i] for i in chosen] if prefixes is not None and any(prefixes) else []
+            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, forced)
+            own_seeds: list[tuple[int, ...]] = [seeds[i] if seeds is not None else (settings.seed, i) for i in chosen]
+            batch = (src_ids.to(self.device), src_mask.to(self.device), limits)
+            for i, hypotheses in zip(chosen, self._search_batch(*batch, settings, constraints, own_seeds), strict=True):
+                results[i] = hypotheses
             if on_batch is not None:
                 on_batch(len(chosen))
         return results
 
-    def _max_length(self, n_src_tokens: int, settings: DecodingConfig) -> int:
+    def _search_batch(
+        self,
+        src_ids: Tensor,
+        src_mask: Tensor,
+        limits: list[int],
+        settings: DecodingConfig,
+        constraints: Constraints,
+        seeds: list[tuple[int, ...]],
+    ) -> list[list[Hypothesis]]:
+        model, is_free = self._search_model, constraints == Constraints()
+        if settings.sample:
+            narrowing = (settings.temperature, settings.top_k, settings.top_p)
+            draws = [
+                sample(model, src_ids, src_mask, limits, [(*seed, n) for seed in seeds], *narrowing, constraints)
+                for n in range(settings.n_best)
+            ]
+            return [list(hypotheses) for hypotheses in zip(*draws, strict=True)]
+        if settings.beam_size == 1 and is_free:
+            return [[hypothesis] for hypothesis in greedy_search(model, src_ids, src_mask, limits)]
+        return beam_search(
+            model,
+            src_ids,
+            src_mask,
+            limits,
+            settings.beam_size,
+            settings.length_penalty,
+            settings.length_normalization,
+            None if is_free else constraints,
+        )
+
+    def max_length(self, n_src_tokens: int, settings: DecodingConfig) -> int:
         return min(int(n_src_tokens * settings.max_length_ratio) + 10, self.config.model.max_positions)
 
-    def _split(self, text: str) -> list[list[int]]:
-        """Source ids of the line: of one part, or of several where it is longer than any training sentence could be."""
+    def split(self, text: str) -> list[list[int]]:
+        """Source ids of normalized text: none for '', several where it is longer than training sentences may be."""
         if not text:
             return []
         limit = self.config.data.max_length
@@ -115,13 +227,19 @@ class Translator:
             if len(ids) <= limit:
                 return [ids]
         cut = _cut_near_the_middle(text)
-        return self._split(text[:cut].strip()) + self._split(text[cut:].strip())
+        return self.split(text[:cut].strip()) + self.split(text[cut:].strip())
 
-    def _join(self, parts: list[Hypothesis]) -> Translation:
+    def _join(self, source: str, parts: list[Part], n_best: int) -> Translation:
+        if not parts:
+            return Translation(source, [""], [0.0], [])
         language = re.split("[-_]", self.config.data.tgt_lang)[0].lower()
         space = "" if language in _LANGUAGES_WITHOUT_SPACES else " "
-        text = space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in parts)
-        return Translation(normalize(text), sum(hypothesis.score for hypothesis in parts), max(1, len(parts)))
+        texts, scores = [], []
+        for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
+            chosen = [part.hypotheses[n] for part in parts]
+            texts.append(normalize(space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
+            scores.append(sum(hypothesis.score for hypothesis in chosen))
+        return Translation(source, texts, scores, parts)
 
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？；][”’」』）]*")
@@ -129,7 +247,7 @@ _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？；][”’」』�
 
 def _cut_near_the_middle(text: str) -> int:
     """Where to split a text of at least two characters: at the sentence end nearest to the middle if one lies in the
-    middle half, else at a space, else in the middle."""
+    middle half, else at a comma, at a space, in the middle."""
     middle, quarter = len(text) // 2, len(text) // 4
     window = text[middle - quarter : middle + quarter]
     for pattern in (_SENTENCE_END, re.compile("[,;:，、] ?"), re.compile(" ")):

@@ -38,14 +38,14 @@ def evaluate_run(
 ) -> list[dict[str, Any]]:
     """A result for the dev set and each test set of the run's config, or for `files` (source, reference)."""
     model, tokenizer, config, content = load_model(run, checkpoint)
-    translator = Translator(model.to(choose_device(device)), tokenizer, config)
+    translator = Translator([model.to(choose_device(device))], tokenizer, config)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     results = []
     for name, paths in test_sets.items():
         sources, references = _read_test_set(paths)
         started = time.monotonic()
-        outputs = translator.translate(sources, beam_size, batch_size)
+        outputs = translator.translate(sources, beam_size=beam_size, batch_size=batch_size)
         seconds = time.monotonic() - started
         loss = _loss(translator, sources, references)
         results.append(

@@ -52,6 +52,9 @@ class Tokenizer:
         """Target ids of normalized text, without begin and end symbol."""
         return list(self._tgt.encode(text))
 
+    def decode_src(self, ids: list[int]) -> str:
+        return normalize(self._src.decode(ids))
+
     def decode_tgt(self, ids: list[int]) -> str:
         """One line of text. Byte pieces can spell a line end or half a character: the line stays one line."""
         return normalize(self._tgt.decode(ids))

@@ -180,9 +180,10 @@ class Trainer:
                         raise _Stopped
 
                 loss = mean_loss(self.model, data.dev, self.settings.batch_tokens, on_batch)
-                translator = Translator(self.model, data.tokenizer, self.config)
+                translator = Translator([self.model], data.tokenizer, self.config)
                 sources = [pair.src for pair in data.dev_pairs]
-                outputs = translator.translate(sources, beam_size=1, on_batch=on_batch)
+                found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
+                outputs = [translation.text for translation in found]
         except _Stopped:
             return
         tokenize = bleu_tokenizer(self.config.data.bleu_tokenize, self.config.data.tgt_lang)

@@ -46,7 +46,7 @@ def trace(translator: Translator, line: str) -> Iterator[str]:
 @torch.inference_mode()
 def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
     """The steps that translate one sentence, given without its end symbol."""
-    model, pieces = translator.model, translator.tokenizer.tgt_pieces
+    model, pieces = translator.search_model, translator.tokenizer.tgt_pieces
     max_length = translator.max_length(len(src_ids), translator.config.decoding)
     ids, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))
     state = model.start(ids, mask, max_length)

@@ -60,7 +60,7 @@ class Translator:
     def __init__(self, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.device = next(models[0].parameters()).device
-        self._search_model: SearchModel = models[0] if len(models) == 1 else Ensemble(self.models)
+        self.search_model: SearchModel = models[0] if len(models) == 1 else Ensemble(self.models)
 
     @classmethod
     def load(cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto") -> Translator:
@@ -192,7 +192,7 @@ class Translator:
         constraints: Constraints,
         seeds: list[tuple[int, ...]],
     ) -> list[list[Hypothesis]]:
-        model, is_free = self._search_model, constraints == Constraints()
+        model, is_free = self.search_model, constraints == Constraints()
         if settings.sample:
             narrowing = (settings.temperature, settings.top_k, settings.top_p)
             draws = [

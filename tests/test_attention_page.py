@@ -1,0 +1,263 @@
+"""What was attended to: the values of a tiny model of random weights, the page and the picture of them."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt_cli.checkpoint import build_model
+from mt_cli.config import Config
+from mt_cli.decoding.greedy import greedy_search
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError
+from mt_cli.evaluation import attention
+from mt_cli.evaluation.attention import (
+    AttentionMaps,
+    attend,
+    attend_to,
+    pharaoh,
+    refuse_attention_file,
+    write_attention_page,
+)
+from mt_cli.text.batching import source_batch
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+
+LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫。"]
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"document.title='taken'\"> & $x$"
+N_LAYERS, N_HEADS = 2, 3
+
+
+def attend_line(translator: Translator, line: str, **options: Any) -> list[AttentionMaps]:
+    return attend(translator, translator.translations([line], **options)[0])
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320, lambda text: None)
+
+
+def make_translator(tokenizer: Tokenizer, max_length: int = 128, max_positions: int = 1024) -> Translator:
+    torch.manual_seed(3)
+    model = {"d_model": 24, "ffn_dim": 32, "n_heads": N_HEADS, "max_positions": max_positions}
+    config = Config.model_validate(
+        {
+            "data": {"src_lang": "zh_CN", "tgt_lang": "en", "train": "t.tsv", "dev": "d.tsv", "max_length": max_length},
+            "model": {**model, "n_encoder_layers": N_LAYERS, "n_decoder_layers": N_LAYERS},
+        }
+    )
+    return Translator([build_model(config, tokenizer)], tokenizer, config)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer: Tokenizer) -> Translator:
+    return make_translator(tokenizer)
+
+
+def attend_once(translator: Translator, line: str) -> AttentionMaps:
+    [maps] = attend_line(translator, line)
+    return maps
+
+
+def spoken(translator: Translator, src: str, tgt: str) -> AttentionMaps:
+    """The attention while the model is made to say `tgt`."""
+    tokenizer = translator.tokenizer
+    return attend_to(translator, tokenizer.encode_src(src), [*tokenizer.encode_tgt(tgt), EOS_ID])
+
+
+def write(file: Path, maps: list[AttentionMaps]) -> list[str]:
+    notes: list[str] = []
+    write_attention_page(file, maps, notes.append)
+    return notes
+
+
+def embedded(page: str) -> Any:
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(data)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_row_of_weights_sums_to_one_and_sizes_match_the_pieces(translator: Translator, line: str) -> None:
+    maps = attend_once(translator, line)
+    n_src, n_tgt = len(maps.src_pieces), len(maps.tgt_pieces)
+    assert len(maps.tgt_fed) == n_tgt
+    sizes = {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}
+    for name, size in sizes.items():
+        weights = torch.tensor(getattr(maps, name))
+        assert weights.shape == (N_LAYERS, N_HEADS, *size)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+    assert torch.tensor(maps.decoder).triu(1).abs().max() == 0
+
+
+def test_the_weights_are_those_of_the_greedy_translation(translator: Translator) -> None:
+    src_ids = translator.tokenizer.encode_src(LINES[2])
+    limit = translator.max_length(len(src_ids), translator.config.decoding)
+    [found] = greedy_search(translator.model, *source_batch([src_ids]), [limit])
+    maps = attend_once(translator, LINES[2])
+    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces([*found.ids, EOS_ID])
+    assert maps.tgt_fed == translator.tokenizer.tgt_pieces([BOS_ID, *found.ids])
+    assert (maps.source, maps.translation) == (LINES[2], translator.translate([LINES[2]], beam_size=1)[0])
+
+
+def test_both_sides_end_with_the_end_symbol(translator: Translator) -> None:
+    maps = spoken(translator, LINES[2], "a cat")
+    assert maps.src_pieces[-1] == maps.tgt_pieces[-1] == "</s>"
+    assert maps.tgt_fed == ["<s>", *maps.tgt_pieces[:-1]]
+    assert (maps.source, maps.translation) == (LINES[2], "a cat")
+
+
+def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_most(translator: Translator) -> None:
+    maps = spoken(translator, LINES[3], LINES[1])
+    n_src, n_tgt = len(maps.src_pieces) - 1, len(maps.tgt_pieces) - 1
+    links = [tuple(map(int, link.split("-"))) for link in pharaoh([maps]).split()]
+    assert [tgt for _, tgt in links] == list(range(n_tgt))
+    for src, tgt in links:
+        totals = [0.0] * n_src
+        for layer, head, s in itertools.product(range(N_LAYERS), range(N_HEADS), range(n_src)):
+            totals[s] += maps.cross[layer][head][tgt][s]
+        assert totals[src] == max(totals)
+
+
+def test_an_empty_translation_has_an_empty_alignment(translator: Translator, tmp_path: Path) -> None:
+    maps = spoken(translator, LINES[0], "")
+    assert maps.tgt_pieces == ["</s>"] and pharaoh([maps]) == ""
+    write(tmp_path / "a.html", [maps])
+
+
+def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Tokenizer) -> None:
+    parts = attend_line(make_translator(tokenizer, max_length=8), " ".join(LINES[:2]))
+    assert len(parts) > 1
+    links = [tuple(map(int, link.split("-"))) for link in pharaoh(parts).split()]
+    assert [tgt for _, tgt in links] == list(range(sum(len(maps.alignment) for maps in parts)))
+    n_first = len(parts[0].alignment)
+    assert links[n_first][0] == len(parts[0].src_pieces) - 1 + parts[1].alignment[0][0]
+
+
+def test_a_translation_cut_off_at_the_last_position_still_has_its_attention(tokenizer: Tokenizer) -> None:
+    maps = attend_once(make_translator(tokenizer, max_length=12, max_positions=12), LINES[0])
+    assert len(maps.tgt_pieces) <= 12
+
+
+def test_a_blank_line_has_no_attention(translator: Translator) -> None:
+    assert attend_line(translator, " ") == [] and pharaoh([]) == ""
+
+
+def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Translator) -> None:
+    [maps] = attend_line(translator, LINES[0], beam_size=4)
+    assert maps.translation == translator.translate([LINES[0]], beam_size=4)[0]
+
+
+def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
+    all_maps = [attend_once(translator, line) for line in LINES]
+    assert write(tmp_path / "a.html", all_maps) == []
+    sentences = embedded((tmp_path / "a.html").read_text(encoding="utf-8"))
+    for sentence, maps in zip(sentences, all_maps, strict=True):
+        assert (sentence["srcPieces"], sentence["tgtPieces"]) == (maps.src_pieces, maps.tgt_pieces)
+        assert (sentence["srcLang"], sentence["tgtLang"]) == ("zh-CN", "en")
+        assert sentence["alignment"] == pharaoh([maps])
+        for name in ("encoder", "decoder", "cross"):
+            found, expected = torch.tensor(sentence[name]) / 1000, torch.tensor(getattr(maps, name))
+            torch.testing.assert_close(found, expected, atol=0.0005001, rtol=0)
+
+
+def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
+    write(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count("<script") == page.count("</script") == 2
+    assert "<img" not in page
+    assert embedded(page)[0]["source"] == embedded(page)[0]["translation"] == HOSTILE
+
+
+def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> None:
+    value = "</script>&<!--\u2028\u2029"
+    text = attention._safe_json([value])
+    assert not set(text) & set("<>&\u2028\u2029")
+    assert json.loads(text) == [value]
+
+
+def test_text_that_looks_like_a_place_of_the_template_is_not_filled(translator: Translator, tmp_path: Path) -> None:
+    text = "SENTENCES_JSON SCRIPT_POLICY"
+    write(tmp_path / "a.html", [spoken(translator, text, text)])
+    assert embedded((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["source"] == text
+
+
+def test_the_page_names_no_other_place_and_lets_only_its_own_script_run(tmp_path: Path) -> None:
+    write(tmp_path / "a.html", [])
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page)
+    assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a\.svg: the attention is drawn to \.html or \.png"):
+        write(tmp_path / "a.svg", [])
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.png"])
+def test_an_existing_file_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match="exists already; delete it or choose another --attention"):
+        write(tmp_path / name, [])
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_without_matplotlib_a_picture_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match=r"needs matplotlib; install it with: pip install 'mt-cli\[plot\]'"):
+        refuse_attention_file(tmp_path / "a.png")
+
+
+def test_a_picture_shows_one_sentence(translator: Translator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UsageError, match=r"shows one sentence, found 2; use \.html"):
+        write(tmp_path / "a.png", [attend_once(translator, line) for line in LINES[:2]])
+    write(tmp_path / "a.png", [spoken(translator, "$\\frac$", "$猫$ a cat")])
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_a_font_for_its_characters_says_so(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(attention, "_FONTS_FOR_THE_REST", ())
+    [note] = write(tmp_path / "a.png", [spoken(translator, "猫", "a cat")])
+    assert note.startswith("note: no installed font has all characters")
+    assert write(tmp_path / "b.png", [spoken(translator, "a", "a cat")]) == []
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+def browse(page: Path, *options: str) -> str:
+    """What headless Chromium prints when it opens the page."""
+    quiet = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    quiet += " --disable-component-update --disable-sync --virtual-time-budget=5000"
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    command = [str(CHROMIUM), *quiet.split(), profile, *options, page.as_uri()]
+    return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode("utf-8")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
+    maps = [spoken(translator, LINES[3], LINES[1]), spoken(translator, HOSTILE, HOSTILE)]
+    page, picture = tmp_path / "a.html", tmp_path / "a.png"
+    write(page, maps)
+    drawn = browse(page, "--dump-dom", "--window-size=1440,1200")
+    for piece in maps[0].src_pieces + maps[0].tgt_pieces:
+        assert f"<span>{html.escape(piece.removeprefix('▁'), quote=False)}</span></div>" in drawn
+    assert drawn.count("<canvas") == 3 * N_LAYERS * (N_HEADS + 1)  # only the first sentence is open
+    assert "<title>Attention</title>" in drawn and "<img" not in drawn
+    assert drawn.count("<script") == 2
+    browse(page, f"--screenshot={picture}", "--window-size=1440,1200")
+    assert picture.read_bytes().startswith(b"\x89PNG")

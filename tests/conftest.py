@@ -1,0 +1,259 @@
+"""Tiny models and batches that several test files share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from torch import Tensor
+
+from mt_cli import cli
+from mt_cli.config import ModelConfig
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import pad, padding_mask, source_batch, subsequent_mask
+from mt_cli.text.tokenizer import BOS_ID, PAD_ID
+
+# A busy machine is slow, and that is no failure.
+settings.register_profile("mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mt")
+
+TINY: dict[str, Any] = {
+    "d_model": 16,
+    "ffn_dim": 24,
+    "n_heads": 2,
+    "n_encoder_layers": 2,
+    "n_decoder_layers": 2,
+    "max_positions": 32,
+}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "post-norm": {"norm": "post"},
+    "conv1d": {"feed_forward": "conv1d"},
+    "own-head-sizes": {"head_dim": 5, "value_dim": 3},
+    "no-attention-bias": {"attention_bias": False},
+    "deviation": {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6},
+    "no-scale": {"attention_temperature": 1.0},
+    "tie-none": {"tie_embeddings": "none"},
+    "tie-target": {"tie_embeddings": "target"},
+    "scale-projection": {"embedding_scale": "projection"},
+    "scale-none": {"embedding_scale": "none"},
+    "embedding-norm": {"embedding_norm": True},
+    "first-position-1": {"first_position": 1},
+    "own-dropouts": {"embedding_dropout": 0.2, "attention_dropout": 0.0, "ffn_dropout": 0.3},
+    "everything-else": {
+        "norm": "post",
+        "layer_norm": "deviation",
+        "feed_forward": "conv1d",
+        "attention_bias": False,
+        "head_dim": 6,
+        "value_dim": 9,
+        "tie_embeddings": "none",
+        "embedding_scale": "none",
+        "embedding_norm": True,
+        "first_position": 1,
+    },
+}
+
+
+@pytest.fixture(params=list(VARIANTS))
+def switches(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """One variant of the architecture after the other, as keys of the config's `model` section."""
+    return VARIANTS[request.param]
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Transformer]:
+    """`make_model(norm="post", ...)`: a tiny model, not training. Biases and norms are random too, since zeros and ones
+    would hide that one was forgotten."""
+
+    def make(*, vocab_size: int = 11, seed: int = 0, **switches: Any) -> Transformer:
+        torch.manual_seed(seed)
+        config = ModelConfig(**{**TINY, **switches})
+        src_vocab_size = vocab_size if config.tie_embeddings == "all" else vocab_size + 2
+        model = Transformer(config, src_vocab_size, vocab_size, PAD_ID)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(torch.randn_like(parameter) * 0.3)
+        return model.eval()
+
+    return make
+
+
+@dataclass
+class TinyBatch:
+    src_ids: Tensor
+    src_mask: Tensor
+    tgt_in: Tensor
+    tgt_mask: Tensor
+
+    def __iter__(self):
+        """In the order of the arguments of `Transformer.forward`."""
+        return iter((self.src_ids, self.src_mask, self.tgt_in, self.tgt_mask))
+
+
+@pytest.fixture(scope="session")
+def batch_of() -> Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], TinyBatch]:
+    """Pairs of ids, without begin and end symbols, as a padded batch with its masks."""
+
+    def make(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> TinyBatch:
+        src_ids, src_mask = source_batch([src for src, _ in pairs])
+        tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs])
+        return TinyBatch(src_ids, src_mask, tgt_in, padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1)))
+
+    return make
+
+
+@pytest.fixture
+def batch(batch_of: Callable[..., TinyBatch]) -> TinyBatch:
+    """Three pairs of different lengths: two of three sentences are padded on each side."""
+    return batch_of([([4, 5, 6, 7], [8, 9]), ([10, 4], [5, 6, 7, 8, 9]), ([9], [])])
+
+
+# The command line, and a run that it made ----------------------------------------------------------------------------
+
+
+@dataclass
+class Answer:
+    """What a command gave: its exit code and the bytes of both streams."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        """Of stdout; each one ended by a newline, as `wc -l` counts."""
+        assert not self.out or self.out.endswith(b"\n")
+        return self.out.decode("utf-8").split("\n")[:-1]
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of stderr."""
+        return self.err.decode("utf-8").splitlines()
+
+
+def _mt(*arguments: object, stdin: bytes = b"", stdout: str | None = None) -> Answer:
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        if stdout is not None:
+            files[1] = stack.enter_context(open(stdout, "wb"))  # noqa: PTH123
+        files[0].write(stdin)
+        files[0].seek(0)
+        streams = [io.TextIOWrapper(file, encoding="utf-8") for file in files]
+        before = sys.argv, sys.stdin, sys.stdout, sys.stderr
+        sys.argv = ["mt", *map(str, arguments)]
+        sys.stdin, sys.stdout, sys.stderr = streams
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as error:
+            code = error.code
+        finally:
+            sys.argv, sys.stdin, sys.stdout, sys.stderr = before
+            with contextlib.suppress(OSError):  # a full disk
+                streams[1].flush()
+            streams[2].flush()
+        assert isinstance(code, int)
+        contents = []
+        for file in files[1:]:
+            if file.seekable():
+                file.seek(0)
+            contents.append(file.read() if file.readable() else b"")
+        return Answer(code, *contents)
+
+
+@pytest.fixture(scope="session")
+def mt() -> Callable[..., Answer]:
+    """`mt("translate", run, stdin=b"...")`: the command line in this process, which has torch already."""
+    return _mt
+
+
+@pytest.fixture(scope="session")
+def mt_process() -> Callable[..., subprocess.Popen[bytes]]:
+    """The command line as a process of its own with pipes, on one thread, in the present folder."""
+
+    def start(*arguments: object, **settings: Any) -> subprocess.Popen[bytes]:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings.pop("env", {})}
+        command = [sys.executable, "-m", "mt_cli", *map(str, arguments)]
+        return subprocess.Popen(command, env=environment, **{**pipes, **settings})
+
+    return start
+
+
+TINY_CONFIG = """\
+data:
+  src_lang: en
+  tgt_lang: de
+  train: [train.en, train.de]
+  dev: [dev.en, dev.de]
+  test:
+    held_out: [test.en, test.de]
+  max_length: 16
+tokenizer:
+  vocab_size: 300
+model:
+  d_model: 16
+  ffn_dim: 32
+  n_heads: 2
+  n_encoder_layers: 1
+  n_decoder_layers: 1
+  max_positions: 64
+training:
+  max_steps: 160
+  batch_tokens: 512
+  learning_rate: 2e-2
+  schedule: linear
+  warmup_steps: 20
+  validate_every_steps: 80
+  select_by: loss
+  device: cpu
+  precision: fp32
+"""
+WORDS = {"red": "rot", "cat": "Katze", "dog": "Hund", "sees": "sieht", "the": "die", "house": "Haus", "tree": "Baum"}
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `tiny.yaml` and its corpus, which translates word by word."""
+    folder = tmp_path_factory.mktemp("tiny")
+    rng = random.Random(1)
+    for name, n_pairs in (("train", 200), ("dev", 12), ("test", 12)):
+        sentences = [rng.choices(list(WORDS), k=rng.randint(1, 4)) for _ in range(n_pairs)]
+        (folder / f"{name}.en").write_text("".join(" ".join(words) + "\n" for words in sentences))
+        (folder / f"{name}.de").write_text("".join(" ".join(WORDS[w] for w in words) + "\n" for words in sentences))
+    (folder / "tiny.yaml").write_text(TINY_CONFIG)
+    return folder
+
+
+@pytest.fixture
+def tiny(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the tiny corpus, entered."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "tiny"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that knows its seven words. To be read only."""
+    run = tmp_path_factory.mktemp("runs") / "tiny"
+    with contextlib.chdir(tiny_corpus):
+        answer = _mt("train", "tiny.yaml", "--run-dir", run)
+    assert answer.code == 0, answer.err.decode()
+    return run

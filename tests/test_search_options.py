@@ -1,0 +1,253 @@
+"""What a search takes or leaves: constraints, sampling, forced scores, ensembles; and the options of `mt translate`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mt_cli.decoding.beam import beam_search
+from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.ensemble import Ensemble
+from mt_cli.decoding.greedy import next_log_probs
+from mt_cli.decoding.sampling import draw, sample
+from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import CheckpointError, UsageError
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import source_batch
+from mt_cli.text.tokenizer import EOS_ID
+
+MakeModel = Callable[..., Transformer]
+SOURCES = [[4, 5, 6], [9], [10, 4, 4, 7]]
+
+
+def lively(make_model: MakeModel, seed: int = 0) -> Transformer:
+    """A random model that says more than one word for ever."""
+    model = make_model(seed=seed, tie_embeddings="none", embedding_scale="none")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    return model
+
+
+# Constraints ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_translation_is_shorter_than_the_minimum(make_model: MakeModel) -> None:
+    model = lively(make_model)
+    free = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0)
+    assert min(len(h.ids) for hypotheses in free for h in hypotheses) < 5
+    long = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(min_length=5))
+    assert min(len(h.ids) for hypotheses in long for h in hypotheses) >= 5
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_n_gram_comes_twice(n: int, make_model: MakeModel) -> None:
+    for seed in range(3):
+        model = lively(make_model, seed)
+        constraints = Constraints(no_repeat_ngram=n, min_length=5)
+        for hypotheses in beam_search(model, *source_batch(SOURCES), [9] * 3, 3, 1.0, constraints=constraints):
+            for hypothesis in hypotheses:
+                grams = Counter(tuple(hypothesis.ids[i : i + n]) for i in range(len(hypothesis.ids) - n + 1))
+                assert not grams or max(grams.values()) == 1
+
+
+def test_every_hypothesis_begins_with_its_sentences_prefix(make_model: MakeModel) -> None:
+    model = lively(make_model)
+    prefixes = [[8, 8], [], [5, 9, 6]]
+    found = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(prefixes=prefixes))
+    for hypotheses, prefix in zip(found, prefixes, strict=True):
+        assert all(h.ids[: len(prefix)] == prefix for h in hypotheses)
+
+
+def test_a_row_that_may_say_nothing_ends() -> None:
+    log_probs = torch.zeros(1, 6).log_softmax(-1)
+    log_probs[:, 5] = -torch.inf
+    tokens = torch.tensor([[0, 1, 2, 4]])
+    allowed = Constraints(no_repeat_ngram=1, min_length=9).apply(log_probs, tokens, [0])
+    assert allowed[0].isfinite().nonzero().tolist() == [[EOS_ID]]
+
+
+# Sampling ------------------------------------------------------------------------------------------------------------
+
+
+def test_draws_follow_the_probabilities() -> None:
+    probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    uniform = torch.from_numpy(np.random.default_rng(0).random(20_000)).float()
+    drawn = draw(probs.log().expand(20_000, -1), uniform, 1.0, 0, 1.0)
+    shares = torch.bincount(drawn, minlength=4) / 20_000
+    torch.testing.assert_close(shares, probs, atol=0.015, rtol=0)  # four standard deviations
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((1.0, 2, 1.0), {0, 1}),
+        ((1.0, 0, 0.7), {0, 1}),
+        ((1.0, 0, 0.01), {0}),
+        ((0.01, 0, 1.0), {0}),
+        ((1.0, 1, 1.0), {0}),
+    ],
+)
+def test_top_k_top_p_and_a_low_temperature_narrow_the_draw(
+    options: tuple[float, int, float], expected: set[int]
+) -> None:
+    log_probs = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(500, -1)
+    assert set(draw(log_probs, torch.linspace(0, 0.9999, 500), *options).tolist()) == expected
+
+
+def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(make_model: MakeModel) -> None:
+    model = lively(make_model)
+    seeds = [(1, 0), (1, 1), (1, 2)]
+    together = sample(model, *source_batch(SOURCES), [9] * 3, seeds)
+    alone = [sample(model, *source_batch([s]), [9], [seed])[0] for s, seed in zip(SOURCES, seeds, strict=True)]
+    assert [h.ids for h in together] == [h.ids for h in alone]
+    assert len({tuple(sample(model, *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)}) > 3
+
+
+# Forced scores and ensembles -----------------------------------------------------------------------------------------
+
+
+def test_forced_scores_are_those_of_the_search(make_model: MakeModel) -> None:
+    model = lively(make_model)
+    found = [hypotheses[0] for hypotheses in beam_search(model, *source_batch(SOURCES), [30] * 3, 4, 0.0)]
+    scores = token_log_probs(model, SOURCES, [h.ids for h in found])
+    for hypothesis, row in zip(found, scores, strict=True):
+        assert len(row) == len(hypothesis.ids) + 1
+        if len(hypothesis.ids) < 30:  # else it was cut off and has no end symbol
+            assert hypothesis.score == pytest.approx(math.fsum(row), abs=1e-4)
+
+
+def test_an_ensemble_averages_probabilities(make_model: MakeModel) -> None:
+    models = [lively(make_model, seed) for seed in (0, 1, 2)]
+    batch, last = source_batch(SOURCES), torch.tensor([2, 2, 2])
+    with torch.inference_mode():
+        ensemble = Ensemble(models)
+        together = ensemble.advance(ensemble.start(*batch, 4), last).softmax(-1)
+        each = [model.advance(model.start(*batch, 4), last).softmax(-1) for model in models]
+    torch.testing.assert_close(together, torch.stack(each).mean(0))
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(make_model: MakeModel) -> None:
+    model = lively(make_model)
+    one = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0)
+    two = beam_search(Ensemble([model, model]), *source_batch(SOURCES), [8] * 3, 3, 1.0)
+    assert [[h.ids for h in beam] for beam in one] == [[h.ids for h in beam] for beam in two]
+
+
+def test_next_log_probs_of_an_ensemble_sum_to_one(make_model: MakeModel) -> None:
+    ensemble = Ensemble([lively(make_model, 0), lively(make_model, 1)])
+    with torch.inference_mode():
+        logits = ensemble.advance(ensemble.start(*source_batch(SOURCES), 4), torch.tensor([2, 2, 2]))
+        torch.testing.assert_close(next_log_probs(logits).exp().sum(-1), torch.ones(3))
+
+
+# On the command line -------------------------------------------------------------------------------------------------
+
+Mt = Callable[..., Any]
+
+
+def test_n_best_is_what_moses_prints(mt: Mt, trained_run: Path) -> None:
+    lines = mt("translate", trained_run, "--n-best", 3, stdin=b"red cat\n\nthe dog\n").lines
+    numbers = [line.split(" ||| ")[0] for line in lines]
+    assert numbers == ["0"] * 3 + ["1"] + ["2"] * 3
+    scores = [float(line.split(" ||| ")[2]) for line in lines if line.startswith("0")]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_json_has_tokens_scores_and_an_alignment(mt: Mt, trained_run: Path) -> None:
+    answer = mt("translate", trained_run, "--json", "--beam-size", 3, "--n-best", 2, stdin=b"red cat\n\n")
+    first, blank = map(json.loads, answer.lines)
+    assert first["source"] == "red cat" and len(first["hypotheses"]) == 2
+    for hypothesis in first["hypotheses"]:
+        assert len(hypothesis["tokens"]) == len(hypothesis["token_scores"])
+    plain = mt("translate", trained_run, "--beam-size", 3, stdin=b"red cat\n").lines
+    assert first["hypotheses"][0]["text"] == plain[0]
+    links = [tuple(map(int, link.split("-"))) for link in first["alignment"].split()]
+    n_tgt = len(first["hypotheses"][0]["tokens"]) - 1
+    assert [tgt for _, tgt in links] == list(range(n_tgt))
+    assert all(src < len(first["source_tokens"]) for src, _ in links)
+    assert blank["hypotheses"] == [{"text": "", "score": 0.0, "tokens": [], "token_scores": []}]
+
+
+def test_score_gives_total_and_tokens_and_wants_parallel_files(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+    references = tmp_path / "ref.de"
+    references.write_text("rot Katze\nHund\n\n")
+    lines = mt("translate", trained_run, "--score", references, stdin=b"red cat\nred cat\nthe dog\n").lines
+    right, wrong = (float(line.split("\t")[0]) for line in lines[:2])
+    assert right > wrong and lines[2] == ""
+    tokens = [float(cell.rpartition(":")[2]) for cell in lines[0].split("\t")[1].split()]
+    assert math.fsum(tokens) == pytest.approx(right, abs=1e-3)
+    for stdin in (b"red cat\n", b"a\n" * 5):
+        answer = mt("translate", trained_run, "--score", references, stdin=stdin)
+        assert answer.code == 1 and len(answer.said) == 1 and "line for line" in answer.said[0]
+
+
+def test_a_prefix_begins_each_translation(mt: Mt, trained_run: Path) -> None:
+    assert all(
+        x.startswith("Baum") for x in mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
+    )
+    lines = mt("translate", trained_run, "--prefix-column", stdin=b"red\tHaus\nthe cat\n").lines
+    assert lines[0].startswith("Haus") and lines[1] == "die Katze"
+
+
+def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Path) -> None:
+    stdin = b"red cat\nthe dog sees\nhouse\n" * 5
+    options = ("--sample", "--temperature", 3)
+    first = mt("translate", trained_run, *options, stdin=stdin).lines
+    assert first == mt("translate", trained_run, *options, "--batch-size", 2, stdin=stdin).lines
+    assert first != mt("translate", trained_run, *options, "--seed", 2, stdin=stdin).lines
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--n-best", 5, "--beam-size", 2), "5 translations of a beam of 2"),
+        (("--beam-size", 1000), "is not below the vocabulary"),
+        (("--sample", "--top-p", 0), "top_p"),
+        (("--attention", "x.gif"), "x.gif"),
+        (("--checkpoint", "step-7"), "no such checkpoint"),
+        (("--checkpoint", "../../x"), "no '../../x' checkpoint"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: Mt, trained_run: Path) -> None:
+    answer = mt("translate", trained_run, *options, stdin=b"red\n")
+    assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
+
+
+def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:
+    ensemble = mt("translate", trained_run, "--checkpoint", "best", "--checkpoint", "last", stdin=b"the cat\n")
+    assert ensemble.lines == ["die Katze"]
+    assert mt("translate", trained_run, trained_run, stdin=b"the cat\n").lines == ["die Katze"]
+    with pytest.raises(CheckpointError, match="another tokenizer"):
+        other = tiny / "other"
+        settings = ["--set", "training.max_steps=1", "--set", "tokenizer.algorithm=bpe"]
+        assert mt("train", "tiny.yaml", "--run-dir", other, *settings).code == 0
+        Translator.load(trained_run, other)
+
+
+def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -> None:
+    translator = Translator.load(trained_run)
+    lines = ["the cat", "", "dog"]
+    printed = mt("translate", trained_run, "--beam-size", 2, stdin="\n".join(lines).encode()).lines
+    assert translator.translate(lines, beam_size=2) == printed and printed[1] == ""
+    with pytest.raises(UsageError, match="nonsense"):
+        translator.translate(["the cat"], nonsense=1)
+
+
+def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)  # reads 16 tokens at once
+    line = "the cat. " * 20
+    translation = translator.translations([line])[0]
+    assert len(translation.parts) > 1
+    pieces = [translator.tokenizer.decode_src(part.src_ids) for part in translation.parts]
+    assert " ".join(pieces) == line.strip() and all(piece.endswith(".") for piece in pieces)
+    assert all(len(part.src_ids) <= 16 for part in translation.parts)

@@ -74,6 +74,7 @@ class ModelConfig(Section):
     attention_temperature: float | None = Field(None, gt=0)  # what scores are divided by; null: sqrt(head_dim)
     tie_embeddings: Literal["none", "target", "all"] = "all"  # target: with the projection; all: with the source too
     embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
+    embedding_init: Literal["normal", "xavier"] = "normal"  # normal: variance 1 where it meets the positions
     embedding_norm: bool = False  # LayerNorm after the embedding
     first_position: Literal[0, 1] = 0
     max_positions: int = Field(1024, ge=8, le=65536)
@@ -148,9 +149,11 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     except ValidationError as error:
         problems += [_explain(details, lines, str(path)) for details in error.errors()]
     if config is not None:
-        problems += [f"{_place(keys, lines, str(path))}: {message}" for keys, message in _contradictions(config)]
+        for keys, message in _contradictions(config):
+            written = next((key for key in keys if key in lines), keys[0])
+            problems.append(f"{_place(written, lines, str(path))}: {message}")
     if problems or config is None:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(" ".join(problem.split()) for problem in problems))
     return config
 
 
@@ -199,6 +202,13 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's way)
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # Unquoted, a line end that only Unicode knows would be folded away.
+    style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 for _tag, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(_tag, _pattern, _first)
     _Dumper.add_implicit_resolver(_tag, _pattern, _first)
@@ -225,7 +235,7 @@ def _read_yaml(path: Path, lines: dict[tuple[str, ...], str], problems: list[str
         if node is None:
             raise ConfigError(f"{path}:1: empty file, expected 'key: value' lines")
         if not isinstance(node, yaml.MappingNode):
-            kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{node.value}'"
+            kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{_show(node.value)}'"
             raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
         values = _build(node, (), str(path), lines, problems)
         assert isinstance(values, dict)
@@ -246,7 +256,13 @@ def _build(
     if isinstance(node, yaml.ScalarNode):
         try:
             return _Loader("").construct_object(node)
-        except (ValueError, yaml.YAMLError):
+        except (
+            ValueError,
+            LookupError,
+            AttributeError,
+            TypeError,
+            yaml.YAMLError,
+        ):  # PyYAML's, of a tag such as !!bool
             problems.append(f"{file}:{node.start_mark.line + 1}: cannot read the value '{node.value[:80]}'")
             return None
     if isinstance(node, yaml.SequenceNode):
@@ -278,11 +294,11 @@ def _apply_override(
         return
     try:
         node = yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError:
+        place = f"--set {override}"
+        value = None if node is None else _build(node, keys, place, {}, problems)
+    except (yaml.YAMLError, RecursionError):
         problems.append(f"--set {override}: cannot read the value as YAML")
         return
-    place = f"--set {override}"
-    value = None if node is None else _build(node, keys, place, {}, problems)
     section = values
     for key in keys[:-1]:
         child = section.setdefault(key, {})
@@ -331,7 +347,7 @@ def _explain(details: ErrorDetails, lines: dict[tuple[str, ...], str], file: str
 
 
 def _show(value: Any) -> str:
-    text = "nothing" if value is None else "a section" if isinstance(value, dict) else str(value)
+    text = "nothing" if value is None else "a section" if isinstance(value, dict) else " ".join(str(value).split())
     text = {"True": "true", "False": "false"}.get(text, text)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -344,34 +360,43 @@ def _known_keys(section: tuple[str, ...]) -> list[str]:
     return list(model.model_fields) if hasattr(model, "model_fields") else []
 
 
-def _contradictions(config: Config) -> Iterable[tuple[tuple[str, ...], str]]:
-    """What is wrong between keys that are each right: (key, message)."""
+Key = tuple[str, ...]
+
+
+def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
+    """What is wrong between keys that are each right: (the keys, message)."""
     data, model, training = config.data, config.model, config.training
     if data.src_lang == data.tgt_lang:
-        yield ("data", "tgt_lang"), f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
-    for name, files in {"train": data.train, "dev": data.dev, **{f"test.{k}": v for k, v in data.test.items()}}.items():
+        keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
+        yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
+    named: dict[Key, list[str]] = {("train",): data.train, ("dev",): data.dev}
+    for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
+        name = ".".join(("data", *key))
         if len(files) == 2 and files[0] == files[1]:
-            yield ("data", *name.split(".")), f"data.{name}: source and target are the same file, {files[0]}"
+            yield [("data", *key)], f"{name}: source and target are the same file, {files[0]}"
         if len(files) == 1 and not files[0].removesuffix(".gz").endswith(".tsv"):
-            yield ("data", *name.split(".")), f"data.{name}: one file must be a two-column .tsv, found {files[0]}"
+            yield [("data", *key)], f"{name}: one file must be a two-column .tsv, found {files[0]}"
     if model.head_dim is None and model.d_model % model.n_heads:
         near = next(n for n in range(model.n_heads, 0, -1) if model.d_model % n == 0)
         yield (
-            ("model", "n_heads"),
+            [("model", "n_heads"), ("model", "d_model")],
             f"model.d_model {model.d_model} does not split into {model.n_heads} heads;"
             f" set model.n_heads to {near}, or give model.head_dim",
         )
     if model.d_model % 2:
-        yield ("model", "d_model"), f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
+        yield [("model", "d_model")], f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
     if model.tie_embeddings == "all" and not config.tokenizer.joint:
         yield (
-            ("model", "tie_embeddings"),
+            [("model", "tie_embeddings"), ("tokenizer", "joint")],
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
         )
-    if data.max_length > model.max_positions:
+    if data.max_length >= model.max_positions:  # the end symbol takes one more
         yield (
-            ("data", "max_length"),
-            f"data.max_length {data.max_length} is more than model.max_positions {model.max_positions}; raise the latter",
+            [("data", "max_length"), ("model", "max_positions")],
+            f"data.max_length {data.max_length} is not below model.max_positions {model.max_positions}; raise the latter",
         )
     if training.schedule == "noam" and not training.warmup_steps:
-        yield ("training", "warmup_steps"), "training.schedule 'noam' needs training.warmup_steps of at least 1"
+        yield (
+            [("training", "warmup_steps"), ("training", "schedule")],
+            "training.schedule 'noam' needs training.warmup_steps of at least 1",
+        )

@@ -64,7 +64,8 @@ class RunDir:
         """Remembers what the run is trained on; raises RunDirError when that has changed since it began."""
         try:
             known = json.loads(self.data_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            known["train"], known["dev"]
+        except (OSError, ValueError, KeyError, TypeError):
             write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
             return
         changed = [name for name in sha256 if sha256[name] != known.get(name)]
@@ -115,6 +116,8 @@ class RunDir:
         """The file of `best`, `last` or `step-N`. A name never leads out of the run directory."""
         if re.fullmatch(r"step-\d+", name):
             file = self.checkpoint_file(int(name[5:]))
+        elif name not in {"best", "last"}:
+            raise RunDirError(f"'{name}' is no checkpoint's name; give best, last or step-N")
         else:
             try:
                 named = (self.path / name).read_text(encoding="utf-8").strip().removeprefix("checkpoints/")
@@ -164,6 +167,8 @@ class RunDir:
         except OSError as error:
             raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
         try:
+            for orphan in (*self.path.glob(".tmp-*"), *self.checkpoints.glob(".tmp-*")):
+                orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
             owner.write_text(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}", encoding="utf-8")
             yield
         finally:

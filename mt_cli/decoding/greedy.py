@@ -31,9 +31,8 @@ class Hypothesis:
 
 def next_log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none."""
-    logits = logits.float()
-    logits[..., [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
-    return logits.log_softmax(-1)
+    never = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
+    return logits.float().index_fill(-1, never, -torch.inf).log_softmax(-1)
 
 
 @torch.inference_mode()

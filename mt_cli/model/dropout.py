@@ -20,7 +20,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float):
         super().__init__()
         self.p = p
-        self.n_dropped = round(p * 256)  # of the 256 values of a byte
+        self.n_dropped = min(255, round(p * 256))  # of the 256 values of a byte
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.n_dropped == 0:

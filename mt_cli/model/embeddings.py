@@ -26,7 +26,7 @@ def sinusoid_table(n_positions: int, d_model: int, first_position: int = 0) -> T
 
 
 class Embeddings(nn.Module):
-    """dropout(norm(scale * token + position)); scale and norm where they are switched on.
+    """norm(dropout(scale * token + position)); scale and norm where they are switched on.
 
     Positions are counted along each sentence, so that padding takes row 0 wherever it stands. The table is a buffer: it
     moves with the model, is no parameter, and is not saved, since a formula makes it.
@@ -56,4 +56,4 @@ class Embeddings(nn.Module):
         is_token = ids != self.pad_id
         rows = (is_token.cumsum(-1) + n_before) * is_token  # (B,T): 1, 2, 3, 0, 0
         x = self.token(ids) * self.scale + self.position[rows]
-        return self.dropout(self.norm(x))
+        return self.norm(self.dropout(x))

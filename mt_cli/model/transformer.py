@@ -71,6 +71,10 @@ class Transformer(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
+        if config.embedding_init == "normal":
+            # Xavier's bound shrinks with the vocabulary, until the positions drown what the tokens mean.
+            for side in (self.src_embeddings, self.tgt_embeddings):
+                nn.init.normal_(side.token.weight, std=1 / scale)
         if config.tie_embeddings != "none":
             self.projection.weight = self.tgt_embeddings.token.weight
         if config.tie_embeddings == "all":

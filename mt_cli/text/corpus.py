@@ -134,10 +134,10 @@ def read_pairs(
             continue
         key = hash((src, tgt))
         if key in seen:
-            report.n_duplicates += 1
             if dedup:
                 report.drop("repeated")
                 continue
+            report.n_duplicates += 1
         elif dedup or len(seen) < _N_DUPLICATES_REMEMBERED:
             seen.add(key)
         report.n_kept += 1

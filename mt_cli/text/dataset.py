@@ -33,6 +33,9 @@ class TokenDataset:
         self._ids = {side: self._map(f"{side}.ids", np.dtype(self.meta["dtype"])) for side in ("src", "tgt")}
         self._starts = {side: self._map(f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
         self._lines = self._map("lines", np.dtype(np.int64))
+        for side, starts in self._starts.items():  # a power failure can leave files cut, whatever was written last
+            if len(starts) != len(self._lines) + 1 or len(self._ids[side]) != starts[-1]:
+                raise ValueError(f"{folder}: {side} is cut")
 
     def _map(self, name: str, dtype: np.dtype) -> npt.NDArray:
         path = self.folder / name
@@ -90,6 +93,6 @@ class TokenDataset:
         """The dataset in `folder` if it is complete and was built from the same `meta` (hashes), else None."""
         try:
             dataset = cls(folder)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         return dataset if {**dataset.meta, **meta} == dataset.meta else None

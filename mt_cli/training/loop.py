@@ -6,8 +6,10 @@ on is in the checkpoint: weights, AdamW's moments, the position in the data, the
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -76,6 +78,7 @@ class Trainer:
     def train(self) -> None:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
         TrainingError before an update that is not finite."""
+        self._refuse_small_disk()
         self.signals.is_saving_needed = True
         p = self.progress
         with tqdm(
@@ -89,7 +92,8 @@ class Trainer:
                 if self.is_finished:
                     break
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
-                loss, grad_norm = self._forward_backward()
+                with self._advice_when_memory_ends():
+                    loss, grad_norm = self._forward_backward()
                 self._refuse_non_finite(loss, grad_norm)
                 self.optimizer.step(rate)
                 p.step += 1
@@ -126,6 +130,21 @@ class Trainer:
                     p.batch = number + 1
                     yield make_batch(self.data.train, indices)
             p.epoch, p.batch = p.epoch + 1, 0
+
+    @contextlib.contextmanager
+    def _advice_when_memory_ends(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            # torch has a class of its own for a GPU's memory; a CPU's is told by these words alone.
+            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                raise
+            settings = self.settings
+            raise TrainingError(
+                f"out of memory on {self.device} at training.batch_tokens {settings.batch_tokens}; in a new run set"
+                f" training.batch_tokens to {settings.batch_tokens // 2} and training.accumulate to"
+                f" {settings.accumulate * 2}, which trains the same"
+            ) from None
 
     def _refuse_non_finite(self, loss: float, grad_norm: float) -> None:
         if math.isfinite(loss) and math.isfinite(grad_norm):
@@ -235,12 +254,25 @@ class Trainer:
                 "precision": str(self.dtype).removeprefix("torch."),
             },
         )
-        self.run.point("last", p.step)
-        if p.best_step:
-            self.run.point("best", p.best_step)
+        self._point()
         for step in self.run.steps()[:-N_KEPT]:
             if step != p.best_step:
                 self.run.checkpoint_file(step).unlink(missing_ok=True)
+
+    def _point(self) -> None:
+        self.run.point("last", self.progress.step)
+        if self.progress.best_step:
+            self.run.point("best", self.progress.best_step)
+
+    def _refuse_small_disk(self) -> None:
+        """A full disk is better met now than at the first save."""
+        n_bytes = 3 * sum(weight.nbytes for weight in self.model.parameters())  # weights and AdamW's two moments
+        needed, free = (N_KEPT + 2) * n_bytes, shutil.disk_usage(self.run.path).free
+        if free < needed:
+            raise RunDirError(
+                f"{self.run.path}: {free >> 20} MiB free, its checkpoints need {needed >> 20} MiB;"
+                " free space, or choose a --run-dir on another disk"
+            )
 
     def _save_and_stop(self) -> None:
         self.save()
@@ -260,9 +292,11 @@ class Trainer:
                 self.say(f"warning: {error}; trying the one before it")
                 continue
             self.say(f"continuing {self.run.path} from step {self.progress.step}")
+            self._point()  # the process may have ended between the checkpoint and the names
             return
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
+        self.run.rewind(dict.fromkeys(self.run.sizes(), 0))  # of steps that were never saved
 
     def _restore(self, content: dict[str, Any], file: Path) -> None:
         if content["tokenizer_sha256"] != self.data.tokenizer.sha256:

@@ -1,0 +1,548 @@
+"""Attention against plain loops, against torch.nn.MultiheadAttention and against the code of the posts."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mt_cli.config import load_config
+from mt_cli.errors import ConfigError
+from mt_cli.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from mt_cli.text.batching import make_batch, padding_mask, subsequent_mask
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import PAD_ID
+
+Array = npt.NDArray[np.float64]
+
+EXACT = 1e-12  # for float64: rounding of a few hundred additions
+FLOAT32 = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+# The formula in loops ------------------------------------------------------------------------------------------------
+
+
+def attention_in_loops(q: Array, k: Array, v: Array, mask: Array | None, temperature: float) -> tuple[Array, Array]:
+    """q (B,H,T,K), k (B,H,S,K), v (B,H,S,V), mask (B,H,T,S) -> output (B,H,T,V), weights (B,H,T,S)."""
+    n, n_heads, n_queries, n_keys = (*q.shape[:3], k.shape[2])
+    weights, output = np.zeros((n, n_heads, n_queries, n_keys)), np.zeros((n, n_heads, n_queries, v.shape[3]))
+    for b in range(n):
+        for h in range(n_heads):
+            for t in range(n_queries):
+                allowed = [s for s in range(n_keys) if mask is None or mask[b, h, t, s]]
+                scores = [sum(x * y for x, y in zip(q[b, h, t], k[b, h, s], strict=True)) for s in allowed]
+                powers = [math.exp(score / temperature) for score in scores]
+                for s, power in zip(allowed, powers, strict=True):
+                    weights[b, h, t, s] = power / sum(powers)
+                    output[b, h, t] += weights[b, h, t, s] * v[b, h, s]
+    return output, weights
+
+
+def multi_head_in_loops(
+    module: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, temperature: float
+) -> tuple[Array, Array]:
+    """Equation of section 3.2.2: Concat(head_1, ..., head_h) W^O, where head_i has its own rows of each matrix."""
+
+    def project(linear: nn.Linear, x: Array, rows: slice) -> Array:
+        bias = 0 if linear.bias is None else linear.bias.detach().numpy()[rows]
+        return x @ linear.weight.detach().numpy()[rows].T + bias
+
+    heads, all_weights = [], []
+    for h in range(module.n_heads):
+        key_rows = slice(h * module.head_dim, (h + 1) * module.head_dim)
+        value_rows = slice(h * module.value_dim, (h + 1) * module.value_dim)
+        q = project(module.w_q, query.numpy(), key_rows)[:, None]
+        k = project(module.w_k, key.numpy(), key_rows)[:, None]
+        v = project(module.w_v, value.numpy(), value_rows)[:, None]
+        head_mask = None if mask is None else mask.expand(len(query), 1, query.size(1), key.size(1)).numpy()
+        head, weights = attention_in_loops(q, k, v, head_mask, temperature)
+        heads.append(head[:, 0])
+        all_weights.append(weights[:, 0])
+    return project(module.w_o, np.concatenate(heads, axis=-1), slice(None)), np.stack(all_weights, axis=1)
+
+
+def masks(n: int, n_queries: int, n_keys: int) -> dict[str, Tensor | None]:
+    lengths = torch.arange(n) % n_keys + 1
+    padding = (torch.arange(n_keys) < lengths[:, None])[:, None, None, :]
+    subsequent = torch.ones(n_queries, n_keys, dtype=torch.bool).tril()[None, None]
+    anything = torch.rand(n, 1, n_queries, n_keys) < 0.6
+    without_any_key = anything.clone()
+    without_any_key[0, :, 1] = False
+    without_any_key[-1] = False
+    return {
+        "none": None,
+        "padding": padding,
+        "subsequent": subsequent,
+        "padding and subsequent": padding & subsequent,
+        "anything": anything,
+        "rows without any key": without_any_key,
+    }
+
+
+MASKS = ["none", "padding", "subsequent", "padding and subsequent", "anything", "rows without any key"]
+
+
+def heads_of(n: int = 3, n_heads: int = 2, length: int = 5, dim: int = 4) -> Tensor:
+    return torch.randn(n, n_heads, length, dim, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("temperature", [2.0, 1.0, 3.7], ids=["square root of d_k", "no scale", "any"])
+def test_scaled_dot_product_gives_the_output_and_the_weights_of_the_formula(kind: str, temperature: float) -> None:
+    q, k, v = heads_of(length=4), heads_of(), heads_of(dim=3)
+    mask = masks(3, 4, 5)[kind]
+    output, weights = scaled_dot_product_attention(q, k, v, mask, temperature)
+    full_mask = None if mask is None else mask.expand(3, 2, 4, 5).numpy()
+    expected_output, expected_weights = attention_in_loops(q.numpy(), k.numpy(), v.numpy(), full_mask, temperature)
+    np.testing.assert_allclose(output, expected_output, atol=EXACT)
+    np.testing.assert_allclose(weights, expected_weights, atol=EXACT)
+
+
+def test_without_a_mask_every_key_may_be_attended() -> None:
+    q, k, v = heads_of(), heads_of(), heads_of()
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    for found, expected in zip(
+        scaled_dot_product_attention(q, k, v, None, 2.0),
+        scaled_dot_product_attention(q, k, v, everything, 2.0),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+SHAPES = {
+    "d_model 12 in 3 heads": {},
+    "own d_k and d_v": {"head_dim": 5, "value_dim": 2},
+    "own d_k": {"head_dim": 7},
+    "own d_v": {"value_dim": 6},
+    "no bias": {"bias": False},
+    "temperature": {"temperature": 1.5},
+    "no scale": {"temperature": 1.0},
+    "heads that do not divide d_model": {"n_heads": 5, "head_dim": 3},
+}
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("kind", ["none", "padding and subsequent"])
+def test_multi_head_attention_is_the_formula(shape: str, kind: str) -> None:
+    module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]}).double()
+    query, memory, other = (torch.randn(2, length, 12, dtype=torch.float64) for length in (4, 5, 5))
+    mask = masks(2, 4, 5)[kind]
+    output, weights = module(query, memory, other, mask, return_weights=True)
+    temperature = SHAPES[shape].get("temperature", math.sqrt(SHAPES[shape].get("head_dim", 12 / 3)))
+    expected_output, expected_weights = multi_head_in_loops(module, query, memory, other, mask, temperature)
+    np.testing.assert_allclose(output.detach(), expected_output, atol=EXACT)
+    np.testing.assert_allclose(weights.detach(), expected_weights, atol=EXACT)
+
+
+def test_each_of_the_four_matrices_has_the_size_of_its_heads() -> None:
+    module = MultiHeadAttention(d_model=12, n_heads=3, head_dim=5, value_dim=2)
+    assert [m.weight.shape for m in (module.w_q, module.w_k, module.w_v)] == [(15, 12), (15, 12), (6, 12)]
+    assert module.w_o.weight.shape == (12, 6)
+    assert MultiHeadAttention(d_model=12, n_heads=3, head_dim=5).value_dim == 5
+    plain = MultiHeadAttention(d_model=12, n_heads=3)
+    assert (plain.head_dim, plain.value_dim) == (4, 4)
+    assert all(m.weight.shape == (12, 12) for m in (plain.w_q, plain.w_k, plain.w_v, plain.w_o))
+
+
+def test_the_bias_switch_counts_for_all_four_matrices() -> None:
+    names = {name for name, _ in MultiHeadAttention(8, 2, bias=False).named_parameters()}
+    assert names == {"w_q.weight", "w_k.weight", "w_v.weight", "w_o.weight"}
+    assert len(list(MultiHeadAttention(8, 2, bias=True).parameters())) == 8
+
+
+def test_the_temperature_is_the_square_root_of_head_dim_unless_given() -> None:
+    assert MultiHeadAttention(8, 2).temperature == math.sqrt(4)
+    assert MultiHeadAttention(8, 2, head_dim=9, value_dim=4).temperature == 3
+    assert MultiHeadAttention(8, 2, temperature=1.0).temperature == 1
+
+
+# Heads ---------------------------------------------------------------------------------------------------------------
+
+
+def test_split_heads_gives_each_head_its_own_columns_of_every_position() -> None:
+    x = torch.randn(2, 5, 12)
+    heads = MultiHeadAttention(12, 3).split_heads(x)
+    assert heads.shape == (2, 3, 5, 4)
+    for b in range(2):
+        for h in range(3):
+            for t in range(5):
+                for i in range(4):
+                    assert heads[b, h, t, i] == x[b, t, h * 4 + i]
+
+
+def test_concat_heads_undoes_split_heads() -> None:
+    module, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    assert torch.equal(module.concat_heads(module.split_heads(x)), x)
+
+
+def test_a_view_without_the_transpose_mixes_positions_into_the_heads() -> None:
+    """The notebook behind post 004 splits so. With one position it is right, which is how it goes unnoticed."""
+    module = MultiHeadAttention(12, 3)
+    several, one = torch.randn(2, 5, 12), torch.randn(2, 1, 12)
+    assert not torch.equal(module.split_heads(several), several.view(2, 3, 5, 4))
+    assert torch.equal(module.split_heads(one), one.view(2, 3, 1, 4))
+
+
+@pytest.mark.parametrize("n_heads", [3, 5, 7, 33])
+def test_a_d_model_that_the_heads_do_not_divide_is_refused(n_heads: int) -> None:
+    with pytest.raises(ValueError, match=f"^d_model 32 does not split into {n_heads} heads$"):
+        MultiHeadAttention(32, n_heads)
+
+
+def test_the_config_refuses_heads_that_do_not_divide_d_model_and_says_what_to_set(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "data: {src_lang: zh, tgt_lang: en, train: [a, b], dev: [c, d]}\nmodel:\n  d_model: 128\n  n_heads: 6\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        load_config(file)
+    assert str(error.value) == (
+        f"{file}:4: model.d_model 128 does not split into 6 heads; set model.n_heads to 4, or give model.head_dim"
+    )
+    assert load_config(file, ["model.head_dim=20"]).model.head_dim == 20
+
+
+# Against torch and the posts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("kind", [kind for kind in MASKS if kind != "rows without any key"])  # torch gives NaN there
+def test_it_equals_torch_multihead_attention_with_the_same_weights(bias: bool, kind: str) -> None:
+    theirs = nn.MultiheadAttention(12, 3, bias=bias, batch_first=True)
+    ours = MultiHeadAttention(12, 3, bias=bias)
+    with torch.no_grad():
+        for number, linear in enumerate((ours.w_q, ours.w_k, ours.w_v)):
+            rows = slice(number * 12, (number + 1) * 12)  # torch keeps the three in one matrix
+            linear.weight.copy_(theirs.in_proj_weight[rows])
+            if bias:
+                linear.bias.copy_(theirs.in_proj_bias[rows].normal_())
+        ours.w_o.weight.copy_(theirs.out_proj.weight)
+        if bias:
+            ours.w_o.bias.copy_(theirs.out_proj.bias.normal_())
+    query, key, value = torch.randn(2, 4, 12), torch.randn(2, 5, 12), torch.randn(2, 5, 12)
+    mask = masks(2, 4, 5)[kind]
+    if kind == "anything":
+        mask = mask | (torch.arange(5) == 0)  # a key for everyone
+    output, weights = ours(query, key, value, mask, return_weights=True)
+    blocked = None if mask is None else ~mask.expand(2, 3, 4, 5).reshape(6, 4, 5)
+    expected_output, expected_weights = theirs(query, key, value, attn_mask=blocked, average_attn_weights=False)
+    torch.testing.assert_close(output, expected_output, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(weights, expected_weights, rtol=0, atol=FLOAT32)
+
+
+class Post000(nn.Module):
+    """The attention whose `forward` post 000 shows, with the parts that it does not show filled in; no W_o."""
+
+    def __init__(self, d_model: int, num_heads: int):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, d_model // num_heads
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        batch_size, seq_len, _ = x.size()
+        return x.view(batch_size, seq_len, self.num_heads, self.head_dim).transpose(1, 2)
+
+    def concat_heads(self, x: Tensor) -> Tensor:
+        batch_size, _, seq_len, _ = x.size()
+        return x.transpose(1, 2).contiguous().view(batch_size, seq_len, self.num_heads * self.head_dim)
+
+    def scaled_dot_product_attention(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> tuple:
+        scores = Q @ K.transpose(-2, -1) * self.head_dim**-0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        weights = F.softmax(scores, dim=-1)
+        return weights @ V, weights
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = self.W_q(query), self.W_k(key), self.W_v(value)
+        Q, K, V = self.split_heads(Q), self.split_heads(K), self.split_heads(V)
+        attn_output, _ = self.scaled_dot_product_attention(Q, K, V, mask)
+        return self.concat_heads(attn_output)
+
+
+@pytest.mark.parametrize("kind", ["none", "padding", "subsequent"])
+def test_it_is_post_000_followed_by_the_output_projection_that_the_post_forgets(kind: str) -> None:
+    theirs, ours = Post000(12, 3), MultiHeadAttention(12, 3)
+    for mine, name in ((ours.w_q, "W_q"), (ours.w_k, "W_k"), (ours.w_v, "W_v")):
+        mine.load_state_dict(getattr(theirs, name).state_dict())
+    query, memory, mask = torch.randn(2, 4, 12), torch.randn(2, 5, 12), masks(2, 4, 5)[kind]
+    concatenated = theirs(query, memory, memory, mask)
+    torch.testing.assert_close(ours(query, memory, memory, mask)[0], ours.w_o(concatenated), rtol=0, atol=FLOAT32)
+
+
+class Post002(nn.Module):
+    """`Attention` and `MultiHeadedAttention` of post 002, returning the weights that the post drops."""
+
+    def __init__(self, h: int, d_model: int, dropout: float = 0.1):
+        super().__init__()
+        assert d_model % h == 0
+        self.d_k, self.h = d_model // h, h
+        self.linear_layers = nn.ModuleList([nn.Linear(d_model, d_model) for _ in range(3)])
+        self.output_linear = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(p=dropout)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        batch_size = query.size(0)
+        query, key, value = (
+            layer(x).view(batch_size, -1, self.h, self.d_k).transpose(1, 2)
+            for layer, x in zip(self.linear_layers, (query, key, value), strict=True)
+        )
+        scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(query.size(-1))
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        p_attn = self.dropout(F.softmax(scores, dim=-1))
+        x = torch.matmul(p_attn, value)
+        x = x.transpose(1, 2).contiguous().view(batch_size, -1, self.h * self.d_k)
+        return self.output_linear(x), p_attn
+
+
+@pytest.mark.parametrize("kind", ["none", "padding", "padding and subsequent"])
+def test_it_equals_the_multi_headed_attention_of_post_002(kind: str) -> None:
+    theirs, ours = Post002(3, 12).eval(), MultiHeadAttention(12, 3, dropout=0.1).eval()
+    linears = [*theirs.linear_layers, theirs.output_linear]
+    for mine, their in zip((ours.w_q, ours.w_k, ours.w_v, ours.w_o), linears, strict=True):
+        mine.load_state_dict(their.state_dict())
+    query, memory, mask = torch.randn(2, 4, 12), torch.randn(2, 5, 12), masks(2, 4, 5)[kind]
+    for found, expected in zip(
+        ours(query, memory, memory, mask, return_weights=True), theirs(query, memory, memory, mask), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
+
+
+def post_004(q: Tensor, k: Tensor, v: Tensor, scale: bool, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`ScaledDotProductAttention.forward` of post 004 with `if mask:` made to work; its mask is True where blocked."""
+    attention = torch.bmm(q, k.transpose(1, 2))
+    if scale:
+        attention = attention / np.sqrt(k.size(-1))
+    if mask is not None:
+        attention = attention.masked_fill_(mask, -np.inf)
+    attention = nn.Softmax(dim=2)(attention)
+    return torch.bmm(attention, v), attention
+
+
+@pytest.mark.parametrize("scale", [True, False], ids=["scale", "no scale"])
+@pytest.mark.parametrize("kind", ["none", "padding", "padding and subsequent"])
+def test_it_equals_the_attention_of_post_004_with_and_without_its_optional_scale(scale: bool, kind: str) -> None:
+    q, k, v = (heads_of(n_heads=1) for _ in range(3))
+    mask = masks(3, 5, 5)[kind]
+    found = scaled_dot_product_attention(q, k, v, mask, temperature=2.0 if scale else 1.0)
+    blocked = None if mask is None else ~mask.expand(3, 1, 5, 5)[:, 0]
+    expected = post_004(q[:, 0], k[:, 0], v[:, 0], scale, blocked)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine[:, 0], theirs, rtol=0, atol=EXACT)
+
+
+def test_a_query_without_any_key_gives_nan_in_post_004_and_zeros_here() -> None:
+    q, k, v = (heads_of(n=1, n_heads=1) for _ in range(3))
+    mask = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    mask[0, 0, 2] = False
+    assert post_004(q[:, 0], k[:, 0], v[:, 0], True, ~mask[:, 0])[0][0, 2].isnan().all()
+    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
+    assert output[0, 0, 2].tolist() == [0.0] * 4
+    assert weights[0, 0, 2].tolist() == [0.0] * 5
+    assert output.isfinite().all()
+
+
+# The fused kernel ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("kind", MASKS)
+def test_the_fused_path_equals_the_path_that_returns_weights(shape: str, kind: str) -> None:
+    module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]})
+    query, memory = torch.randn(2, 4, 12), torch.randn(2, 5, 12)
+    mask = masks(2, 4, 5)[kind]
+    q, (k, v) = module.project_query(query), module.project_memory(memory, memory)
+    fused = module.w_o(module.concat_heads(module._fused_attention(q, k, v, mask)))
+    torch.testing.assert_close(fused, module(query, memory, memory, mask, return_weights=True)[0], rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_the_fused_path_has_the_gradients_of_the_path_that_returns_weights(kind: str) -> None:
+    module = MultiHeadAttention(12, 3).double()
+    x, mask = torch.randn(2, 5, 12, dtype=torch.float64), masks(2, 5, 5)[kind]
+    gradients = []
+    for is_fused in (True, False):
+        inputs = x.clone().requires_grad_()
+        q, (k, v) = module.project_query(inputs), module.project_memory(inputs, inputs)
+        if is_fused:
+            output = module._fused_attention(q, k, v, mask)
+        else:
+            output, _ = scaled_dot_product_attention(q, k, v, mask, module.temperature)
+        output.pow(2).sum().backward()
+        gradients.append(inputs.grad)
+    assert gradients[0].isfinite().all()
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-10)
+
+
+def test_the_fused_path_drops_weights_in_training_only() -> None:
+    module = MultiHeadAttention(12, 3, dropout=0.5)
+    q, k, v = (module.split_heads(torch.randn(2, 5, 12)) for _ in range(3))
+    assert not torch.equal(module._fused_attention(q, k, v, None), module._fused_attention(q, k, v, None))
+    module.eval()
+    assert torch.equal(module._fused_attention(q, k, v, None), module._fused_attention(q, k, v, None))
+
+
+def test_weights_are_returned_only_when_asked_for_and_change_nothing() -> None:
+    module, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    output, weights = module(x, x, x)
+    same_output, some_weights = module(x, x, x, return_weights=True)
+    assert weights is None
+    assert some_weights.shape == (2, 3, 5, 5)
+    torch.testing.assert_close(output, same_output, rtol=0, atol=FLOAT32)
+
+
+# Dropout and gradients -----------------------------------------------------------------------------------------------
+
+
+def test_dropout_falls_on_the_weights_and_those_returned_are_those_used() -> None:
+    module, x = MultiHeadAttention(12, 3, dropout=0.5), torch.randn(2, 50, 12)
+    output, weights = module(x, x, x, return_weights=True)
+    values = module.split_heads(module.w_v(x))
+    torch.testing.assert_close(output, module.w_o(module.concat_heads(weights @ values)), rtol=0, atol=FLOAT32)
+    is_dropped = weights == 0
+    assert 0.45 < is_dropped.float().mean() < 0.55
+    undropped = module.eval()(x, x, x, return_weights=True)[1]
+    torch.testing.assert_close(weights[~is_dropped], 2 * undropped[~is_dropped])
+
+
+def test_without_training_nothing_is_dropped() -> None:
+    x = torch.randn(2, 5, 12)
+    with_dropout, without = MultiHeadAttention(12, 3, dropout=0.9).eval(), MultiHeadAttention(12, 3)
+    without.load_state_dict(with_dropout.state_dict())
+    assert torch.equal(with_dropout(x, x, x)[0], without(x, x, x)[0])
+
+
+@pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "with weights"])
+def test_a_query_without_any_key_has_finite_gradients(is_fused: bool) -> None:
+    module = MultiHeadAttention(12, 3)
+    x = torch.randn(2, 5, 12, requires_grad=True)
+    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    mask[1] = False
+    q, (k, v) = module.project_query(x), module.project_memory(x, x)
+    if is_fused:
+        output = module._fused_attention(q, k, v, mask)
+    else:
+        output, _ = scaled_dot_product_attention(q, k, v, mask, module.temperature)
+    output.square().sum().backward()
+    assert output[1].eq(0).all()
+    assert x.grad.isfinite().all()
+    assert x.grad[0].ne(0).any()
+    assert x.grad[1].eq(0).all()
+    for name in ("w_q", "w_k", "w_v"):
+        assert getattr(module, name).weight.grad.isfinite().all()
+
+
+def test_huge_scores_stay_finite_under_a_mask() -> None:
+    q = torch.full((1, 1, 2, 4), 1e18)
+    mask = torch.tensor([[True, False], [False, False]])[None, None]
+    output, weights = scaled_dot_product_attention(q, -q, q, mask, 1.0)
+    assert output.isfinite().all()
+    assert weights[0, 0].tolist() == [[1, 0], [0, 0]]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_a_key_that_may_not_be_attended_does_not_matter(data: st.DataObject) -> None:
+    n_queries, n_keys = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
+    seed = data.draw(st.integers(0, 1000))
+    rows = st.lists(st.booleans(), min_size=n_keys, max_size=n_keys)
+    mask = torch.tensor(data.draw(st.lists(rows, min_size=n_queries, max_size=n_queries)))[None, None]
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(1, 2, n_queries, 4, generator=generator)
+    k, v = (torch.randn(1, 2, n_keys, 4, generator=generator) for _ in range(2))
+    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
+    assert weights.masked_select(~mask).eq(0).all()
+    torch.testing.assert_close(weights.sum(-1), mask.any(-1).float().expand(1, 2, n_queries))
+    for t in range(n_queries):
+        for s in (~mask[0, 0, t]).nonzero()[:, 0].tolist():
+            other_k, other_v = k.clone(), v.clone()
+            other_k[:, :, s], other_v[:, :, s] = 5.0, -7.0
+            changed, _ = scaled_dot_product_attention(q, other_k, other_v, mask, 2.0)
+            torch.testing.assert_close(changed[:, :, t], output[:, :, t])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.permutations(range(5)), st.integers(0, 1000))
+def test_the_order_of_the_keys_does_not_matter(order: list[int], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(2, 2, 5, 4, generator=generator) for _ in range(3))
+    mask = torch.rand(2, 1, 5, 5, generator=generator) < 0.7
+    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
+    other, other_weights = scaled_dot_product_attention(q, k[:, :, order], v[:, :, order], mask[..., order], 2.0)
+    torch.testing.assert_close(other, output, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(other_weights, weights[..., order], rtol=0, atol=FLOAT32)
+
+
+# Masks ---------------------------------------------------------------------------------------------------------------
+
+IDS = torch.tensor([[5, 6, 7, PAD_ID], [5, PAD_ID, PAD_ID, PAD_ID], [5, 6, 7, 8]])
+
+
+def test_the_padding_mask_is_true_where_there_is_a_token() -> None:
+    mask = padding_mask(IDS)
+    assert mask.shape == (3, 1, 1, 4)
+    assert [[mask[b, 0, 0, s].item() for s in range(4)] for b in range(3)] == [
+        [True, True, True, False],
+        [True, False, False, False],
+        [True, True, True, True],
+    ]
+
+
+def test_the_subsequent_mask_is_true_for_a_position_and_those_before_it() -> None:
+    mask = subsequent_mask(4)
+    assert mask.shape == (1, 1, 4, 4)
+    assert all(mask[0, 0, t, s].item() == (s <= t) for t in range(4) for s in range(4))
+
+
+def test_the_masks_are_those_of_post_001_turned_round() -> None:
+    """Post 001: True means blocked; the two masks are added, and what is greater than zero is blocked."""
+
+    def get_attn_pad_mask(seq_q: Tensor, seq_k: Tensor) -> Tensor:
+        batch_size, len_q = seq_q.size()
+        len_k = seq_k.size(1)
+        return seq_k.data.eq(0).unsqueeze(1).expand(batch_size, len_q, len_k)
+
+    def get_attn_subsequent_mask(seq: Tensor) -> Tensor:
+        return torch.from_numpy(np.triu(np.ones([seq.size(0), seq.size(1), seq.size(1)]), k=1)).byte()
+
+    source = torch.tensor([[5, 6], [7, PAD_ID], [8, 9]])
+    assert torch.equal(~padding_mask(IDS).expand(3, 1, 4, 4)[:, 0], get_attn_pad_mask(IDS, IDS))
+    assert torch.equal(~padding_mask(source).expand(3, 1, 4, 2)[:, 0], get_attn_pad_mask(IDS, source))
+    combined = torch.gt(get_attn_pad_mask(IDS, IDS) + get_attn_subsequent_mask(IDS), 0)
+    assert torch.equal(~(padding_mask(IDS) & subsequent_mask(4))[:, 0], combined)
+
+
+def test_the_masks_are_those_of_post_003() -> None:
+    """Post 003: True means keep, as here."""
+    pad_mask = (IDS != PAD_ID).unsqueeze(-2)
+    subsequent = (1 - torch.triu(torch.ones((1, 4, 4)), diagonal=1)).bool()
+    assert torch.equal(padding_mask(IDS)[:, 0], pad_mask)
+    assert torch.equal(subsequent_mask(4)[:, 0], subsequent)
+    assert torch.equal((padding_mask(IDS) & subsequent_mask(4))[:, 0], pad_mask & subsequent)
+
+
+def test_a_batch_of_training_pairs_carries_both_masks(tmp_path: Path) -> None:
+    pairs = [TokenPair([4, 5, 6], [7], 1), TokenPair([8], [9, 10, 11], 2)]
+    batch = make_batch(TokenDataset.build(tmp_path / "train", iter(pairs), 16, {}), [0, 1])
+    n_src, n_tgt = [4, 2], [2, 4]  # with the end and the begin symbol
+    assert batch.src_mask.shape == (2, 1, 1, 4)
+    assert batch.tgt_mask.shape == (2, 1, 4, 4)
+    for b in range(2):
+        for s in range(4):
+            assert batch.src_mask[b, 0, 0, s].item() == (s < n_src[b])
+            for t in range(4):
+                assert batch.tgt_mask[b, 0, t, s].item() == (s < n_tgt[b] and s <= t)

@@ -1,0 +1,370 @@
+"""Greedy and beam search against slow, obvious searches that keep no state, and the state itself against `forward`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from mt_cli.decoding.beam import beam_search, length_penalty
+from mt_cli.decoding.greedy import Hypothesis, greedy_search, next_log_probs
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import source_batch, subsequent_mask
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+FLOAT32 = 1e-5
+MakeModel = Callable[..., Transformer]
+
+SOURCES = [[4, 5, 6, 7, 8], [9], [10, 4, 4], [], [5, 5, 5, 5, 9, 9]]
+LIMITS = [9, 3, 8, 1, 9]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def talkative(make_model: MakeModel, **switches: Any) -> Transformer:
+    """Random models say one word for ever, or nothing. Larger weights and positions make them say other words, and
+    stop; `test_the_models_of_these_tests_...` holds them to it."""
+    model = make_model(tie_embeddings="none", embedding_scale="none", **switches)
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+        for embeddings in (model.src_embeddings, model.tgt_embeddings):
+            embeddings.position.mul_(3)
+        for parameter in (*model.encoder_layers.parameters(), *model.decoder_layers.parameters()):
+            if parameter.dim() > 1:
+                parameter.mul_(3)
+    return model
+
+
+@torch.inference_mode()
+def log_probs_after(model: Transformer, source: list[int], ids: list[int]) -> list[list[float]]:
+    """The log-probabilities of every next token, after each beginning of `ids`: one run of the model, no state, and
+    the softmax over what may be part of a translation written out."""
+    src_ids, src_mask = source_batch([source])
+    tgt_in = torch.tensor([[BOS_ID, *ids]])
+    logits = model(src_ids, src_mask, tgt_in, subsequent_mask(tgt_in.size(1)))[0].double().tolist()
+    result = []
+    for row in logits:
+        allowed = [logit if token not in (PAD_ID, UNK_ID, BOS_ID) else -math.inf for token, logit in enumerate(row)]
+        total = math.log(sum(math.exp(logit) for logit in allowed))
+        result.append([logit - total for logit in allowed])
+    return result
+
+
+def forced_score(model: Transformer, source: list[int], hypothesis: Hypothesis, limit: int) -> tuple[float, int]:
+    """Sum of the log-probabilities of the tokens of a hypothesis, and of its end symbol unless the limit cut it off;
+    and how many tokens these are."""
+    ids = hypothesis.ids if len(hypothesis.ids) == limit else [*hypothesis.ids, EOS_ID]
+    log_probs = log_probs_after(model, source, ids[:-1])
+    return sum(row[token] for row, token in zip(log_probs, ids, strict=True)), len(ids)
+
+
+# The state -----------------------------------------------------------------------------------------------------------
+
+
+def test_advancing_token_by_token_gives_the_logits_of_forward(
+    switches: dict[str, Any], make_model: MakeModel, batch_of
+) -> None:
+    model = make_model(**switches)
+    batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
+    expected = model(*batch)
+    state = model.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
+    assert state.n_tokens == 0
+    for t in range(batch.tgt_in.size(1)):
+        logits = model.advance(state, batch.tgt_in[:, t])
+        assert state.n_tokens == t + 1
+        torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=FLOAT32)
+
+
+def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:
+    """As post 003 tells it: each step uses every word decoded so far."""
+    model = make_model()
+    src_ids, src_mask = source_batch([[4, 5]])
+    finals = []
+    for first in (4, 5):
+        state = model.start(src_ids, src_mask, max_length=8)
+        for token in (BOS_ID, first, 6, 7):
+            logits = model.advance(state, torch.tensor([token]))
+        finals.append(logits)
+    assert not torch.allclose(*finals, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 1], [0, 1, 2], [2, 2, 0, 1]])
+def test_select_keeps_repeats_and_reorders_sentences_in_mid_translation(
+    rows: list[int], switches: dict[str, Any], make_model: MakeModel
+) -> None:
+    model = make_model(**switches)
+    sources, beginnings = [[4, 5, 6, 7], [10, 4], [9]], [[8, 9], [5, 6], [10, 4]]
+    following = [[4, 5, 6, 7][: len(rows)], [9, 10, 4, 8][: len(rows)]]
+    src_ids, src_mask = source_batch(sources)
+    state = model.start(src_ids, src_mask, max_length=5)
+    for t in range(3):
+        model.advance(state, torch.tensor([[BOS_ID, *ids][t] for ids in beginnings]))
+    state.select(torch.tensor(rows))
+    found = [model.advance(state, torch.tensor(tokens)) for tokens in following]
+
+    fresh = model.start(src_ids[rows], src_mask[rows], max_length=5)
+    for t in range(3):
+        model.advance(fresh, torch.tensor([[BOS_ID, *beginnings[row]][t] for row in rows]))
+    for tokens, logits in zip(following, found, strict=True):
+        torch.testing.assert_close(model.advance(fresh, torch.tensor(tokens)), logits, rtol=0, atol=FLOAT32)
+
+
+def test_two_states_of_one_model_do_not_disturb_each_other(make_model: MakeModel) -> None:
+    model = make_model()
+    states = [model.start(*source_batch([source]), max_length=4) for source in ([4, 5], [6, 7, 8])]
+    tokens = [torch.tensor([BOS_ID]), torch.tensor([9]), torch.tensor([5])]
+    in_turns = [[model.advance(state, token) for state in states] for token in tokens]
+    for number, source in enumerate(([4, 5], [6, 7, 8])):
+        state = model.start(*source_batch([source]), max_length=4)
+        for token, logits in zip(tokens, in_turns, strict=True):
+            assert torch.equal(model.advance(state, token), logits[number])
+
+
+# Log-probabilities ---------------------------------------------------------------------------------------------------
+
+
+def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one() -> None:
+    log_probs = next_log_probs(torch.randn(3, 11))
+    assert log_probs[:, [PAD_ID, BOS_ID, UNK_ID]].eq(-math.inf).all()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3))
+    assert next_log_probs(torch.randn(3, 11).bfloat16()).dtype == torch.float32
+
+
+# Greedy --------------------------------------------------------------------------------------------------------------
+
+
+def slow_greedy(model: Transformer, source: list[int], limit: int) -> Hypothesis:
+    """From `<Begin>` to the end symbol: everything produced so far is fed in anew at every step."""
+    ids: list[int] = []
+    score = 0.0
+    while len(ids) < limit:
+        last = log_probs_after(model, source, ids)[-1]
+        token = max(range(len(last)), key=last.__getitem__)
+        score += last[token]
+        if token == EOS_ID:
+            break
+        ids.append(token)
+    return Hypothesis(ids, score)
+
+
+def assert_same(found: Hypothesis, expected: Hypothesis) -> None:
+    assert found.ids == expected.ids
+    assert found.score == pytest.approx(expected.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_greedy_search_takes_the_most_probable_token_at_every_step(seed: int, make_model: MakeModel) -> None:
+    model = talkative(make_model, seed=seed)
+    found = greedy_search(model, *source_batch(SOURCES), LIMITS)
+    for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
+        assert_same(hypothesis, slow_greedy(model, source, limit))
+
+
+def test_greedy_search_is_the_same_in_every_variant_as_the_slow_search(
+    switches: dict[str, Any], make_model: MakeModel
+) -> None:
+    model = make_model(**switches, seed=3)
+    found = greedy_search(model, *source_batch(SOURCES), LIMITS)
+    for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
+        assert_same(hypothesis, slow_greedy(model, source, limit))
+
+
+def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(make_model: MakeModel) -> None:
+    """Otherwise the tests before and after this one would say little."""
+    lengths = [
+        (len(hypothesis.ids), limit)
+        for seed in range(6)
+        for hypothesis, limit in zip(
+            greedy_search(talkative(make_model, seed=seed), *source_batch(SOURCES), LIMITS), LIMITS, strict=True
+        )
+    ]
+    assert sum(0 < length < limit for length, limit in lengths) >= 4
+    assert sum(length == limit for length, limit in lengths) >= 4
+    assert sum(length == 0 for length, limit in lengths) >= 2
+
+
+def test_greedy_search_stops_at_each_sentences_own_limit(make_model: MakeModel) -> None:
+    model = never_ending(make_model)
+    found = greedy_search(model, *source_batch([[4], [5, 6], [7]]), [1, 6, 3])
+    assert [len(hypothesis.ids) for hypothesis in found] == [1, 6, 3]
+
+
+def never_ending(make_model: MakeModel) -> Transformer:
+    model = make_model(norm="post", tie_embeddings="none")
+    with torch.no_grad():  # the last norm gives a constant, whose product with the row of the end symbol is lowest
+        norm = model.decoder_layers[-1].feed_forward_norm.norm
+        norm.gamma.mul_(0.01)
+        norm.beta.fill_(1.0)
+        model.projection.weight[EOS_ID] = -5.0
+    return model
+
+
+def test_greedy_search_gives_a_sentence_the_same_translation_in_a_batch_as_alone(make_model: MakeModel) -> None:
+    for seed in range(4):
+        model = talkative(make_model, seed=seed)
+        together = greedy_search(model, *source_batch(SOURCES), LIMITS)
+        for hypothesis, source, limit in zip(together, SOURCES, LIMITS, strict=True):
+            assert_same(hypothesis, greedy_search(model, *source_batch([source]), [limit])[0])
+
+
+# Beam ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_length_penalty_is_that_of_wu_et_al() -> None:
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 1.0) == 2
+    assert length_penalty(20, 0.0) == 1
+    assert length_penalty(19, 0.5) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_greedy_search(seed: int, make_model: MakeModel) -> None:
+    model = talkative(make_model, seed=seed)
+    src_ids, src_mask = source_batch(SOURCES)
+    greedy = greedy_search(model, src_ids, src_mask, LIMITS)
+    for alpha in (0.0, 1.0):
+        beams = beam_search(model, src_ids, src_mask, LIMITS, beam_size=1, alpha=alpha)
+        for beam, expected, limit in zip(beams, greedy, LIMITS, strict=True):
+            length = min(len(expected.ids) + 1, limit)
+            assert len(beam) == 1
+            assert_same(beam[0], Hypothesis(expected.ids, expected.score / ((5 + length) / 6) ** alpha))
+
+
+def every_translation(words: list[int], limit: int) -> Iterator[list[int]]:
+    for length in range(limit + 1):
+        yield from (list(ids) for ids in itertools.product(words, repeat=length))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_beam_as_wide_as_the_language_finds_what_trying_everything_finds(
+    seed: int, alpha: float, make_model: MakeModel
+) -> None:
+    model = talkative(make_model, vocab_size=6, seed=seed)  # four symbols and two words
+    sources, limits = [[4, 5], [5]], [4, 3]
+    beams = beam_search(model, *source_batch(sources), limits, beam_size=32, alpha=alpha)
+    for beam, source, limit in zip(beams, sources, limits, strict=True):
+        everything = []
+        for ids in every_translation([4, 5], limit):
+            total, length = forced_score(model, source, Hypothesis(ids, 0), limit)
+            everything.append(Hypothesis(ids, total / ((5 + length) / 6) ** alpha))
+        everything.sort(key=lambda h: -h.score)
+        assert len(beam) == len(everything) == 2 ** (limit + 1) - 1
+        for found, expected in zip(beam, everything, strict=True):
+            assert found.score == pytest.approx(expected.score, abs=1e-4)
+        assert sorted(h.ids for h in beam) == sorted(h.ids for h in everything)
+        assert beam[0].ids == everything[0].ids
+
+
+def slow_beam(model: Transformer, source: list[int], limit: int, width: int, alpha: float) -> list[Hypothesis]:
+    """The textbook's beam search for one sentence: no state, no batch, and it never stops early."""
+    beam: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[Hypothesis] = []
+    for length in range(1, limit + 1):
+        candidates = []
+        for total, ids in beam:
+            last = log_probs_after(model, source, ids)[-1]
+            candidates += [
+                (total + last[token], [*ids, token]) for token in range(len(last)) if last[token] > -math.inf
+            ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        penalty = ((5 + length) / 6) ** alpha
+        finished += [Hypothesis(ids[:-1], total / penalty) for total, ids in candidates[:width] if ids[-1] == EOS_ID]
+        beam = [(total, ids) for total, ids in candidates if ids[-1] != EOS_ID][:width]
+    if len(finished) < width:
+        finished += [Hypothesis(ids, total / ((5 + limit) / 6) ** alpha) for total, ids in beam]
+    return sorted(finished, key=lambda h: -h.score)[:width]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_beam_search_equals_the_slow_search_that_never_stops_early(
+    width: int, alpha: float, make_model: MakeModel
+) -> None:
+    for seed in range(2):
+        model = talkative(make_model, seed=seed)
+        beams = beam_search(model, *source_batch(SOURCES), LIMITS, beam_size=width, alpha=alpha)
+        for beam, source, limit in zip(beams, SOURCES, LIMITS, strict=True):
+            expected = slow_beam(model, source, limit, width, alpha)
+            assert len(beam) == len(expected)
+            for found, slow in zip(beam, expected, strict=True):
+                assert_same(found, slow)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_penalty(
+    alpha: float, switches: dict[str, Any], make_model: MakeModel
+) -> None:
+    model = make_model(**switches)
+    limits = [5, 3, 4, 1, 5]
+    beams = beam_search(model, *source_batch(SOURCES), limits, beam_size=3, alpha=alpha)
+    for beam, source, limit in zip(beams, SOURCES, limits, strict=True):
+        assert [h.score for h in beam] == sorted((h.score for h in beam), reverse=True)
+        assert len({tuple(h.ids) for h in beam}) == len(beam)
+        for hypothesis in beam:
+            assert not set(hypothesis.ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+            total, length = forced_score(model, source, hypothesis, limit)
+            assert hypothesis.score == pytest.approx(total / ((5 + length) / 6) ** alpha, abs=1e-4)
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_beam_search_gives_a_sentence_the_same_translations_in_a_batch_as_alone(
+    width: int, make_model: MakeModel
+) -> None:
+    for seed in range(3):
+        model = talkative(make_model, seed=seed)
+        together = beam_search(model, *source_batch(SOURCES), LIMITS, width, 1.0)
+        for beam, source, limit in zip(together, SOURCES, LIMITS, strict=True):
+            alone = beam_search(model, *source_batch([source]), [limit], width, 1.0)[0]
+            assert len(beam) == len(alone)
+            for found, expected in zip(beam, alone, strict=True):
+                assert_same(found, expected)
+
+
+def test_a_sentence_that_never_ends_is_taken_as_it_is_at_its_limit(make_model: MakeModel) -> None:
+    model = never_ending(make_model)
+    beams = beam_search(model, *source_batch([[4], [5, 6]]), [2, 5], beam_size=3, alpha=1.0)
+    assert [{len(h.ids) for h in beam} for beam in beams] == [{2}, {5}]
+
+
+def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model: MakeModel) -> None:
+    model = talkative(make_model, vocab_size=5)  # one word: as many translations as lengths
+    beam = beam_search(model, *source_batch([[4]]), [3], beam_size=9, alpha=0.0)[0]
+    assert sorted(h.ids for h in beam) == [[], [4], [4, 4], [4, 4, 4]]
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(4, 10), max_size=5), min_size=1, max_size=4),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.6, 1.0]),
+    st.integers(0, 5),
+)
+def test_any_batch_is_searched_as_its_sentences_alone(make_model: MakeModel, sources, width, alpha, seed) -> None:
+    model = talkative(make_model, seed=seed)
+    limits = [len(source) + 2 for source in sources]
+    together = beam_search(model, *source_batch(sources), limits, width, alpha)
+    for beam, source, limit in zip(together, sources, limits, strict=True):
+        alone = beam_search(model, *source_batch([source]), [limit], width, alpha)[0]
+        assert [h.ids for h in beam] == [h.ids for h in alone]
+        for found, expected in zip(beam, slow_beam(model, source, limit, width, alpha), strict=True):
+            assert_same(found, expected)
+
+
+def test_searching_leaves_the_model_as_it_was(make_model: MakeModel) -> None:
+    model = talkative(make_model)
+    before: dict[str, Tensor] = {name: value.clone() for name, value in model.state_dict().items()}
+    first = beam_search(model, *source_batch(SOURCES), LIMITS, 3, 1.0)
+    greedy_search(model, *source_batch(SOURCES), LIMITS)
+    assert beam_search(model, *source_batch(SOURCES), LIMITS, 3, 1.0) == first
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

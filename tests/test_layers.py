@@ -1,0 +1,427 @@
+"""The blocks of a layer, and the dropout in them, against formulas, torch.nn and the code of the posts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mt_cli.config import ModelConfig
+from mt_cli.model.dropout import Dropout
+from mt_cli.model.layers import (
+    AddNorm,
+    Conv1dFeedForward,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+)
+
+EXACT = 1e-12  # float64
+FLOAT32 = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def randomize(module: nn.Module) -> nn.Module:
+    """Norms and biases too: ones and zeros would hide that one was forgotten."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+# LayerNorm -----------------------------------------------------------------------------------------------------------
+
+
+def normalized_in_loops(x: Tensor, norm: LayerNorm, divide_by: str) -> list[float]:
+    """One vector, as the two formulas are written."""
+    values, n = x.tolist(), len(x)
+    mean = sum(values) / n
+    squares = sum((value - mean) ** 2 for value in values)
+    if divide_by == "variance":
+        divisor = math.sqrt(squares / n + norm.epsilon)
+    else:
+        divisor = math.sqrt(squares / (n - 1)) + norm.epsilon
+    return [
+        gamma * (value - mean) / divisor + beta
+        for value, gamma, beta in zip(values, norm.gamma.tolist(), norm.beta.tolist(), strict=True)
+    ]
+
+
+# A large epsilon, and vectors of small variance, show where epsilon stands.
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.1])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+@pytest.mark.parametrize("divide_by", ["variance", "deviation"])
+def test_layer_norm_is_its_formula(divide_by: str, size: float, epsilon: float) -> None:
+    norm = randomize(LayerNorm(7, epsilon, divide_by).double())
+    x = torch.randn(3, 4, 7, dtype=torch.float64) * size + 2
+    found = norm(x).detach()
+    for b in range(3):
+        for t in range(4):
+            np.testing.assert_allclose(found[b, t], normalized_in_loops(x[b, t], norm, divide_by), atol=1e-10)
+
+
+def test_layer_norm_begins_with_gamma_one_and_beta_zero() -> None:
+    norm = LayerNorm(5)
+    assert norm.gamma.tolist() == [1.0] * 5
+    assert norm.beta.tolist() == [0.0] * 5
+    assert norm.epsilon == 1e-5
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
+def test_layer_norm_by_variance_equals_torch(epsilon: float) -> None:
+    ours, theirs = LayerNorm(16, epsilon), randomize(nn.LayerNorm(16, eps=epsilon))
+    ours.load_state_dict({"gamma": theirs.weight, "beta": theirs.bias})
+    x = torch.randn(3, 4, 16)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=FLOAT32)
+
+
+class Post004LayerNorm(nn.Module):
+    def __init__(self, features: int, epsilon: float = 1e-6):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(features))
+        self.beta = nn.Parameter(torch.zeros(features))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(-1, keepdim=True)
+        std = x.std(-1, keepdim=True)
+        return self.gamma * (x - mean) / (std + self.epsilon) + self.beta
+
+
+def test_layer_norm_by_deviation_equals_post_004() -> None:
+    theirs, ours = randomize(Post004LayerNorm(16).double()), LayerNorm(16, 1e-6, "deviation").double()
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(3, 4, 16, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=EXACT)
+
+
+def test_the_two_layer_norms_differ_by_a_factor_when_epsilon_is_nothing() -> None:
+    x = torch.randn(3, 8, dtype=torch.float64)
+    by_variance, by_deviation = (LayerNorm(8, 1e-15, kind).double()(x) for kind in ("variance", "deviation"))
+    torch.testing.assert_close(by_deviation, by_variance * math.sqrt(7 / 8), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("divide_by", ["variance", "deviation"])
+def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by: str) -> None:
+    norm = randomize(LayerNorm(6, 1e-6, divide_by))
+    x = torch.zeros(2, 6, requires_grad=True)
+    y = norm(x)
+    torch.testing.assert_close(y, norm.beta.expand(2, 6))
+    y.square().sum().backward()
+    assert x.grad.isfinite().all()
+    assert norm.gamma.grad.isfinite().all()
+
+
+# Add & Norm ----------------------------------------------------------------------------------------------------------
+
+
+def test_post_norm_normalizes_the_sum_and_leaves_the_way_into_the_sublayer_alone() -> None:
+    norm = randomize(nn.LayerNorm(8))
+    branch = AddNorm(norm, "post", dropout=0.0)
+    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    assert branch.before(x) is x
+    assert torch.equal(branch.after(x, y), norm(x + y))
+
+
+def test_pre_norm_normalizes_the_way_into_the_sublayer_and_leaves_the_sum_alone() -> None:
+    norm = randomize(nn.LayerNorm(8))
+    branch = AddNorm(norm, "pre", dropout=0.0)
+    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    assert torch.equal(branch.before(x), norm(x))
+    assert torch.equal(branch.after(x, y), x + y)
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placement: str) -> None:
+    branch = AddNorm(nn.Identity(), placement, dropout=0.5)
+    x, y = torch.full((40, 40), 100.0), torch.ones(40, 40)
+    assert set(branch.after(x, y).unique().tolist()) == {100.0, 102.0}
+    assert set(branch.eval().after(x, y).unique().tolist()) == {101.0}
+
+
+# Feed-forward --------------------------------------------------------------------------------------------------------
+
+
+def test_feed_forward_is_its_formula_at_every_position() -> None:
+    module = FeedForward(4, 6).double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    found = module(x)
+    w_1, b_1, w_2, b_2 = (p.tolist() for p in (module.w_1.weight, module.w_1.bias, module.w_2.weight, module.w_2.bias))
+    for b in range(2):
+        for t in range(3):
+            vector = x[b, t].tolist()
+            hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
+            expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
+            np.testing.assert_allclose(found[b, t].detach(), expected, atol=EXACT)
+
+
+def test_feed_forward_widens_512_to_2048_and_back() -> None:
+    module = FeedForward(512, 2048)
+    assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((2048, 512), (512, 2048))
+    assert module(torch.randn(1, 2, 512)).shape == (1, 2, 512)
+
+
+def test_feed_forward_equals_the_sequential_form_of_post_000() -> None:
+    sequential = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Dropout(0.1), nn.Linear(12, 8)).eval()
+    module = FeedForward(8, 12, dropout=0.1).eval()
+    module.w_1.load_state_dict(sequential[0].state_dict())
+    module.w_2.load_state_dict(sequential[3].state_dict())
+    x = torch.randn(2, 3, 8)
+    torch.testing.assert_close(module(x), sequential(x), rtol=0, atol=FLOAT32)
+
+
+def conv1d_of(linear: FeedForward, dropout: float = 0.0) -> Conv1dFeedForward:
+    d_model, ffn_dim = linear.w_1.in_features, linear.w_1.out_features
+    module = Conv1dFeedForward(d_model, ffn_dim, dropout)
+    module.load_state_dict(
+        {name: value[:, :, None] if value.dim() == 2 else value for name, value in linear.state_dict().items()}
+    )
+    return module
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(*(st.integers(1, 5) for _ in range(4)))
+def test_convolutions_of_kernel_one_equal_the_two_matrices(n: int, length: int, d_model: int, ffn_dim: int) -> None:
+    linear = FeedForward(d_model, ffn_dim)
+    x = torch.randn(n, length, d_model)
+    torch.testing.assert_close(conv1d_of(linear)(x), linear(x), rtol=0, atol=FLOAT32)
+
+
+def test_the_convolutions_have_kernel_one() -> None:
+    module = Conv1dFeedForward(8, 12)
+    assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((12, 8, 1), (8, 12, 1))
+
+
+def test_both_forms_are_those_of_post_001_with_its_residual_and_norm() -> None:
+    linear = FeedForward(8, 12)
+    norm = randomize(nn.LayerNorm(8))
+    conv1, conv2 = nn.Conv1d(8, 12, kernel_size=1), nn.Conv1d(12, 8, kernel_size=1)
+    conv = conv1d_of(linear)
+    conv1.load_state_dict(conv.w_1.state_dict())
+    conv2.load_state_dict(conv.w_2.state_dict())
+    inputs = torch.randn(2, 3, 8)
+    theirs = norm(conv2(nn.ReLU()(conv1(inputs.transpose(1, 2)))).transpose(1, 2) + inputs)
+    theirs_fc = norm(linear.w_2(nn.ReLU()(linear.w_1(inputs))) + inputs)
+    branch = AddNorm(norm, "post", dropout=0.0)
+    torch.testing.assert_close(branch.after(inputs, conv(inputs)), theirs, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(branch.after(inputs, linear(inputs)), theirs_fc, rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", [FeedForward, Conv1dFeedForward])
+def test_the_inner_dropout_falls_between_the_two_matrices(kind: type) -> None:
+    module = kind(16, 16, 0.5)
+    with torch.no_grad():
+        for layer in (module.w_1, module.w_2):
+            layer.weight.copy_(torch.eye(16).view_as(layer.weight))
+            layer.bias.fill_(1.0)
+    # Two after the first matrix; dropped to 0 or doubled to 4; one more after the second, which nothing drops.
+    assert set(module(torch.ones(4, 20, 16)).unique().tolist()) == {1.0, 5.0}
+    assert set(module.eval()(torch.ones(4, 20, 16)).unique().tolist()) == {3.0}
+
+
+# Layers against torch ------------------------------------------------------------------------------------------------
+
+
+def config_of(**switches: Any) -> ModelConfig:
+    return ModelConfig(**{"d_model": 16, "ffn_dim": 24, "n_heads": 4, "dropout": 0.0, **switches})
+
+
+def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    weights, biases = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
+    for linear, weight, bias in zip((ours.w_q, ours.w_k, ours.w_v), weights, biases, strict=True):
+        linear.load_state_dict({"weight": weight, "bias": bias})
+    ours.w_o.load_state_dict(theirs.out_proj.state_dict())
+
+
+def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
+    ours.load_state_dict({"gamma": theirs.weight, "beta": theirs.bias})
+
+
+def copy_feed_forward(ours: nn.Module, theirs: nn.Module) -> None:
+    ours.w_1.load_state_dict(theirs.linear1.state_dict())
+    ours.w_2.load_state_dict(theirs.linear2.state_dict())
+
+
+def padding_of(lengths: list[int], longest: int) -> Tensor:
+    return (torch.arange(longest) < torch.tensor(lengths)[:, None])[:, None, None, :]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_encoder_layer_equals_torch_with_the_same_weights(norm: str) -> None:
+    theirs = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
+    randomize(theirs)
+    ours = EncoderLayer(config_of(norm=norm))
+    copy_attention(ours.self_attention, theirs.self_attn)
+    copy_feed_forward(ours.feed_forward, theirs)
+    copy_norm(ours.self_attention_norm.norm, theirs.norm1)
+    copy_norm(ours.feed_forward_norm.norm, theirs.norm2)
+    x, mask = torch.randn(3, 5, 16), padding_of([5, 2, 1], 5)
+    expected = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
+    for return_weights in (True, False):
+        torch.testing.assert_close(ours(x, mask, return_weights)[0], expected, rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_decoder_layer_equals_torch_with_the_same_weights(norm: str) -> None:
+    theirs = nn.TransformerDecoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
+    randomize(theirs)
+    ours = DecoderLayer(config_of(norm=norm))
+    copy_attention(ours.self_attention, theirs.self_attn)
+    copy_attention(ours.cross_attention, theirs.multihead_attn)
+    copy_feed_forward(ours.feed_forward, theirs)
+    copy_norm(ours.self_attention_norm.norm, theirs.norm1)
+    copy_norm(ours.cross_attention_norm.norm, theirs.norm2)
+    copy_norm(ours.feed_forward_norm.norm, theirs.norm3)
+    x, memory = torch.randn(3, 4, 16), torch.randn(3, 5, 16)
+    src_mask, causal = padding_of([5, 2, 1], 5), torch.ones(4, 4, dtype=torch.bool).tril()
+    tgt_mask = padding_of([1, 4, 3], 4) & causal
+    expected = theirs(
+        x,
+        memory,
+        tgt_mask=~causal,
+        tgt_key_padding_mask=~padding_of([1, 4, 3], 4)[:, 0, 0],
+        memory_key_padding_mask=~src_mask[:, 0, 0],
+    )
+    for return_weights in (True, False):
+        found = ours(x, memory, src_mask, tgt_mask, return_weights)[0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm: str) -> None:
+    linear = EncoderLayer(config_of(norm=norm))
+    conv = EncoderLayer(config_of(norm=norm, feed_forward="conv1d"))
+    assert isinstance(conv.feed_forward, Conv1dFeedForward)
+    weights = linear.state_dict()
+    for name in ("feed_forward.w_1.weight", "feed_forward.w_2.weight"):
+        weights[name] = weights[name][:, :, None]
+    conv.load_state_dict(weights)
+    x, mask = torch.randn(2, 5, 16), padding_of([5, 3], 5)
+    torch.testing.assert_close(conv(x, mask)[0], linear(x, mask)[0], rtol=0, atol=FLOAT32)
+
+
+def test_the_layers_return_their_attention_weights_when_asked() -> None:
+    encoder, decoder = EncoderLayer(config_of()), DecoderLayer(config_of())
+    x, y = torch.randn(2, 5, 16), torch.randn(2, 3, 16)
+    src_mask, tgt_mask = padding_of([5, 3], 5), torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
+    assert encoder(x, src_mask)[1] is None
+    assert decoder(y, x, src_mask, tgt_mask)[1:] == (None, None)
+    assert encoder(x, src_mask, return_weights=True)[1].shape == (2, 4, 5, 5)
+    _, own, cross = decoder(y, x, src_mask, tgt_mask, return_weights=True)
+    assert (own.shape, cross.shape) == ((2, 4, 3, 3), (2, 4, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("switches", "rates"),
+    [
+        ({"dropout": 0.3}, (0.3, 0.3, 0.3)),
+        ({"dropout": 0.3, "attention_dropout": 0.1}, (0.3, 0.1, 0.3)),
+        ({"dropout": 0.3, "ffn_dropout": 0.0}, (0.3, 0.3, 0.0)),
+        ({"dropout": 0.0, "attention_dropout": 0.2, "ffn_dropout": 0.4}, (0.0, 0.2, 0.4)),
+    ],
+)
+def test_each_dropout_has_its_own_rate_or_the_general_one(
+    switches: dict[str, float], rates: tuple[float, float, float]
+) -> None:
+    residual, attention, feed_forward = rates
+    layer = DecoderLayer(config_of(**switches))
+    for name in ("self_attention_norm", "cross_attention_norm", "feed_forward_norm"):
+        assert getattr(layer, name).dropout.p == residual
+    assert layer.self_attention.dropout.p == layer.cross_attention.dropout.p == attention
+    assert layer.feed_forward.dropout.p == feed_forward
+
+
+def test_the_layers_take_their_switches_from_the_config() -> None:
+    layer = DecoderLayer(
+        config_of(
+            head_dim=3,
+            value_dim=5,
+            attention_bias=False,
+            attention_temperature=2.5,
+            layer_norm="deviation",
+            layer_norm_epsilon=1e-3,
+        )
+    )
+    for attention in (layer.self_attention, layer.cross_attention):
+        assert (attention.head_dim, attention.value_dim, attention.temperature) == (3, 5, 2.5)
+        assert attention.w_q.bias is None
+    for branch in (layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm):
+        assert (branch.norm.divide_by, branch.norm.epsilon) == ("deviation", 1e-3)
+
+
+# Dropout -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
+def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p: float) -> None:
+    n = 200_000
+    y = Dropout(p)(torch.ones(n))
+    values = y.unique().tolist()
+    assert len(values) == 2
+    assert values[0] == 0
+    rate = float((y == 0).double().mean())
+    deviation = math.sqrt(p * (1 - p) / n)
+    assert abs(rate - p) < 1 / 512 + 4 * deviation  # the rate is rounded to the next 1/256
+    assert abs(float(y.double().mean()) - 1) < 4 * deviation / (1 - p)
+    assert abs(values[1] - 1 / (1 - p)) < 1 / 512 / (1 - p) ** 2 * 1.05
+
+
+def test_dropout_scales_by_the_rate_it_really_has() -> None:
+    n_dropped = round(0.1 * 256)
+    y = Dropout(0.1)(torch.ones(1000))
+    assert y.max().item() == pytest.approx(256 / (256 - n_dropped), abs=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 63])
+def test_dropout_keeps_shape_and_type_at_every_size(n: int) -> None:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        y = Dropout(0.5)(torch.ones(n, 3, dtype=dtype).transpose(0, 1))
+        assert (y.shape, y.dtype) == ((3, n), dtype)
+        assert set(y.unique().tolist()) <= {0.0, 2.0}
+
+
+def test_every_place_of_a_tensor_is_dropped_equally_often() -> None:
+    module, n_trials = Dropout(0.5), 2000
+    counts = sum((module(torch.ones(19)) == 0).int() for _ in range(n_trials))
+    assert (counts.float() / n_trials - 0.5).abs().max() < 5 * math.sqrt(0.25 / n_trials)
+
+
+def test_dropout_is_off_without_training_and_at_rate_zero() -> None:
+    x = torch.randn(100)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+def test_dropout_follows_the_seed() -> None:
+    module, x = Dropout(0.5), torch.ones(1000)
+    torch.manual_seed(3)
+    first, second = module(x), module(x)
+    torch.manual_seed(3)
+    assert torch.equal(module(x), first)
+    assert not torch.equal(first, second)
+
+
+def test_the_gradient_of_dropout_passes_where_the_value_passed() -> None:
+    x = torch.randn(100, requires_grad=True)
+    y = Dropout(0.5)(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, (y != 0).float() * 2)
+
+
+@pytest.mark.parametrize("p", [0.998, 0.999, 0.99999])
+def test_every_rate_below_one_that_the_config_allows_can_be_trained_with(p: float) -> None:
+    assert ModelConfig(dropout=p).dropout == p
+    y = Dropout(p)(torch.ones(10_000))
+    assert y.isfinite().all()
+    assert (y == 0).float().mean() > 0.98

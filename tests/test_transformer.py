@@ -1,0 +1,792 @@
+"""The whole model: against torch.nn.Transformer, against two whole models of the posts, and what must hold in every
+variant that a config can ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mt_cli.config import ModelConfig
+from mt_cli.model.dropout import Dropout
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import padding_mask, subsequent_mask
+from mt_cli.text.tokenizer import BOS_ID, PAD_ID
+
+FLOAT32 = 1e-5
+MakeModel = Callable[..., Transformer]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def randomize(module: nn.Module) -> None:
+    """Norms and biases too: ones and zeros would hide that one was forgotten."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+
+
+def copy_linear(ours: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
+    ours.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+
+
+def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
+    ours.load_state_dict({"gamma": theirs.weight, "beta": theirs.bias})
+
+
+# Against torch.nn.Transformer ----------------------------------------------------------------------------------------
+
+
+def torch_transformer(norm: str) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
+    """As `nn.Transformer` builds them. With post-norm it normalizes once more at the end, which the paper does not."""
+    options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
+    final = (nn.LayerNorm(16), nn.LayerNorm(16)) if norm == "pre" else (None, None)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 24, **options), 2, final[0], False)
+    return encoder, nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24, **options), 2, final[1])
+
+
+def copy_torch_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    weights, biases = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
+    for linear, weight, bias in zip((ours.w_q, ours.w_k, ours.w_v), weights, biases, strict=True):
+        copy_linear(linear, weight, bias)
+    ours.w_o.load_state_dict(theirs.out_proj.state_dict())
+
+
+def copy_torch_layer(ours: nn.Module, theirs: nn.Module) -> None:
+    copy_torch_attention(ours.self_attention, theirs.self_attn)
+    norms = [ours.self_attention_norm, ours.feed_forward_norm]
+    if hasattr(ours, "cross_attention"):
+        copy_torch_attention(ours.cross_attention, theirs.multihead_attn)
+        norms.insert(1, ours.cross_attention_norm)
+    ours.feed_forward.w_1.load_state_dict(theirs.linear1.state_dict())
+    ours.feed_forward.w_2.load_state_dict(theirs.linear2.state_dict())
+    for number, norm in enumerate(norms, 1):
+        copy_norm(norm.norm, getattr(theirs, f"norm{number}"))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_whole_model_equals_torch_transformer_with_the_same_weights(
+    norm: str, make_model: MakeModel, batch
+) -> None:
+    ours = make_model(norm=norm, tie_embeddings="none")
+    encoder, decoder = torch_transformer(norm)
+    theirs = nn.Transformer(16, 2, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
+    randomize(theirs)
+    for mine, layer in zip(ours.encoder_layers, encoder.layers, strict=True):
+        copy_torch_layer(mine, layer)
+    for mine, layer in zip(ours.decoder_layers, decoder.layers, strict=True):
+        copy_torch_layer(mine, layer)
+    if norm == "pre":
+        copy_norm(ours.encoder_norm, encoder.norm)
+        copy_norm(ours.decoder_norm, decoder.norm)
+    is_src_padding = batch.src_ids == PAD_ID
+    hidden = theirs(
+        ours.src_embeddings(batch.src_ids),
+        ours.tgt_embeddings(batch.tgt_in),
+        tgt_mask=~subsequent_mask(batch.tgt_in.size(1))[0, 0],
+        src_key_padding_mask=is_src_padding,
+        tgt_key_padding_mask=batch.tgt_in == PAD_ID,
+        memory_key_padding_mask=is_src_padding,
+    )
+    expected = hidden @ ours.projection.weight.T
+    torch.testing.assert_close(ours(*batch), expected, rtol=0, atol=FLOAT32)
+
+
+# The model of post 001 -----------------------------------------------------------------------------------------------
+
+
+class Post001:
+    """The classes of post 001, as they stand there; what the post takes from the book around it is filled in."""
+
+    d_embedding, d_k, d_v, n_heads, d_ff, n_layers = 16, 5, 3, 2, 24, 2
+
+    @staticmethod
+    def get_sin_enc_table(n_position: int, embedding_dim: int) -> Tensor:
+        table = np.zeros((n_position, embedding_dim))
+        for pos_i in range(n_position):
+            for hid_j in range(embedding_dim):
+                table[pos_i, hid_j] = pos_i / np.power(10000, 2 * (hid_j // 2) / embedding_dim)
+        table[:, 0::2] = np.sin(table[:, 0::2])
+        table[:, 1::2] = np.cos(table[:, 1::2])
+        return torch.FloatTensor(table)
+
+    @staticmethod
+    def get_attn_pad_mask(seq_q: Tensor, seq_k: Tensor) -> Tensor:
+        return seq_k.data.eq(0).unsqueeze(1).expand(seq_q.size(0), seq_q.size(1), seq_k.size(1))
+
+    @staticmethod
+    def get_attn_subsequent_mask(seq: Tensor) -> Tensor:
+        return torch.from_numpy(np.triu(np.ones([seq.size(0), seq.size(1), seq.size(1)]), k=1)).byte()
+
+    class MultiHeadAttention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            p = Post001
+            self.W_Q = nn.Linear(p.d_embedding, p.d_k * p.n_heads)
+            self.W_K = nn.Linear(p.d_embedding, p.d_k * p.n_heads)
+            self.W_V = nn.Linear(p.d_embedding, p.d_v * p.n_heads)
+            self.linear = nn.Linear(p.n_heads * p.d_v, p.d_embedding)
+            self.layer_norm = nn.LayerNorm(p.d_embedding)
+
+        def forward(self, Q: Tensor, K: Tensor, V: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
+            n_heads, d_k, d_v = Post001.n_heads, Post001.d_k, Post001.d_v
+            residual, batch_size = Q, Q.size(0)
+            q_s = self.W_Q(Q).view(batch_size, -1, n_heads, d_k).transpose(1, 2)
+            k_s = self.W_K(K).view(batch_size, -1, n_heads, d_k).transpose(1, 2)
+            v_s = self.W_V(V).view(batch_size, -1, n_heads, d_v).transpose(1, 2)
+            scores = torch.matmul(q_s, k_s.transpose(-1, -2)) / np.sqrt(d_k)
+            attn_mask = attn_mask.unsqueeze(1).repeat(1, n_heads, 1, 1)
+            scores.masked_fill_(attn_mask, -1e9)
+            weights = nn.Softmax(dim=-1)(scores)
+            context = torch.matmul(weights, v_s)
+            context = context.transpose(1, 2).contiguous().view(batch_size, -1, n_heads * d_v)
+            output = self.linear(context)
+            return self.layer_norm(output + residual), weights
+
+    class PoswiseFeedForwardNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv1d(Post001.d_embedding, Post001.d_ff, kernel_size=1)
+            self.conv2 = nn.Conv1d(Post001.d_ff, Post001.d_embedding, kernel_size=1)
+            self.layer_norm = nn.LayerNorm(Post001.d_embedding)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            residual = inputs
+            output = nn.ReLU()(self.conv1(inputs.transpose(1, 2)))
+            output = self.conv2(output)
+            return self.layer_norm(output.transpose(1, 2) + residual)
+
+    class EncoderLayer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.enc_self_attn = Post001.MultiHeadAttention()
+            self.pos_ffn = Post001.PoswiseFeedForwardNet()
+
+        def forward(self, enc_inputs: Tensor, enc_self_attn_mask: Tensor) -> tuple[Tensor, Tensor]:
+            enc_outputs, weights = self.enc_self_attn(enc_inputs, enc_inputs, enc_inputs, enc_self_attn_mask)
+            return self.pos_ffn(enc_outputs), weights
+
+    class DecoderLayer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dec_self_attn = Post001.MultiHeadAttention()
+            self.dec_enc_attn = Post001.MultiHeadAttention()
+            self.pos_ffn = Post001.PoswiseFeedForwardNet()
+
+        def forward(self, dec_inputs, enc_outputs, dec_self_attn_mask, dec_enc_attn_mask) -> tuple:
+            dec_outputs, own = self.dec_self_attn(dec_inputs, dec_inputs, dec_inputs, dec_self_attn_mask)
+            dec_outputs, cross = self.dec_enc_attn(dec_outputs, enc_outputs, enc_outputs, dec_enc_attn_mask)
+            return self.pos_ffn(dec_outputs), own, cross
+
+    class Encoder(nn.Module):
+        def __init__(self, n_src_vocab: int, src_len: int) -> None:
+            super().__init__()
+            p = Post001
+            self.src_emb = nn.Embedding(n_src_vocab, p.d_embedding)
+            table = p.get_sin_enc_table(src_len + 1, p.d_embedding)
+            self.pos_emb = nn.Embedding.from_pretrained(table, freeze=True)
+            self.layers = nn.ModuleList([p.EncoderLayer() for _ in range(p.n_layers)])
+
+        def forward(self, enc_inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+            pos_indices = torch.arange(1, enc_inputs.size(1) + 1).unsqueeze(0).to(enc_inputs)
+            enc_outputs = self.src_emb(enc_inputs) + self.pos_emb(pos_indices)
+            enc_self_attn_mask = Post001.get_attn_pad_mask(enc_inputs, enc_inputs)
+            enc_self_attn_weights = []
+            for layer in self.layers:
+                enc_outputs, weight = layer(enc_outputs, enc_self_attn_mask)
+                enc_self_attn_weights.append(weight)
+            return enc_outputs, enc_self_attn_weights
+
+    class Decoder(nn.Module):
+        def __init__(self, n_tgt_vocab: int, tgt_len: int) -> None:
+            super().__init__()
+            p = Post001
+            self.tgt_emb = nn.Embedding(n_tgt_vocab, p.d_embedding)
+            table = p.get_sin_enc_table(tgt_len + 1, p.d_embedding)
+            self.pos_emb = nn.Embedding.from_pretrained(table, freeze=True)
+            self.layers = nn.ModuleList([p.DecoderLayer() for _ in range(p.n_layers)])
+
+        def forward(self, dec_inputs: Tensor, enc_inputs: Tensor, enc_outputs: Tensor) -> tuple:
+            pos_indices = torch.arange(1, dec_inputs.size(1) + 1).unsqueeze(0).to(dec_inputs)
+            dec_outputs = self.tgt_emb(dec_inputs) + self.pos_emb(pos_indices)
+            pad_mask = Post001.get_attn_pad_mask(dec_inputs, dec_inputs)
+            subsequent = Post001.get_attn_subsequent_mask(dec_inputs)
+            dec_self_attn_mask = torch.gt((pad_mask + subsequent), 0)
+            dec_enc_attn_mask = Post001.get_attn_pad_mask(dec_inputs, enc_inputs)
+            own_weights, cross_weights = [], []
+            for layer in self.layers:
+                dec_outputs, own, cross = layer(dec_outputs, enc_outputs, dec_self_attn_mask, dec_enc_attn_mask)
+                own_weights.append(own)
+                cross_weights.append(cross)
+            return dec_outputs, own_weights, cross_weights
+
+    class Transformer(nn.Module):
+        def __init__(self, n_src_vocab: int, n_tgt_vocab: int, src_len: int, tgt_len: int) -> None:
+            super().__init__()
+            self.encoder = Post001.Encoder(n_src_vocab, src_len)
+            self.decoder = Post001.Decoder(n_tgt_vocab, tgt_len)
+            self.projection = nn.Linear(Post001.d_embedding, n_tgt_vocab, bias=False)
+
+        def forward(self, enc_inputs: Tensor, dec_inputs: Tensor) -> tuple:
+            enc_outputs, enc_weights = self.encoder(enc_inputs)
+            dec_outputs, own_weights, cross_weights = self.decoder(dec_inputs, enc_inputs, enc_outputs)
+            return self.projection(dec_outputs), enc_weights, own_weights, cross_weights
+
+
+SWITCHES_001: dict[str, Any] = {
+    "head_dim": 5,
+    "value_dim": 3,
+    "dropout": 0.0,
+    "norm": "post",
+    "feed_forward": "conv1d",
+    "tie_embeddings": "none",
+    "embedding_scale": "none",
+    "first_position": 1,
+}
+
+
+def copy_post_001(ours: Transformer, theirs: Post001.Transformer) -> None:
+    def copy_attention(mine: nn.Module, norm: nn.Module, their: nn.Module) -> None:
+        for a, b in ((mine.w_q, their.W_Q), (mine.w_k, their.W_K), (mine.w_v, their.W_V), (mine.w_o, their.linear)):
+            a.load_state_dict(b.state_dict())
+        copy_norm(norm.norm, their.layer_norm)
+
+    def copy_feed_forward(mine: nn.Module, their: nn.Module) -> None:
+        mine.feed_forward.w_1.load_state_dict(their.conv1.state_dict())
+        mine.feed_forward.w_2.load_state_dict(their.conv2.state_dict())
+        copy_norm(mine.feed_forward_norm.norm, their.layer_norm)
+
+    for mine, their in zip(ours.encoder_layers, theirs.encoder.layers, strict=True):
+        copy_attention(mine.self_attention, mine.self_attention_norm, their.enc_self_attn)
+        copy_feed_forward(mine, their.pos_ffn)
+    for mine, their in zip(ours.decoder_layers, theirs.decoder.layers, strict=True):
+        copy_attention(mine.self_attention, mine.self_attention_norm, their.dec_self_attn)
+        copy_attention(mine.cross_attention, mine.cross_attention_norm, their.dec_enc_attn)
+        copy_feed_forward(mine, their.pos_ffn)
+    ours.src_embeddings.token.load_state_dict(theirs.encoder.src_emb.state_dict())
+    ours.tgt_embeddings.token.load_state_dict(theirs.decoder.tgt_emb.state_dict())
+    ours.projection.load_state_dict(theirs.projection.state_dict())
+
+
+def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_its_model(
+    make_model: MakeModel, batch
+) -> None:
+    theirs = Post001.Transformer(13, 11, src_len=8, tgt_len=8)
+    randomize(theirs)
+    ours = make_model(**SWITCHES_001)
+    copy_post_001(ours, theirs)
+    logits, weights = ours.forward_with_weights(*batch)
+    expected_logits, *expected_weights = theirs(batch.src_ids, batch.tgt_in)
+    # The post embeds padding like a word, so what stands at padding differs; no token of a sentence can see it.
+    is_token = batch.tgt_in != PAD_ID
+    torch.testing.assert_close(logits[is_token], expected_logits[is_token], rtol=0, atol=FLOAT32)
+    of_queries = [batch.src_ids != PAD_ID, is_token, is_token]
+    found_weights = (weights.encoder, weights.decoder, weights.cross)
+    for found, expected, is_query in zip(found_weights, expected_weights, of_queries, strict=True):
+        assert len(found) == len(expected) == 2
+        for layer, their_layer in zip(found, expected, strict=True):
+            rows, their_rows = layer.transpose(1, 2)[is_query], their_layer.transpose(1, 2)[is_query]
+            torch.testing.assert_close(rows, their_rows, rtol=0, atol=FLOAT32)
+
+
+# The model of post 003 -----------------------------------------------------------------------------------------------
+
+
+class Post003:
+    """The classes of post 003 (jadore801120). The decoder's `__init__`, which the post leaves out, mirrors the
+    encoder's. `dropout` stands for `nn.Dropout`, so that both models can draw the same bits."""
+
+    dropout: Callable[[float], nn.Module] = Dropout
+
+    class ScaledDotProductAttention(nn.Module):
+        def __init__(self, temperature: float, attn_dropout: float) -> None:
+            super().__init__()
+            self.temperature = temperature
+            self.dropout = Post003.dropout(attn_dropout)
+
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            attn = torch.matmul(q / self.temperature, k.transpose(2, 3))
+            if mask is not None:
+                attn = attn.masked_fill(mask == 0, -1e9)
+            attn = self.dropout(F.softmax(attn, dim=-1))
+            return torch.matmul(attn, v), attn
+
+    class MultiHeadAttention(nn.Module):
+        def __init__(self, n_head: int, d_model: int, d_k: int, d_v: int, dropout: float) -> None:
+            super().__init__()
+            self.n_head, self.d_k, self.d_v = n_head, d_k, d_v
+            self.w_qs = nn.Linear(d_model, n_head * d_k, bias=False)
+            self.w_ks = nn.Linear(d_model, n_head * d_k, bias=False)
+            self.w_vs = nn.Linear(d_model, n_head * d_v, bias=False)
+            self.fc = nn.Linear(n_head * d_v, d_model, bias=False)
+            self.attention = Post003.ScaledDotProductAttention(d_k**0.5, dropout)
+            self.dropout = Post003.dropout(dropout)
+            self.layer_norm = nn.LayerNorm(d_model, eps=1e-6)
+
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            sz_b, len_q, len_k, len_v = q.size(0), q.size(1), k.size(1), v.size(1)
+            residual = q
+            q = self.w_qs(q).view(sz_b, len_q, self.n_head, self.d_k).transpose(1, 2)
+            k = self.w_ks(k).view(sz_b, len_k, self.n_head, self.d_k).transpose(1, 2)
+            v = self.w_vs(v).view(sz_b, len_v, self.n_head, self.d_v).transpose(1, 2)
+            if mask is not None:
+                mask = mask.unsqueeze(1)
+            q, attn = self.attention(q, k, v, mask=mask)
+            q = q.transpose(1, 2).contiguous().view(sz_b, len_q, -1)
+            q = self.dropout(self.fc(q))
+            q = q + residual
+            return self.layer_norm(q), attn
+
+    class PositionwiseFeedForward(nn.Module):
+        def __init__(self, d_in: int, d_hid: int, dropout: float) -> None:
+            super().__init__()
+            self.w_1, self.w_2 = nn.Linear(d_in, d_hid), nn.Linear(d_hid, d_in)
+            self.layer_norm = nn.LayerNorm(d_in, eps=1e-6)
+            self.dropout = Post003.dropout(dropout)
+
+        def forward(self, x: Tensor) -> Tensor:
+            residual = x
+            x = self.dropout(self.w_2(F.relu(self.w_1(x))))
+            return self.layer_norm(x + residual)
+
+    class PositionalEncoding(nn.Module):
+        def __init__(self, d_hid: int, n_position: int = 200) -> None:
+            super().__init__()
+            table = np.array(
+                [[pos / np.power(10000, 2 * (j // 2) / d_hid) for j in range(d_hid)] for pos in range(n_position)]
+            )
+            table[:, 0::2], table[:, 1::2] = np.sin(table[:, 0::2]), np.cos(table[:, 1::2])
+            self.register_buffer("pos_table", torch.FloatTensor(table).unsqueeze(0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.pos_table[:, : x.size(1)].clone().detach()
+
+    class Coder(nn.Module):
+        """Encoder and decoder: the post writes them apart, with the same five lines of embedding."""
+
+        def __init__(self, n_vocab: int, d_model: int, pad_idx: int, dropout: float, scale_emb: bool) -> None:
+            super().__init__()
+            self.word_emb = nn.Embedding(n_vocab, d_model, padding_idx=pad_idx)
+            self.position_enc = Post003.PositionalEncoding(d_model)
+            self.dropout = Post003.dropout(dropout)
+            self.layer_norm = nn.LayerNorm(d_model, eps=1e-6)
+            self.scale_emb, self.d_model = scale_emb, d_model
+
+        def embed(self, seq: Tensor) -> Tensor:
+            output = self.word_emb(seq)
+            if self.scale_emb:
+                output = output * self.d_model**0.5
+            return self.layer_norm(self.dropout(self.position_enc(output)))
+
+    class Layer(nn.Module):
+        def __init__(self, n_attentions: int, n_head: int, d_model: int, d_inner: int, dropout: float) -> None:
+            super().__init__()
+            d_k = d_v = d_model // n_head
+            self.attns = nn.ModuleList(
+                Post003.MultiHeadAttention(n_head, d_model, d_k, d_v, dropout) for _ in range(n_attentions)
+            )
+            self.pos_ffn = Post003.PositionwiseFeedForward(d_model, d_inner, dropout)
+
+    class Transformer(nn.Module):
+        def __init__(
+            self,
+            n_src_vocab: int,
+            n_trg_vocab: int,
+            pad_idx: int,
+            d_model: int,
+            d_inner: int,
+            n_layers: int,
+            n_head: int,
+            dropout: float,
+            trg_emb_prj_weight_sharing: bool,
+            emb_src_trg_weight_sharing: bool,
+            scale_emb_or_prj: str,
+        ) -> None:
+            super().__init__()
+            scale_emb = (scale_emb_or_prj == "emb") if trg_emb_prj_weight_sharing else False
+            self.scale_prj = (scale_emb_or_prj == "prj") if trg_emb_prj_weight_sharing else False
+            self.pad_idx, self.d_model = pad_idx, d_model
+            self.encoder = Post003.Coder(n_src_vocab, d_model, pad_idx, dropout, scale_emb)
+            self.encoder.layer_stack = nn.ModuleList(
+                Post003.Layer(1, n_head, d_model, d_inner, dropout) for _ in range(n_layers)
+            )
+            self.decoder = Post003.Coder(n_trg_vocab, d_model, pad_idx, dropout, scale_emb)
+            self.decoder.layer_stack = nn.ModuleList(
+                Post003.Layer(2, n_head, d_model, d_inner, dropout) for _ in range(n_layers)
+            )
+            self.trg_word_prj = nn.Linear(d_model, n_trg_vocab, bias=False)
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.xavier_uniform_(p)
+            if trg_emb_prj_weight_sharing:
+                self.trg_word_prj.weight = self.decoder.word_emb.weight
+            if emb_src_trg_weight_sharing:
+                self.encoder.word_emb.weight = self.decoder.word_emb.weight
+
+        def forward(self, src_seq: Tensor, trg_seq: Tensor) -> Tensor:
+            src_mask = (src_seq != self.pad_idx).unsqueeze(-2)
+            len_s = trg_seq.size(1)
+            subsequent = (1 - torch.triu(torch.ones((1, len_s, len_s)), diagonal=1)).bool()
+            trg_mask = (trg_seq != self.pad_idx).unsqueeze(-2) & subsequent
+            enc_output = self.encoder.embed(src_seq)
+            for layer in self.encoder.layer_stack:
+                enc_output, _ = layer.attns[0](enc_output, enc_output, enc_output, mask=src_mask)
+                enc_output = layer.pos_ffn(enc_output)
+            dec_output = self.decoder.embed(trg_seq)
+            for layer in self.decoder.layer_stack:
+                dec_output, _ = layer.attns[0](dec_output, dec_output, dec_output, mask=trg_mask)
+                dec_output, _ = layer.attns[1](dec_output, enc_output, enc_output, mask=src_mask)
+                dec_output = layer.pos_ffn(dec_output)
+            seq_logit = self.trg_word_prj(dec_output)
+            if self.scale_prj:
+                seq_logit = seq_logit * self.d_model**-0.5
+            return seq_logit.view(-1, seq_logit.size(2))
+
+
+def copy_post_003(ours: Transformer, theirs: Post003.Transformer) -> None:
+    for my_layers, their_coder in (
+        (ours.encoder_layers, theirs.encoder),
+        (ours.decoder_layers, theirs.decoder),
+    ):
+        for mine, their in zip(my_layers, their_coder.layer_stack, strict=True):
+            names = ["self_attention", "cross_attention"][: len(their.attns)]
+            for name, attention in zip(names, their.attns, strict=True):
+                my_attention = getattr(mine, name)
+                for a, b in (("w_q", "w_qs"), ("w_k", "w_ks"), ("w_v", "w_vs"), ("w_o", "fc")):
+                    getattr(my_attention, a).load_state_dict(getattr(attention, b).state_dict())
+                copy_norm(getattr(mine, f"{name}_norm").norm, attention.layer_norm)
+            for name in ("w_1", "w_2"):
+                getattr(mine.feed_forward, name).load_state_dict(getattr(their.pos_ffn, name).state_dict())
+            copy_norm(mine.feed_forward_norm.norm, their.pos_ffn.layer_norm)
+    for my_embeddings, their_coder in (
+        (ours.src_embeddings, theirs.encoder),
+        (ours.tgt_embeddings, theirs.decoder),
+    ):
+        my_embeddings.token.load_state_dict(their_coder.word_emb.state_dict())
+        copy_norm(my_embeddings.norm, their_coder.layer_norm)
+    ours.projection.load_state_dict(theirs.trg_word_prj.state_dict())
+
+
+SWITCHES_003: dict[str, Any] = {
+    "norm": "post",
+    "layer_norm_epsilon": 1e-6,
+    "attention_bias": False,
+    "embedding_norm": True,
+    "ffn_dropout": 0.0,
+}
+SHARING = {"all": (True, True), "target": (True, False), "none": (False, False)}
+SCALES = {"embedding": "emb", "projection": "prj", "none": "none"}
+
+
+def both_003(make_model: MakeModel, tie: str, scale: str, dropout: float) -> tuple[Transformer, Post003.Transformer]:
+    torch.manual_seed(5)
+    n_src_vocab = 11 if tie == "all" else 13
+    theirs = Post003.Transformer(n_src_vocab, 11, PAD_ID, 16, 24, 2, 2, dropout, *SHARING[tie], SCALES[scale]).eval()
+    for norm in (module for module in theirs.modules() if isinstance(module, nn.LayerNorm)):
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    ours = make_model(**SWITCHES_003, tie_embeddings=tie, embedding_scale=scale, dropout=dropout)
+    copy_post_003(ours, theirs)
+    return ours, theirs
+
+
+@pytest.mark.parametrize(
+    ("tie", "scale"),
+    # Where nothing is tied, the post scales nothing, whatever `scale_emb_or_prj` says.
+    [*((tie, scale) for tie in ("all", "target") for scale in SCALES), ("none", "none")],
+)
+def test_the_switches_of_post_003_give_the_logits_of_its_model(
+    tie: str, scale: str, make_model: MakeModel, batch
+) -> None:
+    ours, theirs = both_003(make_model, tie, scale, dropout=0.1)
+    expected = theirs(batch.src_ids, batch.tgt_in).view(*batch.tgt_in.shape, -1)
+    is_token = batch.tgt_in != PAD_ID  # the post counts positions on through padding, which no token can see
+    torch.testing.assert_close(ours(*batch)[is_token], expected[is_token], rtol=0, atol=FLOAT32)
+
+
+def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model: MakeModel, batch_of) -> None:
+    ours, theirs = both_003(make_model, "all", "projection", dropout=0.3)
+    batch = batch_of([([4, 5, 6, 7], [8, 9, 5]), ([10, 4, 7, 9], [5, 6, 7])])
+    torch.manual_seed(1)
+    expected = theirs.train()(batch.src_ids, batch.tgt_in).view(*batch.tgt_in.shape, -1)
+    torch.manual_seed(1)
+    torch.testing.assert_close(ours.train()(*batch), expected, rtol=0, atol=FLOAT32)
+
+
+# Sharing, scaling, beginning -----------------------------------------------------------------------------------------
+
+
+def test_tied_embeddings_are_one_parameter(make_model: MakeModel) -> None:
+    for tie, is_target_shared, is_source_shared in (("none", 0, 0), ("target", 1, 0), ("all", 1, 1)):
+        model = make_model(tie_embeddings=tie)
+        source, target = model.src_embeddings.token.weight, model.tgt_embeddings.token.weight
+        assert (model.projection.weight is target) == is_target_shared
+        assert (source is target) == is_source_shared
+        n_matrices = sum(p.dim() == 2 and p.size(0) in (11, 13) for p in model.parameters())
+        assert n_matrices == 3 - is_target_shared - is_source_shared
+
+
+def test_the_projection_has_no_bias(make_model: MakeModel) -> None:
+    assert make_model().projection.bias is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "of_embedding", "of_projection"),
+    [("embedding", math.sqrt(16), 1.0), ("projection", 1.0, 1 / math.sqrt(16)), ("none", 1.0, 1.0)],
+)
+def test_embedding_scale_multiplies_the_embedding_or_the_projection_or_neither(
+    setting: str, of_embedding: float, of_projection: float, make_model: MakeModel
+) -> None:
+    model = make_model(embedding_scale=setting)
+    weight = model.tgt_embeddings.token.weight
+    for embeddings in (model.src_embeddings, model.tgt_embeddings):
+        found = embeddings(torch.tensor([[7]]))[0, 0]
+        torch.testing.assert_close(found, weight[7] * of_embedding + embeddings.position[1], rtol=0, atol=FLOAT32)
+    hidden = torch.randn(3, 16)
+    torch.testing.assert_close(model.project(hidden), hidden @ weight.T * of_projection, rtol=0, atol=FLOAT32)
+
+
+def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches: dict[str, Any]) -> None:
+    sizes = {"d_model": 64, "ffn_dim": 96, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    config = ModelConfig(**{**sizes, "embedding_init": "xavier", **switches})
+    model = Transformer(config, 300, 300, PAD_ID)
+    n_matrices = 0
+    for name, parameter in model.named_parameters():
+        if parameter.dim() < 2:
+            continue
+        n_matrices += 1
+        bound = math.sqrt(6 / (parameter.size(0) + parameter.size(1)))
+        assert parameter.abs().max() <= bound, name
+        deviation = bound / math.sqrt(3)
+        assert parameter.std().item() == pytest.approx(deviation, rel=0.1), name
+    assert n_matrices >= 4 + 8 + 4 + 1  # of two self-attentions and a cross-attention, two feed-forwards, an embedding
+
+
+@pytest.mark.parametrize("embedding_scale", ["embedding", "projection", "none"])
+def test_normal_embeddings_begin_with_variance_one_beside_their_positions(embedding_scale: str) -> None:
+    config = ModelConfig(d_model=64, embedding_scale=embedding_scale, dropout=0.0)
+    model = Transformer(config, 300, 300, PAD_ID)
+    for embeddings in (model.src_embeddings, model.tgt_embeddings):
+        ids = torch.arange(4, 300)[:, None]
+        tokens = embeddings(ids) - embeddings.position[1]
+        assert tokens.std().item() == pytest.approx(1, rel=0.05)
+    assert model.encoder_layers[0].feed_forward.w_1.weight.abs().max() <= math.sqrt(6 / (64 + 1024))
+
+
+def test_the_padding_row_begins_at_zero_although_xavier_fills_the_matrix(switches: dict[str, Any]) -> None:
+    """In post 003 the initialisation runs over the zero that `padding_idx` had put there."""
+    model = Transformer(ModelConfig(**{"d_model": 16, "n_heads": 2, **switches}), 11, 11, pad_id=2)
+    for embeddings in (model.src_embeddings, model.tgt_embeddings):
+        assert embeddings.token.weight[2].eq(0).all()
+        assert embeddings.token.weight[3].ne(0).any()
+
+
+def test_the_norms_at_the_end_are_there_for_pre_norm_only(make_model: MakeModel) -> None:
+    for norm, kind in (("pre", "LayerNorm"), ("post", "Identity")):
+        model = make_model(norm=norm)
+        assert {type(model.encoder_norm).__name__, type(model.decoder_norm).__name__} == {kind}
+
+
+def test_the_layer_counts_are_those_of_the_config(make_model: MakeModel) -> None:
+    model = make_model(n_encoder_layers=3, n_decoder_layers=1)
+    assert (len(model.encoder_layers), len(model.decoder_layers)) == (3, 1)
+
+
+# Attention weights ---------------------------------------------------------------------------------------------------
+
+
+def test_the_weights_of_every_layer_are_returned_and_change_no_logit(
+    switches: dict[str, Any], make_model: MakeModel, batch
+) -> None:
+    model = make_model(**switches)
+    logits, weights = model.forward_with_weights(*batch)
+    torch.testing.assert_close(logits, model(*batch), rtol=0, atol=FLOAT32)
+    n, n_src, n_tgt = len(batch.src_ids), batch.src_ids.size(1), batch.tgt_in.size(1)
+    is_token = batch.tgt_in != PAD_ID
+    for found, shape, mask in (
+        (weights.encoder, (n, 2, n_src, n_src), batch.src_mask),
+        (weights.decoder, (n, 2, n_tgt, n_tgt), batch.tgt_mask),
+        (weights.cross, (n, 2, n_tgt, n_src), batch.src_mask),
+    ):
+        assert len(found) == 2
+        for layer in found:
+            assert layer.shape == shape
+            assert layer.masked_select(~mask).eq(0).all()
+            torch.testing.assert_close(layer.sum(-1), torch.ones(shape[:3]))
+    assert is_token.sum() < is_token.numel()  # there was padding to tell apart
+
+
+# What must hold in every variant -------------------------------------------------------------------------------------
+
+
+def test_future_target_tokens_do_not_change_earlier_logits(
+    switches: dict[str, Any], make_model: MakeModel, batch
+) -> None:
+    model = make_model(**switches)
+    logits = model(*batch)
+    for t in range(1, batch.tgt_in.size(1)):
+        changed = batch.tgt_in.clone()
+        changed[:, t:] = 4 + (changed[:, t:] - 3) % 7  # the next token
+        other = model(batch.src_ids, batch.src_mask, changed, padding_mask(changed) & subsequent_mask(changed.size(1)))
+        torch.testing.assert_close(other[:, :t], logits[:, :t], rtol=0, atol=FLOAT32)
+        assert not torch.allclose(other[0, t], logits[0, t], atol=1e-3)
+
+
+def test_every_source_token_changes_the_logits(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
+    model, ids = make_model(**switches), [4, 5, 6, 7]
+    logits = model(*batch_of([(ids, [8, 9])]))
+    for s in range(len(ids)):
+        changed = [10 if i == s else token for i, token in enumerate(ids)]
+        assert not torch.allclose(model(*batch_of([(changed, [8, 9])])), logits, atol=1e-4)
+
+
+def test_the_order_of_the_source_changes_the_logits(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
+    model = make_model(**switches)
+    one, other = model(*batch_of([([4, 5, 6], [8])])), model(*batch_of([([6, 5, 4], [8])]))
+    assert not torch.allclose(one, other, atol=1e-4)
+
+
+def test_a_sentence_has_the_same_logits_in_a_batch_as_alone(
+    switches: dict[str, Any], make_model: MakeModel, batch_of
+) -> None:
+    model = make_model(**switches)
+    pairs = [([4, 5, 6, 7, 8, 9], [8]), ([10], [5, 6, 7, 8, 9]), ([9, 9], []), ([4], [4, 4])]
+    together = model(*batch_of(pairs))
+    for row, pair in enumerate(pairs):
+        alone = model(*batch_of([pair]))[0]
+        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
+
+
+def test_more_padding_changes_nothing(switches: dict[str, Any], make_model: MakeModel, batch) -> None:
+    model = make_model(**switches)
+    src_ids, tgt_in = F.pad(batch.src_ids, (0, 3), value=PAD_ID), F.pad(batch.tgt_in, (0, 2), value=PAD_ID)
+    padded = model(src_ids, padding_mask(src_ids), tgt_in, padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1)))
+    is_token = batch.tgt_in != PAD_ID
+    found = padded[:, : batch.tgt_in.size(1)][is_token]
+    torch.testing.assert_close(found, model(*batch)[is_token], rtol=0, atol=FLOAT32)
+
+
+IDS = st.lists(st.integers(4, 10), min_size=0, max_size=6)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=4), st.sampled_from(["pre", "post"]))
+def test_any_batch_gives_each_sentence_its_own_logits(make_model: MakeModel, batch_of, pairs, norm: str) -> None:
+    model = make_model(norm=norm)
+    together = model(*batch_of(pairs))
+    for row, pair in enumerate(pairs):
+        alone = model(*batch_of([pair]))[0]
+        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(IDS, IDS, IDS, IDS)
+def test_what_is_said_next_depends_only_on_what_was_said_before(
+    make_model: MakeModel, batch_of, src, before, after, other_after
+) -> None:
+    model = make_model(head_dim=5, value_dim=3)
+    one, other = model(*batch_of([(src, before + after)])), model(*batch_of([(src, before + other_after)]))
+    n_equal = len(before) + 1
+    torch.testing.assert_close(one[:, :n_equal], other[:, :n_equal], rtol=0, atol=FLOAT32)
+
+
+def test_gradients_reach_every_parameter(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
+    model = make_model(**switches).train()
+    ids = list(range(4, 11))
+    pairs = [(ids[i:] + ids[:i], ids[:i] + ids[i:][::-1]) for i in range(5)]
+    batch = batch_of(pairs)
+    logits = model(*batch)
+    F.cross_entropy(logits.flatten(0, 1), batch.tgt_in.roll(-1, dims=1).flatten()).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if name.endswith("w_k.bias"):
+            # Adds the same to all scores of a query, which softmax does not see: its gradient is zero but for dropout.
+            continue
+        assert parameter.grad.ne(0).any(), name
+
+
+def test_padding_gets_no_gradient_through_the_embeddings(
+    switches: dict[str, Any], make_model: MakeModel, batch
+) -> None:
+    model = make_model(**switches)
+    hidden, _, _ = model.decode(
+        batch.tgt_in, batch.tgt_mask, model.encode(batch.src_ids, batch.src_mask)[0], batch.src_mask
+    )
+    hidden.square().sum().backward()  # before the projection, which may be the same matrix
+    for embeddings in (model.src_embeddings, model.tgt_embeddings):
+        assert embeddings.token.weight.grad[PAD_ID].eq(0).all()
+        assert embeddings.token.weight.grad[BOS_ID if embeddings is model.tgt_embeddings else 5].ne(0).any()
+
+
+def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
+    switches: dict[str, Any], make_model: MakeModel, batch
+) -> None:
+    model = make_model(**switches)
+    is_token = (batch.tgt_in != PAD_ID)[:2]
+    expected = model(*batch)[:2]
+    gradients = []
+    for has_empty_row in (True, False):
+        src_ids, tgt_in = batch.src_ids.clone(), batch.tgt_in.clone()
+        if has_empty_row:
+            src_ids[2], tgt_in[2] = PAD_ID, PAD_ID
+        else:
+            src_ids, tgt_in = src_ids[:2], tgt_in[:2]
+        tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
+        model.zero_grad()
+        logits, weights = model.forward_with_weights(src_ids, padding_mask(src_ids), tgt_in, tgt_mask)
+        assert logits.isfinite().all()
+        torch.testing.assert_close(logits[:2][is_token], expected[is_token], rtol=0, atol=FLOAT32)
+        if has_empty_row:
+            for layer in (*weights.encoder, *weights.decoder, *weights.cross):
+                assert layer[2].eq(0).all()
+        logits[:2][is_token].square().sum().backward()
+        gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})
+        model.zero_grad()
+        model(src_ids, padding_mask(src_ids), tgt_in, tgt_mask).square().sum().backward()
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    for name, gradient in gradients[0].items():
+        assert gradient.isfinite().all(), name
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-4)
+
+
+def test_bf16_is_close_to_float32(switches: dict[str, Any], make_model: MakeModel, batch) -> None:
+    expected = make_model(**switches)(*batch)
+    found = make_model(**switches).bfloat16()(*batch)
+    assert found.dtype == torch.bfloat16
+    # bf16 keeps 8 bits: a relative error of 2^-8 at each of the dozen roundings on the way, some of which cancel.
+    error = (found.float() - expected).norm() / expected.norm()
+    assert error < 12 * 2**-8
+    assert error > 0
+
+
+def test_while_training_the_seed_decides_what_is_dropped(
+    switches: dict[str, Any], make_model: MakeModel, batch
+) -> None:
+    model = make_model(**switches).train()
+    torch.manual_seed(3)
+    first, second = model(*batch), model(*batch)
+    torch.manual_seed(3)
+    assert torch.equal(model(*batch), first)
+    assert not torch.equal(first, second)
+    model.eval()
+    assert torch.equal(model(*batch), model(*batch))
+
+
+def test_the_weights_of_a_new_model_follow_the_seed(make_model: MakeModel) -> None:
+    one, same, other = make_model(seed=1), make_model(seed=1), make_model(seed=2)
+    for name, parameter in one.named_parameters():
+        assert torch.equal(parameter, same.get_parameter(name))
+        assert not torch.equal(parameter, other.get_parameter(name))

@@ -1,0 +1,133 @@
+"""docs/the-posts.md and configs/posts/ stay true: every file, definition, config key and test that they name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from mt_cli.config import Config, load_config
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "the-posts.md"
+CONFIGS = sorted((ROOT / "configs" / "posts").glob("*.yaml"))
+HEADER = "| component | code | config key | test |"
+
+
+class Row(NamedTuple):
+    config: Path  # of the post that the table is about
+    component: str
+    code: str
+    key: str
+    test: str
+
+
+def rows() -> list[Row]:
+    found = []
+    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+        named = re.findall(r"^Config: `(.+)`$", section, re.MULTILINE)
+        assert len(named) == 1, f"a section names one config: {section[:40]}"
+        lines = [line for line in section.splitlines() if line.startswith("|")]
+        assert lines[:2] == [HEADER, "|---|---|---|---|"]
+        found += [Row(ROOT / named[0], *(cell.strip() for cell in line.strip("|").split("|"))) for line in lines[2:]]
+    return found
+
+
+ROWS = rows()
+each_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.config.stem[:3]}: {row.component}" for row in ROWS])
+
+
+@cache
+def definitions(path: Path) -> set[str]:
+    """`function`, `Class` and `Class.method` of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    names = {node.name for node in tree.body if isinstance(node, kinds)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{child.name}" for child in node.body if isinstance(child, kinds)}
+    return names
+
+
+def assert_test_exists(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert (ROOT / file).is_file()
+    assert function in definitions(ROOT / file)
+
+
+def test_the_page_has_a_table_for_each_of_the_five_posts() -> None:
+    assert [path.name[:3] for path in CONFIGS] == ["000", "001", "002", "003", "004"]
+    assert list(dict.fromkeys(row.config for row in ROWS)) == CONFIGS
+    assert all(sum(row.config == config for row in ROWS) >= 9 for config in CONFIGS)
+
+
+@each_row
+def test_the_code_of_a_component_is_where_the_page_says(row: Row) -> None:
+    match = re.fullmatch(r"`(\S+)` `(\S+)`", row.code)
+    assert match, f"expected `file` `definition`, found {row.code}"
+    file, name = match.groups()
+    assert (ROOT / file).is_file()
+    assert name in definitions(ROOT / file)
+
+
+@each_row
+def test_the_config_key_of_a_component_exists_and_the_posts_config_sets_it(row: Row) -> None:
+    if row.key == "-":
+        return
+    match = re.fullmatch(r"`(\w+)\.(\w+)(?:: (\S+))?`", row.key)
+    assert match, f"expected `section.key` or `section.key: value`, found {row.key}"
+    section, key, value = match.groups()
+    assert key in Config.model_fields[section].annotation.model_fields
+    if value is not None:
+        written = yaml.safe_load(row.config.read_text(encoding="utf-8"))
+        assert key in written[section], f"{row.config.name} leaves it to the default"
+        loaded: Any = getattr(getattr(load_config(row.config), section), key)
+        assert loaded == as_value(value)
+
+
+def as_value(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return {"true": True, "false": False, "null": None}.get(text, text)
+
+
+@each_row
+def test_the_test_of_a_component_exists(row: Row) -> None:
+    assert re.fullmatch(r"`tests/\w+\.py::\w+`", row.test)
+    assert_test_exists(row.test.strip("`"))
+
+
+def test_everything_that_the_text_names_exists() -> None:
+    text = "\n".join(line for line in PAGE.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
+    for name in re.findall(r"`(tests/\S+::\w+)`", text):
+        assert_test_exists(name)
+    for file in re.findall(r"\b((?:mt_cli|configs|docs|data)/[\w./-]*\w)", text):
+        assert (ROOT / file).exists(), file
+    for section, key in re.findall(r"`(data|tokenizer|model|training|decoding)\.(\w+)", text):
+        assert key in Config.model_fields[section].annotation.model_fields, key
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_of_a_post_loads_and_translates_the_phrasebook(path: Path) -> None:
+    config = load_config(path)
+    assert (config.data.src_lang, config.data.tgt_lang) == ("zh", "en")
+    assert set(config.data.test) == {"test", "test-compositional"}
+    files = [*config.data.train, *config.data.dev, *(file for test in config.data.test.values() for file in test)]
+    assert len(files) == 8
+    assert all(file.startswith("data/phrasebook/") and (ROOT / file).is_file() for file in files)
+    assert config.training.max_steps <= 2000
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_key_is_explained_by_a_comment_where_it_stands(path: Path) -> None:
+    before = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("  ") and not line.lstrip().startswith("#"):
+            assert "  # " in line or before.lstrip().startswith("#"), f"{path.name}:{number}"
+        before = line

@@ -1,0 +1,211 @@
+"""Batches: every pair once, within the budget, in an order that only seed and epoch decide."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.text.batching import (
+    epoch_batches,
+    fixed_batches,
+    make_batch,
+    pad,
+    padding_mask,
+    source_batch,
+    subsequent_mask,
+)
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+
+class Lengths:
+    """All of a dataset that the order of an epoch depends on; of any size."""
+
+    def __init__(self, src: np.ndarray, tgt: np.ndarray):
+        self._src, self._tgt = np.asarray(src), np.asarray(tgt)
+
+    def __len__(self) -> int:
+        return len(self._src)
+
+    def lengths(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        assert last - first <= 1000 or last == len(self), "read in stretches"
+        return self._src[first:last], self._tgt[first:last]
+
+    def size(self, batch: list[int]) -> tuple[int, int, int]:
+        """Rows, and the padded source and target tokens with their end symbols."""
+        return len(batch), *(len(batch) * (int(side[batch].max()) + 1) for side in (self._src, self._tgt))
+
+
+def realistic(n: int, seed: int = 1) -> Lengths:
+    """Lengths as of a real corpus: a long tail, and sides that go with each other."""
+    rng = np.random.default_rng(seed)
+    src = np.clip(rng.lognormal(2.6, 0.6, n), 1, 250).astype(np.int64)
+    tgt = np.clip(src * rng.normal(1.1, 0.2, n) + rng.integers(-1, 3, n), 1, 250).astype(np.int64)
+    return Lengths(src, tgt)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    pairs = [TokenPair([10, 11, 12], [20, 21], 1), TokenPair([13], [22, 23, 24, 25], 2), TokenPair([14, 15], [], 3)]
+    return TokenDataset.build(tmp_path_factory.mktemp("batching") / "d", pairs, 300, {})
+
+
+# One batch -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_padded_shifted_and_closed(dataset):
+    batch = make_batch(dataset, [1, 0])
+    assert batch.src_ids.tolist() == [[13, EOS_ID, PAD_ID, PAD_ID], [10, 11, 12, EOS_ID]]
+    assert batch.tgt_in.tolist() == [[BOS_ID, 22, 23, 24, 25], [BOS_ID, 20, 21, PAD_ID, PAD_ID]]
+    assert batch.tgt_out.tolist() == [[22, 23, 24, 25, EOS_ID], [20, 21, EOS_ID, PAD_ID, PAD_ID]]
+    assert batch.n_tokens == 8 and batch.indices == [1, 0]
+    assert batch.src_ids.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == torch.int64
+
+
+def test_the_decoder_is_shown_what_it_has_said_and_never_what_it_is_to_say(dataset):
+    batch = make_batch(dataset, [0, 1, 2])
+    for shown, said in zip(batch.tgt_in, batch.tgt_out, strict=True):
+        n = int((said != PAD_ID).sum())
+        assert shown[0] == BOS_ID and said[n - 1] == EOS_ID
+        assert shown[1:n].tolist() == said[: n - 1].tolist()
+
+
+def test_masks_let_look_at_words_and_not_at_padding_or_the_future(dataset):
+    batch = make_batch(dataset, [1, 0])
+    assert batch.src_mask.tolist() == [[[[True, True, False, False]]], [[[True, True, True, True]]]]
+    assert batch.tgt_mask.shape == (2, 1, 5, 5)
+    for row, n_shown in ((0, 5), (1, 3)):
+        for t in range(5):
+            for other in range(5):
+                assert bool(batch.tgt_mask[row, 0, t, other]) == (other <= t and other < n_shown)
+
+
+def test_every_position_may_look_somewhere(dataset):
+    batch = make_batch(dataset, [0, 1, 2])
+    assert batch.tgt_mask.any(-1).all() and batch.src_mask.any(-1).all()
+
+
+def test_a_batch_goes_to_a_device_whole(dataset):
+    batch = make_batch(dataset, [0, 1]).to(torch.device("meta"))
+    tensors = (batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_a_source_batch_is_that_of_training(dataset):
+    src_ids, src_mask = source_batch([[13], [10, 11, 12]])
+    trained = make_batch(dataset, [1, 0])
+    assert torch.equal(src_ids, trained.src_ids) and torch.equal(src_mask, trained.src_mask)
+
+
+def test_padding_and_masks_by_hand():
+    ids = pad([[5], [6, 7]])
+    assert ids.tolist() == [[5, PAD_ID], [6, 7]]
+    assert padding_mask(ids).shape == (2, 1, 1, 2)
+    assert subsequent_mask(3).tolist() == [[[[True, False, False], [True, True, False], [True, True, True]]]]
+
+
+# An epoch ------------------------------------------------------------------------------------------------------------
+
+
+def assert_within_budget(lengths: Lengths, batches: list[list[int]], batch_tokens: int) -> None:
+    for batch in batches:
+        n_rows, n_src, n_tgt = lengths.size(batch)
+        assert n_rows == 1 or (n_tgt <= batch_tokens and n_src <= 2 * batch_tokens)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), max_size=150),
+    st.integers(16, 400),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 50),
+)
+def test_every_pair_is_in_one_batch_of_an_epoch_and_within_the_budget(rows, batch_tokens, seed, epoch):
+    lengths = Lengths([src for src, _ in rows], [tgt for _, tgt in rows])
+    if not rows:
+        lengths = Lengths(np.empty(0, np.int64), np.empty(0, np.int64))
+        assert list(fixed_batches(lengths, batch_tokens)) == []
+        return
+    for batches in (
+        list(epoch_batches(lengths, batch_tokens, seed, epoch)),
+        list(fixed_batches(lengths, batch_tokens)),
+    ):
+        assert sorted(i for batch in batches for i in batch) == list(range(len(rows)))
+        assert_within_budget(lengths, batches, batch_tokens)
+        assert all(type(i) is int for batch in batches for i in batch)
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    lengths = realistic(3000)
+    torch.manual_seed(1)
+    first = list(epoch_batches(lengths, 1024, 7, 3))
+    np.random.default_rng().random()
+    torch.manual_seed(2)
+    assert list(epoch_batches(lengths, 1024, 7, 3)) == first
+    orders = [list(epoch_batches(lengths, 1024, seed, epoch)) for seed, epoch in ((7, 3), (7, 4), (8, 3), (3, 7))]
+    assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
+
+
+def test_a_pair_changes_its_companions_from_epoch_to_epoch():
+    lengths = realistic(3000)
+    companions = [
+        next(frozenset(batch) for batch in epoch_batches(lengths, 1024, 1, epoch) if 5 in batch) for epoch in range(4)
+    ]
+    assert len(set(companions)) == 4
+
+
+def test_batches_come_in_no_order_of_length():
+    lengths = realistic(20_000)
+    longest = [lengths.size(batch)[2] // len(batch) for batch in epoch_batches(lengths, 2048, 1, 0)]
+    n_rising = sum(a < b for a, b in pairwise(longest))
+    assert 0.3 < n_rising / len(longest) < 0.7
+
+
+def test_little_of_a_batch_is_padding():
+    lengths = realistic(100_000)
+    batches = list(epoch_batches(lengths, 4096, 1, 0))
+    padded_src, padded_tgt = (sum(lengths.size(batch)[side] for batch in batches) for side in (1, 2))
+    assert 1 - (lengths._tgt + 1).sum() / padded_tgt < 0.02
+    assert 1 - (lengths._src + 1).sum() / padded_src < 0.12
+    assert np.median([lengths.size(batch)[2] / 4096 for batch in batches]) > 0.9, "batches are full"
+
+
+def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
+    lengths = Lengths([3, 500, 3, 3, 900], [3, 3, 400, 3, 900])
+    for batches in (list(epoch_batches(lengths, 64, 1, 0)), list(fixed_batches(lengths, 64))):
+        assert all([i] in batches for i in (1, 2, 4))
+        assert sorted(map(sorted, batches))[0] == [0, 3]
+
+
+def test_a_large_corpus_is_taken_pool_by_pool_in_stretches():
+    lengths = realistic(230_500)
+    batches = list(epoch_batches(lengths, 8192, 5, 1))
+    order = [i for batch in batches for i in batch]
+    assert len(order) == len(set(order)) == len(lengths)
+    assert_within_budget(lengths, batches, 8192)
+    # What is sorted together are 100,000 pairs, made of whole stretches from everywhere in the files.
+    pool = {i // 1000 for i in order[:100_000]}
+    assert len(pool) in {100, 101}
+    assert max(pool) - min(pool) > 150
+    assert sum(b - a == 1 for a, b in pairwise(sorted(pool))) < 90
+    padded = sum(lengths.size(batch)[2] for batch in batches)
+    assert 1 - (lengths._tgt + 1).sum() / padded < 0.02
+
+
+def test_the_first_batch_of_a_large_corpus_waits_for_one_pool_only():
+    class Counting(Lengths):
+        n_asked = 0
+
+        def lengths(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+            self.n_asked += last - first
+            return super().lengths(first, last)
+
+    whole = realistic(300_000)
+    counting = Counting(whole._src, whole._tgt)
+    assert len(list(islice(epoch_batches(counting, 4096, 1, 0), 1))) == 1
+    assert counting.n_asked <= 100_000

@@ -1,0 +1,409 @@
+"""A checkpoint is whole or it is refused, cannot run code, and is replaced at once or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import random
+import resource
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli import checkpoint
+from mt_cli.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.config import Config
+from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.run_dir import RunDir, write_atomically, write_bytes, write_text
+from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+
+CONFIG = Config.model_validate(
+    {
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"]},
+        "model": {"d_model": 8, "ffn_dim": 8, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1},
+    }
+)
+
+
+def small_tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
+    return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290, lambda line: None)
+
+
+def new_run(path: Path, step: int = 5, **content) -> RunDir:
+    """A run directory with a checkpoint, as a training leaves it."""
+    run, tokenizer = RunDir(path), small_tokenizer()
+    run.path.mkdir()
+    run.save_config(CONFIG)
+    run.save_tokenizer(tokenizer)
+    torch.manual_seed(1)
+    model = build_model(CONFIG, tokenizer)
+    whole = {"model": model.state_dict(), "tokenizer_sha256": tokenizer.sha256, "progress": {"step": step}, **content}
+    save_checkpoint(run.checkpoint_file(step), whole)
+    run.point("best", step)
+    run.point("last", step)
+    return run
+
+
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory):
+    return new_run(tmp_path_factory.mktemp("checkpoint") / "run").path
+
+
+@pytest.fixture
+def run(made_run, tmp_path):
+    return RunDir(Path(shutil.copytree(made_run, tmp_path / "run")))
+
+
+@pytest.fixture(scope="session")
+def whole(made_run):
+    return RunDir(made_run).checkpoint_file(5).read_bytes()
+
+
+def assert_refused(file: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(file)
+    message = str(caught.value)
+    assert message.startswith(f"{file}: ") and "\n" not in message
+    return message
+
+
+# Whole or refused ----------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
+    content = {
+        "model": {"w": torch.arange(6.0).view(2, 3), "half": torch.ones(3, dtype=torch.bfloat16)},
+        "progress": {"step": 7, "best_score": -float("inf"), "flag": True, "none": None},
+        "random": {"torch": torch.get_rng_state(), "python": random.getstate()},
+    }
+    save_checkpoint(tmp_path / "a.pt", content)
+    loaded = load_checkpoint(tmp_path / "a.pt")
+    assert loaded["format"] == FORMAT
+    assert loaded["progress"] == content["progress"] and loaded["random"]["python"] == content["random"]["python"]
+    assert all(torch.equal(loaded["model"][name], content["model"][name]) for name in content["model"])
+    assert loaded["model"]["half"].dtype == torch.bfloat16
+
+
+def test_a_checkpoint_cut_anywhere_is_refused(whole, tmp_path):
+    file = tmp_path / "cut.pt"
+    for end in [*range(0, len(whole), max(1, len(whole) // 300)), len(whole) - 1]:
+        file.write_bytes(whole[:end])
+        assert_refused(file)
+
+
+FLIPS = settings(max_examples=300, deadline=None)
+
+
+@FLIPS
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_never_loaded_as_other_content(whole, tmp_path_factory, place, bit):
+    file = tmp_path_factory.getbasetemp() / "flipped.pt"
+    damaged = bytearray(whole)
+    damaged[int(place * len(whole))] ^= 1 << bit
+    file.write_bytes(damaged)
+    try:
+        loaded = load_checkpoint(file)
+    except CheckpointError:
+        return
+    # A few bits of a zip file, such as dates and flags of a record, mean nothing to its content.
+    assert_same(loaded, whole, file)
+
+
+def assert_same(loaded: dict, whole: bytes, file: Path) -> None:
+    file.with_name("whole.pt").write_bytes(whole)
+    expected = load_checkpoint(file.with_name("whole.pt"))
+    assert loaded.keys() == expected.keys()
+    assert all(torch.equal(loaded["model"][name], expected["model"][name]) for name in expected["model"])
+    assert {k: v for k, v in loaded.items() if k != "model"} == {k: v for k, v in expected.items() if k != "model"}
+
+
+def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
+    file = tmp_path / "flipped.pt"
+    file.write_bytes(whole)
+    with zipfile.ZipFile(file) as archive:
+        records = [record for record in archive.infolist() if "/data" in record.filename and record.file_size]
+    assert len(records) > 10
+    rng = random.Random(1)
+    for record in records:
+        start = record.header_offset + 30 + int.from_bytes(
+            whole[record.header_offset + 26 : record.header_offset + 28], "little"
+        ) + int.from_bytes(whole[record.header_offset + 28 : record.header_offset + 30], "little")  # fmt: skip
+        for _ in range(4):
+            damaged = bytearray(whole)
+            damaged[start + rng.randrange(record.file_size)] ^= 1 << rng.randrange(8)
+            file.write_bytes(damaged)
+            assert "damaged" in assert_refused(file)
+
+
+def test_a_block_of_zeros_is_refused(whole, tmp_path):
+    file = tmp_path / "zeroed.pt"
+    for start in range(0, len(whole) - 512, len(whole) // 40):
+        file.write_bytes(whole[:start] + bytes(512) + whole[start + 512 :])
+        try:
+            loaded = load_checkpoint(file)
+        except CheckpointError:
+            continue
+        assert_same(loaded, whole, file)  # it was zero before
+
+
+@pytest.mark.parametrize("content", [b"", b"text\n", b"PK\x03\x04", b"\x80\x02.", bytes(5000)])
+def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+    (tmp_path / "a.pt").write_bytes(content)
+    assert assert_refused(tmp_path / "a.pt").startswith(f"{tmp_path}/a.pt: damaged or not a checkpoint (")
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+    assert_refused(tmp_path)
+    assert_refused(tmp_path / "none.pt")
+
+
+@pytest.mark.parametrize("content", [[1], {}, {"model": 3, "format": FORMAT}, {"format": FORMAT}, torch.ones(2)])
+def test_something_else_that_torch_has_saved_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "a.pt")
+    assert assert_refused(tmp_path / "a.pt") == f"{tmp_path}/a.pt: not an mt checkpoint (no weights in it)"
+
+
+@pytest.mark.parametrize("number", [FORMAT + 1, 0, None, "1", [1]])
+def test_a_checkpoint_of_another_format_is_refused_and_the_remedy_named(tmp_path, number):
+    torch.save({"format": number, "model": {}}, tmp_path / "a.pt")
+    assert assert_refused(tmp_path / "a.pt") == (
+        f"{tmp_path}/a.pt: format {number}, this version of mt reads {FORMAT}; update mt"
+    )
+
+
+# No code -------------------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder / "made"),)
+
+
+@pytest.mark.parametrize("where", ["bare pickle", "top", "model", "deep in the optimizer"])
+def test_code_in_a_checkpoint_is_not_run(tmp_path, where):
+    file, evil = tmp_path / "a.pt", Evil(tmp_path)
+    content = {
+        "top": evil,
+        "model": {"format": FORMAT, "model": evil},
+        "deep in the optimizer": {"format": FORMAT, "model": {}, "optimizer": {"state": {0: [1, (evil,)]}}},
+    }
+    if where == "bare pickle":
+        file.write_bytes(pickle.dumps(evil))
+    else:
+        torch.save(content[where], file)
+    assert_refused(file)
+    assert not (tmp_path / "made").exists()
+    with file.open("rb") as handle:  # the same file does run code where somebody lets it
+        if where == "bare pickle":
+            pickle.load(handle)
+        else:
+            torch.load(handle, weights_only=False)
+    assert (tmp_path / "made").exists()
+
+
+def test_compressed_records_that_could_swell_up_are_refused(whole, tmp_path):
+    (tmp_path / "a.pt").write_bytes(whole)
+    with (
+        zipfile.ZipFile(tmp_path / "a.pt") as archive,
+        zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in archive.namelist():
+            packed.writestr(name, archive.read(name))
+    assert assert_refused(tmp_path / "b.pt") == f"{tmp_path}/b.pt: not an mt checkpoint (its records are compressed)"
+
+
+# A run's model -------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_of_a_run_is_loaded_ready_to_translate(run):
+    model, tokenizer, config, content = load_model(run)
+    assert not model.training and config == CONFIG and content["progress"]["step"] == 5
+    torch.manual_seed(1)
+    fresh = build_model(CONFIG, tokenizer)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), fresh.state_dict().values(), strict=True))
+
+
+def test_weights_of_another_size_are_refused_before_memory_is_taken(run, monkeypatch):
+    run.config_file.write_text(run.config_file.read_text().replace("ffn_dim: 8\n", "ffn_dim: 9\n"))
+    places = []
+
+    def build(config, tokenizer):
+        places.append(torch.empty(0).device.type)
+        return build_model(config, tokenizer)
+
+    monkeypatch.setattr(checkpoint, "build_model", build)
+    with pytest.raises(CheckpointError, match=r"step-000005\.pt: not of this config: .* expected "):
+        load_model(run)
+    assert places == ["meta"]
+
+
+@pytest.mark.parametrize("change", ["missing", "too many", "no tensor", "other shape"])
+def test_weights_that_are_not_the_models_are_refused(run, change):
+    content = dict(load_checkpoint(run.checkpoint_file(5)))
+    weights = dict(content["model"])
+    name = sorted(weights)[0]
+    if change == "missing":
+        del weights[name]
+    else:
+        other = {"too many": torch.ones(2), "no tensor": 3, "other shape": torch.ones(3, 2, 1)}[change]
+        weights["zzz" if change == "too many" else name] = other
+    content["model"] = weights
+    save_checkpoint(run.checkpoint_file(6), content)
+    with pytest.raises(CheckpointError, match=r"step-000006\.pt: not of this config: ") as caught:
+        load_model(run, "step-6")
+    assert ("zzz" if change == "too many" else name) in str(caught.value)
+
+
+def test_another_tokenizer_than_that_of_the_training_is_refused(run):
+    run.save_tokenizer(small_tokenizer("quite another text for this"))
+    with pytest.raises(
+        CheckpointError, match=r"step-000005\.pt: trained with another tokenizer than the one in .*/run"
+    ):
+        load_model(run)
+
+
+def test_a_missing_tokenizer_is_named(run):
+    (run.path / "tokenizer.model").unlink()
+    with pytest.raises(RunDirError, match=r"tokenizer\.model: No such file or directory; "):
+        load_model(run)
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    ["../../../../etc/passwd", "/etc/passwd", "checkpoints/../../x.pt", "step-5", "", "\x00", "step-000005.pt\nx"],
+)
+def test_a_pointer_never_leads_out_of_the_run(run, pointer):
+    (run.path / "best").write_text(pointer)
+    with pytest.raises(RunDirError, match=r"no 'best' checkpoint; train first, or choose one of step-5"):
+        run.find_checkpoint("best")
+
+
+@pytest.mark.parametrize("name", ["../run/best", "step-", "step-x", "middle", "", "config.yaml", "/etc/passwd"])
+def test_a_checkpoint_that_is_none_is_refused(run, name):
+    with pytest.raises(RunDirError):
+        run.find_checkpoint(name)
+
+
+def test_a_checkpoint_that_is_gone_names_the_others(run):
+    with pytest.raises(RunDirError, match=r"step-000007\.pt: no such checkpoint; choose one of step-5$"):
+        run.find_checkpoint("step-7")
+    assert run.find_checkpoint("step-5") == run.find_checkpoint("best") == run.checkpoint_file(5)
+
+
+def test_a_run_works_wherever_it_is_moved(run, tmp_path):
+    moved = tmp_path / "an other place ü"
+    shutil.move(run.path, moved)
+    assert load_model(RunDir.existing(moved))[3]["progress"]["step"] == 5
+
+
+@pytest.mark.parametrize(("found", "reason"), [("nothing", "no such directory"), ("file", "not a directory"), ("folder", "no config.yaml in it")])  # fmt: skip
+def test_what_is_no_run_directory_says_so(tmp_path, found, reason):
+    path = tmp_path / "run"
+    if found == "file":
+        path.write_text("x")
+    if found == "folder":
+        path.mkdir()
+    with pytest.raises(RunDirError) as caught:
+        RunDir.existing(path)
+    assert str(caught.value) == f"{path}: {reason}; expected a run directory, as `mt train` makes it"
+
+
+# Written at once or not at all ---------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_only_when_the_new_one_is_whole(tmp_path):
+    file = tmp_path / "a"
+    write_bytes(file, b"old")
+
+    def fail(handle):
+        handle.write(b"half of the n")
+        assert file.read_bytes() == b"old"
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(RunDirError, match=r"^cannot write .*/a: Input/output error; "):
+        write_atomically(file, fail)
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+    write_text(file, "neu ü")
+    assert file.read_bytes() == "neu ü".encode() and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_stopped_process_leaves_the_old_file_and_no_other(tmp_path):
+    file = tmp_path / "a"
+    write_bytes(file, b"old")
+
+    def stop(handle):
+        handle.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(file, stop)
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    done: list[str] = []
+    real_fsync, real_replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(f"fsync {Path(f'/proc/self/fd/{fd}').resolve().name}" if Path("/proc/self/fd").exists() else "fsync"), real_fsync(fd))[1])  # fmt: skip
+    monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), real_replace(self, to))[1])
+    write_bytes(tmp_path / "a", b"new")
+    assert len(done) == 3 and done[1] == "replace", "the content, the name, then the folder"
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    file = tmp_path / "a.pt"
+    save_checkpoint(file, {"model": {"w": torch.ones(10)}})
+    before = file.read_bytes()
+
+    def full(content, handle):
+        handle.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(RunDirError) as caught:
+        save_checkpoint(file, {"model": {"w": torch.zeros(10)}})
+    assert str(caught.value) == (
+        f"cannot write {file}: No space left on device; free space and run the same command again"
+    )
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_disk_that_fills_up_within_torch_is_told_too(tmp_path):
+    file = tmp_path / "a.pt"
+    save_checkpoint(file, {"model": {"w": torch.ones(10)}})
+    before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        with pytest.raises(RunDirError) as caught:
+            save_checkpoint(file, {"model": {"w": torch.zeros(1_000_000)}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = str(caught.value)
+    assert message.startswith(f"cannot write {file}: ") and "\n" not in message
+    assert message.endswith("; free space and run the same command again")
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_checkpoint_has_the_permissions_that_the_user_wants(tmp_path):
+    umask = os.umask(0o027)
+    try:
+        save_checkpoint(tmp_path / "a.pt", {"model": {}})
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "a.pt").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(
+        RunDirError, match=r"^cannot write .*; make the folder writable and run the same command again$"
+    ):
+        write_text(tmp_path / "run" / "best", "x")

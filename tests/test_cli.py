@@ -1,0 +1,504 @@
+"""The command line from outside: what is printed where, for whom, with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mt_cli.checkpoint import load_checkpoint
+
+
+@pytest.fixture
+def a_run(trained_run, tmp_path):
+    """A copy of the trained run, for tests that change it."""
+    return Path(shutil.copytree(trained_run, tmp_path / "copied" / "run"))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != ".lock"
+    }
+
+
+def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(stdin, timeout=60)
+    return process.returncode, out, err
+
+
+# Mistakes ------------------------------------------------------------------------------------------------------------
+
+USAGE_MISTAKES = {
+    ("nothing-such",): "error: No such command 'nothing-such'; see mt --help",
+    ("--nothing",): "error: No such option: --nothing; see mt --help",
+    ("train",): "error: Missing argument 'CONFIG'; see mt train --help",
+    ("translate",): "error: Missing argument 'RUN",
+    ("translate", "run", "--beam-size", "0"): "error: Invalid value for '--beam-size': ",
+    ("translate", "run", "--batch-size", "x"): "error: Invalid value for '--batch-size': ",
+    ("translate", "run", "--bad-input", "ignore"): "error: Invalid value for '--bad-input': 'ignore' is not one of 'error', 'replace'; see mt translate --help",
+    ("evaluate",): "error: nothing to evaluate; give a RUN, or --hyp and --ref",
+    ("evaluate", "--hyp", "x"): "error: --hyp needs --ref, the references to score against",
+    ("evaluate", "run", "--src", "x"): "error: --src and --ref go together",
+    ("evaluate", "run", "--ref", "x"): "error: --src and --ref go together",
+    ("train", "none.yaml"): "error: none.yaml: No such file or directory; give the path of a YAML config",
+    ("train", "bad.yaml"): "error: bad.yaml:1: trian: unknown key",
+    ("train", "tiny.yaml", "--set", "training.max_stesp=1"): "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'max_steps'?",
+    ("train", "tiny.yaml", "--set"): "error: Option '--set' requires an argument",
+    ("train", "tiny.yaml", "extra"): "error: Got unexpected extra argument",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", USAGE_MISTAKES, ids=" ".join)
+def test_a_usage_mistake_is_told_on_stderr_with_exit_code_2(mt, tiny, arguments):
+    Path("bad.yaml").write_text(Path("tiny.yaml").read_text().replace("data:", "trian: 3\ndata:"))
+    answer = mt(*arguments)
+    assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1)
+    assert answer.said[0].startswith(USAGE_MISTAKES[arguments])
+    assert not Path("runs").exists()
+
+
+RUNTIME_MISTAKES = {
+    ("translate", "none"): "error: none: no such directory; expected a run directory, as `mt train` makes it",
+    ("translate", "tiny.yaml"): "error: tiny.yaml: not a directory; expected a run directory",
+    ("translate", "."): "error: .: no config.yaml in it; expected a run directory",
+    ("evaluate", "none"): "error: none: no such directory; expected a run directory",
+    ("translate", "RUN", "none.txt"): "error: none.txt: No such file or directory; ",
+    ("translate", "RUN", "--checkpoint", "step-7"): "error: RUN/checkpoints/step-000007.pt: no such checkpoint; choose one of step-80, step-160",
+    ("translate", "RUN", "--checkpoint", "worst"): "error: 'worst' is no checkpoint's name; give best, last or step-N",
+    ("evaluate", "--hyp", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
+    ("evaluate", "--hyp", "none", "--ref", "dev.de"): "error: none: No such file or directory; ",
+    ("evaluate", "RUN", "--src", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
+    ("train", "tiny.yaml", "--set", "data.train=[no.en, no.de]"): "error: no.en: no such file; check data.train (paths are relative to where mt is started)",
+    ("train", "tiny.yaml", "--set", "data.dev=[., dev.de]"): "error: .: is not a regular file; check data.dev",
+    ("train", "tiny.yaml", "--run-dir", "tiny.yaml"): "error: tiny.yaml: File exists; choose another --run-dir",
+    ("train", "tiny.yaml", "--run-dir", "."): "error: . holds other files and no run; choose another --run-dir",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", RUNTIME_MISTAKES, ids=" ".join)
+def test_a_mistake_in_the_data_is_told_on_stderr_with_exit_code_1(mt, tiny, trained_run, arguments):
+    Path("RUN").symlink_to(trained_run)
+    answer = mt(*arguments)
+    assert (answer.code, answer.out) == (1, b"")
+    assert answer.said[0].startswith(RUNTIME_MISTAKES[arguments])
+    assert all(line.startswith("error: ") for line in answer.said)
+
+
+def test_every_missing_file_is_named(mt, tiny):
+    answer = mt("train", "tiny.yaml", "--set", "data.train=[a, b]", "--set", "data.test.more=[c, d]")
+    assert [line.split(";")[0] for line in answer.said] == [f"error: {name}: no such file" for name in "abcd"]
+
+
+def test_a_device_that_is_not_there_is_a_usage_mistake(mt, trained_run):
+    answer = mt("translate", trained_run, "--device", "cuda:99", stdin=b"cat\n")
+    assert (answer.code, len(answer.said)) == (2, 1)
+    assert re.fullmatch(r"error: device cuda:99 cannot be used \(.*\); use device cpu, or auto", answer.said[0])
+
+
+def test_a_beam_as_wide_as_the_vocabulary_is_a_usage_mistake(mt, trained_run):
+    answer = mt("translate", trained_run, "--beam-size", "400", stdin=b"cat\n")
+    assert (answer.code, len(answer.said)) == (2, 1) and "is not below the vocabulary of " in answer.said[0]
+
+
+def test_all_mistakes_of_a_config_are_told_a_line_each(mt, tiny):
+    text = Path("tiny.yaml").read_text().replace("max_steps: 160", "max_stesp: 160").replace("n_heads: 2", "n_heads: x")
+    Path("bad.yaml").write_text(text)
+    answer = mt("train", "bad.yaml")
+    assert answer.code == 2 and len(answer.said) == 2
+    assert all(line.startswith("error: bad.yaml:") for line in answer.said)
+
+
+@pytest.mark.parametrize("arguments", [["nothing-such"], ["train", "größe.yaml"], ["translate", "none"]])
+def test_a_process_tells_its_mistakes_in_one_line_in_any_locale(mt_process, tmp_path, arguments):
+    environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    code, out, err = finish(mt_process(*arguments, cwd=tmp_path, env=environment))
+    assert code == (1 if arguments[0] == "translate" else 2) and out == b""
+    assert err.startswith(b"error: ") and err.count(b"\n") == 1 and b"Traceback" not in err
+
+
+def test_help_and_version_are_results(mt):
+    for arguments in (["--help"], ["-h"], ["train", "--help"], ["translate", "-h"], ["evaluate", "--help"]):
+        answer = mt(*arguments)
+        assert (answer.code, answer.err) == (0, b"") and "Usage: mt" in answer.lines[0]
+    answer = mt("version")
+    assert [line.split(" ")[0] for line in answer.lines][:2] == ["python", "mt-cli"]
+
+
+# mt translate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_tiny_run_knows_its_words(mt, trained_run):
+    answer = mt("translate", trained_run, stdin=b"cat\nhouse\nred\ntree\n")
+    assert (answer.code, answer.err) == (0, b"")
+    assert answer.lines == ["Katze", "Haus", "rot", "Baum"]
+
+
+NASTY = {
+    "a line for a line": (b"cat\ndog\n", 2),
+    "no final newline": (b"cat\ndog", 2),
+    "nothing": (b"", 0),
+    "an empty line": (b"\n", 1),
+    "blank lines": (b"\n \n\t\ncat\n\xe3\x80\x80\n\n", 6),
+    "windows line ends": (b"cat\r\ndog\r\n", 2),
+    "a bare carriage return": (b"cat\rdog\n", 1),
+    "separators of others": ("cat\v\f\x1c\x1d\x1e\x85\u2028\u2029dog\n".encode(), 1),
+    "NUL and control characters": (b"c\x00at\n\x00\n\x01\x02\x1b[0m\n\x7f\n", 4),
+    "byte order mark": (b"\xef\xbb\xbfcat\n\xef\xbb\xbfdog\n", 2),
+    "tabs": (b"cat\tdog\n\t\n", 2),
+    "emoji and rare scripts": ("👩‍👩‍👧 🇪🇺\n𒀀𓂀\nשלום नमस्ते\ne\u0301\n".encode(), 4),
+    "control symbols": (b"<s> </s> <pad> <unk>\n</s>\n", 2),
+    "not UTF-8": (b"cat \xff\xfe dog\n\xc3\n\xed\xa0\x80\n", 3),
+    "line ends only": (b"\n" * 50, 50),
+    "a long word": (b"x" * 3000 + b"\ncat\n", 2),
+    "a long line": (b"the cat sees the dog. " * 60 + b"\ncat\n", 2),
+}
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_one_line_comes_out_for_each_line_that_goes_in(mt, trained_run, name):
+    content, n_lines = NASTY[name]
+    answer = mt("translate", trained_run, "--bad-input", "replace", stdin=content)
+    assert answer.code == 0
+    assert answer.out.count(b"\n") == n_lines == len(answer.lines)
+    for number, raw in enumerate(content.split(b"\n")[:n_lines]):
+        text = raw.decode("utf-8", "replace").replace("\ufeff", "")
+        if not text.strip("".join(map(chr, range(33))) + "\x7f\u3000"):
+            assert answer.lines[number] == ""
+    for line in answer.lines:
+        assert len(line.splitlines()) <= 1 and "\t" not in line and line == line.strip()
+    if "cat" in content.decode("latin-1").split("\n")[n_lines - 1 : n_lines]:
+        assert answer.lines[-1] == "Katze"
+
+
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing(mt, trained_run):
+    plain = mt("translate", trained_run, stdin=b"the cat\nred dog\n").out
+    assert mt("translate", trained_run, stdin=b"\xef\xbb\xbfthe cat\r\nred dog").out == plain
+
+
+def test_a_line_too_long_to_read_at_once_is_split_and_said(mt, trained_run):
+    answer = mt("translate", trained_run, stdin=b"cat\n" + b"the cat sees the dog. " * 20 + b"\ndog\n")
+    assert answer.code == 0 and len(answer.lines) == 3
+    assert re.fullmatch(
+        r"warning: stdin:2: too long to read at once; translated in \d+ parts", answer.err.decode().strip()
+    )
+    assert len(answer.lines[1].split()) >= 20, "all parts are there"
+    assert (answer.lines[0], answer.lines[2]) == ("Katze", "Hund")
+
+
+def test_a_line_that_is_not_utf_8_stops_with_its_number_and_the_remedy(mt, trained_run):
+    answer = mt("translate", trained_run, stdin=b"cat\nd\xffg\n")
+    assert answer.code == 1
+    assert answer.said == ["error: stdin:2: invalid UTF-8 at byte 2 (0xff); fix the line, or use --bad-input replace"]
+
+
+def test_a_utf_16_file_stops_with_the_command_that_converts_it(mt, trained_run, tmp_path):
+    (tmp_path / "in.txt").write_bytes("cat\n".encode("utf-16"))
+    answer = mt("translate", trained_run, tmp_path / "in.txt")
+    assert answer.code == 1
+    assert answer.said == [f"error: {tmp_path}/in.txt:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8"]
+
+
+@pytest.fixture(scope="module")
+def mixed_input():
+    words = ["red", "cat", "dog", "sees", "the", "house", "tree"]
+    lines = [" ".join(words[(i * k) % 7] for k in range(1, 2 + i % 5)) for i in range(60)]
+    lines[7] = lines[31] = ""
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def test_the_same_input_gives_the_same_output_in_any_batches_and_order(mt, trained_run, mixed_input):
+    expected = mt("translate", trained_run, stdin=mixed_input).lines
+    assert expected[7] == expected[31] == "" and len(set(expected)) > 10
+    for options in ((), ("--batch-size", "1"), ("--batch-size", "7"), ("--batch-size", "64")):
+        assert mt("translate", trained_run, *options, stdin=mixed_input).lines == expected
+    backwards = b"".join(line + b"\n" for line in mixed_input.split(b"\n")[-2::-1])
+    assert mt("translate", trained_run, stdin=backwards).lines == expected[::-1]
+
+
+def test_a_beam_of_one_is_greedy_and_a_wider_one_is_the_same_in_any_batches(mt, trained_run, mixed_input):
+    greedy = mt("translate", trained_run, stdin=mixed_input).lines
+    assert mt("translate", trained_run, "--beam-size", "1", stdin=mixed_input).lines == greedy
+    beams = [
+        mt("translate", trained_run, "--beam-size", "4", "--batch-size", n, stdin=mixed_input).lines for n in (1, 7, 64)
+    ]
+    assert beams[0] == beams[1] == beams[2] and len(beams[0]) == 60
+
+
+def test_a_file_in_and_a_file_out_are_the_same_as_pipes(mt, trained_run, tmp_path, mixed_input):
+    (tmp_path / "in.txt").write_bytes(mixed_input)
+    answer = mt("translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out.txt")
+    assert (answer.code, answer.out, answer.err) == (0, b"", b"")
+    assert (tmp_path / "out.txt").read_bytes() == mt("translate", trained_run, stdin=mixed_input).out
+
+
+def test_an_output_that_exists_is_not_overwritten(mt, trained_run, tmp_path):
+    (tmp_path / "out.txt").write_text("precious")
+    answer = mt("translate", trained_run, "--output", tmp_path / "out.txt", stdin=b"cat\n")
+    assert (answer.code, (tmp_path / "out.txt").read_text()) == (2, "precious")
+    assert answer.said == [f"error: {tmp_path}/out.txt exists already; delete it or choose another --output"]
+
+
+def test_an_output_in_a_folder_that_is_not_there_is_named(mt, trained_run, tmp_path):
+    answer = mt("translate", trained_run, "--output", tmp_path / "none" / "out.txt", stdin=b"cat\n")
+    assert answer.code == 1 and answer.said[0].startswith(f"error: {tmp_path}/none/out.txt: No such file or directory;")
+
+
+def test_a_checkpoint_can_be_chosen(mt, trained_run):
+    outs = {name: mt("translate", trained_run, "--checkpoint", name, stdin=b"cat\n") for name in ("last", "step-160", "step-80")}  # fmt: skip
+    assert all(answer.code == 0 and len(answer.lines) == 1 for answer in outs.values())
+    assert outs["last"].out == outs["step-160"].out
+
+
+def test_a_damaged_checkpoint_is_refused_in_one_line(mt, a_run):
+    name = (a_run / "best").read_text().strip()
+    (a_run / name).write_bytes((a_run / name).read_bytes()[:-100])
+    answer = mt("translate", a_run, stdin=b"cat\n")
+    assert (answer.code, answer.out, len(answer.said)) == (1, b"", 1)
+    assert answer.said[0].startswith(f"error: {a_run}/{name}: damaged or not a checkpoint (")
+
+
+def test_a_run_translates_wherever_it_is_moved_and_without_its_data(mt, a_run, tmp_path, monkeypatch):
+    moved = tmp_path / "ein anderer Ort"
+    shutil.move(a_run, moved)
+    shutil.rmtree(moved / "cache")
+    monkeypatch.chdir(tmp_path)
+    assert mt("translate", moved, stdin=b"cat\n").lines == ["Katze"]
+
+
+def test_translating_changes_nothing_in_the_run(mt, a_run):
+    before = files_of(a_run)
+    mt("translate", a_run, stdin=b"cat\n")
+    assert files_of(a_run) == before
+
+
+def test_stdin_and_stdout_are_utf_8_in_any_locale(mt, mt_process, trained_run):
+    text = "the größe 你好\ncat\n".encode()
+    environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
+    code, out, err = finish(mt_process("translate", trained_run, env=environment), text)
+    assert (code, out, err) == (0, mt("translate", trained_run, stdin=text).out, b"")
+
+
+def test_a_coprocess_gets_each_line_before_it_sends_the_next(mt_process, trained_run):
+    with mt_process("translate", trained_run) as process:
+
+        def send(content: bytes) -> None:
+            process.stdin.write(content)
+            process.stdin.flush()
+
+        for source, target in ((b"cat\n", b"Katze\n"), (b"dog\n", b"Hund\n"), (b"\n", b"\n"), (b"tree\n", b"Baum\n")):
+            send(source)
+            assert select.select([process.stdout], [], [], 60)[0], "an answer while the pipe is still open"
+            assert process.stdout.readline() == target
+        send(b"dog\nca")
+        assert process.stdout.readline() == b"Hund\n"
+        send(b"t\n")
+        assert process.stdout.readline() == b"Katze\n", "half a line has waited for its other half"
+
+        process.stdout.close()
+        send(b"dog\n" * 10)
+        assert process.wait(timeout=60) == 1, "a reader that has had enough, such as `head -1`"
+        assert process.stderr.read() == b"", "is no reason to complain"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments", [["translate", "RUN"], ["evaluate", "--hyp", "test.de", "--ref", "test.de"], ["version"]]
+)
+def test_a_full_disk_is_told_in_one_line(mt, tiny, trained_run, arguments):
+    Path("RUN").symlink_to(trained_run)
+    answer = mt(*arguments, stdin=b"cat\n", stdout="/dev/full")
+    assert (answer.code, answer.said) == (1, ["error: cannot write the output: No space left on device"])
+
+
+def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):
+    master, slave = pty.openpty()
+    try:
+        with mt_process("translate", trained_run, stdin=slave) as process:
+            os.close(slave)
+            said = b""
+            while not said.endswith(b"> "):
+                chunk = os.read(process.stderr.fileno(), 1000)
+                assert chunk, said
+                said += chunk
+            assert said == b"Type a sentence and press Enter; Ctrl-D ends.\n> "
+            os.write(master, b"cat\n")
+            assert process.stdout.readline() == b"Katze\n"
+            os.write(master, b"\x04")
+            assert process.wait(timeout=60) == 0
+            assert process.stdout.read() == b"", "the prompt is no result"
+            assert process.stderr.read().strip() == b">"
+    finally:
+        os.close(master)
+
+
+# mt evaluate ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def translated(mt, trained_run, tiny):
+    """The test set's translations in `hyp`."""
+    Path("hyp").write_bytes(mt("translate", trained_run, "test.en").out)
+    return Path("hyp")
+
+
+def sacrebleu_scores(hyp: str, ref: str) -> list[dict]:
+    command = [sys.executable, "-m", "sacrebleu", ref, "-i", hyp, "-m", "bleu", "chrf", "ter", "-w", "8"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def test_scores_of_a_run_are_those_of_sacrebleu_on_its_translations(mt, trained_run, translated):
+    answer = mt("evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--json")
+    (result,) = json.loads(answer.out)
+    theirs = sacrebleu_scores("hyp", "test.de")
+    assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
+    assert list(result["signatures"].values()) == [metric["signature"] for metric in theirs]
+    assert result["checkpoint"] == "best" and result["n_sentences"] == 12 and result["loss"] > 0
+
+
+def test_scores_of_a_file_are_those_of_sacrebleu(mt, translated):
+    answer = mt("evaluate", "--hyp", "hyp", "--ref", "test.de", "--json")
+    assert (answer.code, answer.err) == (0, b"")
+    (result,) = json.loads(answer.out)
+    theirs = sacrebleu_scores("hyp", "test.de")
+    assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
+
+
+def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, trained_run, tiny):
+    answer = mt("evaluate", trained_run)
+    assert answer.code == 0
+    title = answer.lines[0].split()
+    assert title[:3] == ["run", "checkpoint", "test"] and {"BLEU", "chrF", "TER", "loss"} <= set(title)
+    assert any("held_out" in line and " best " in line for line in answer.lines)
+    assert [line.split(":")[0] for line in answer.lines[-3:]] == ["BLEU", "chrF", "TER"]
+    assert all("version:" in line for line in answer.lines[-3:])
+    results = json.loads(mt("evaluate", trained_run, "--json").out)
+    (held_out,) = [result for result in results if result["test_set"] == "held_out"]
+    assert f"{held_out['bleu']:.2f}" in next(line for line in answer.lines if "held_out" in line).split()
+
+
+def test_several_runs_and_checkpoints_are_compared(mt, trained_run, a_run, tiny):
+    answer = mt("evaluate", trained_run, a_run, "--checkpoint", "step-80", "--checkpoint", "last", "--json")
+    results = [r for r in json.loads(answer.out) if r["test_set"] == "held_out"]
+    assert [(r["run"], r["checkpoint"], r["step"]) for r in results] == [
+        (str(run), name, step) for run in (trained_run, a_run) for name, step in (("step-80", 80), ("last", 160))
+    ]
+    assert [r["bleu"] for r in results[:2]] == [r["bleu"] for r in results[2:]]
+
+
+def test_a_tsv_test_set_is_scored_like_two_files(mt, trained_run, tiny):
+    rows = zip(Path("test.en").read_text().splitlines(), Path("test.de").read_text().splitlines(), strict=True)
+    Path("test.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in rows))
+    two = json.loads(mt("evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--json").out)[0]
+    text = (trained_run / "config.yaml").read_text()
+    copy = Path(shutil.copytree(trained_run, tiny / "copy"))
+    (copy / "config.yaml").write_text(text.replace("    - test.en\n    - test.de\n", "    - test.tsv\n"))
+    one = next(r for r in json.loads(mt("evaluate", copy, "--json").out) if r["test_set"] == "held_out")
+    assert [one[name] for name in ("bleu", "chrf", "ter", "loss")] == [two[name] for name in ("bleu", "chrf", "ter", "loss")]  # fmt: skip
+
+
+def test_a_test_set_keeps_its_blank_lines(mt, trained_run, tiny):
+    Path("s.en").write_text("cat\n\ndog\n")
+    Path("s.de").write_text("Katze\n\nHund\n")
+    (result,) = json.loads(mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de", "--json").out)
+    assert (result["n_sentences"], round(result["chrf"], 3), result["ter"]) == (3, 100, 0)
+
+
+# mt train on what is there -------------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_carries_all_that_made_it(trained_run):
+    assert {path.name for path in trained_run.iterdir()} >= {
+        "config.yaml", "tokenizer.model", "provenance.json", "metrics.jsonl", "timing.jsonl", "checkpoints", "best", "last"
+    }  # fmt: skip
+    (start,) = json.loads((trained_run / "provenance.json").read_text())["starts"]
+    assert start["command"].startswith("mt train tiny.yaml") and start["seed"] == 1 and start["versions"]["torch"]
+    metrics = [json.loads(line) for line in (trained_run / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in metrics if "bleu" in record] == [80, 160]
+    assert not [path for path in trained_run.rglob(".tmp*")]
+    assert load_checkpoint(trained_run / "checkpoints" / "step-000160.pt")["progress"]["step"] == 160
+
+
+def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, trained_run):
+    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
+    before = files_of(copy)
+    answer = mt("train", "tiny.yaml")
+    assert (answer.code, answer.out) == (0, b"")
+    assert answer.said[-1].startswith("runs/tiny is finished: step 160, best step ")
+    assert answer.said[-1].endswith("; nothing was changed")
+    assert files_of(copy) == before
+
+
+def test_a_run_of_another_config_is_refused_and_the_keys_are_named(mt, tiny, trained_run):
+    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
+    before = files_of(copy)
+    answer = mt("train", "tiny.yaml", "--set", "model.ffn_dim=64", "--set", "training.seed=9")
+    assert (answer.code, len(answer.said)) == (1, 1)
+    assert answer.said[0] == (
+        "error: runs/tiny holds a run of another config (model.ffn_dim is 64 here, 32 there; training.seed is 9 here,"
+        " 1 there); choose another --run-dir, or give the values it was begun with"
+    )
+    assert files_of(copy) == before
+
+
+@pytest.mark.parametrize("name", ["train.en", "dev.de"])
+def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
+    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
+    before = files_of(copy)
+    text = Path(name).read_text()
+    Path(name).write_text(text.replace("cat", "fox", 1).replace("Katze", "Fuchs", 1))
+    answer = mt("train", "tiny.yaml", "--set", "training.max_steps=200")
+    assert (answer.code, len(answer.said)) == (1, 1)
+    assert answer.said[0] == (
+        f"error: runs/tiny: the {name.split('.')[0]} files have changed since this run began;"
+        " restore them, or choose another --run-dir"
+    )
+    after = files_of(copy)
+    assert {name for name in before if after.get(name) != before[name]} <= {"config.yaml"}
+
+
+def test_a_folder_with_other_files_is_left_alone(mt, tiny):
+    Path("runs/tiny").mkdir(parents=True)
+    Path("runs/tiny/thesis.txt").write_text("precious")
+    answer = mt("train", "tiny.yaml")
+    assert answer.code == 1
+    assert answer.said == ["error: runs/tiny holds other files and no run; choose another --run-dir"]
+    assert files_of(Path("runs/tiny")) == {"thesis.txt": b"precious"}
+
+
+def test_training_text_that_is_not_parallel_never_trains(mt, tiny):
+    Path("train.de").write_text("".join(Path("train.de").read_text().splitlines(keepends=True)[:-1]))
+    answer = mt("train", "tiny.yaml")
+    assert answer.code == 1
+    assert answer.said[-1] == "error: train.en has 200 lines, train.de has 199; make them parallel"
+    assert not Path("runs/tiny/checkpoints").exists()
+
+
+def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(mt, mt_process, tiny):
+    long = ["train", "tiny.yaml", "--set", "training.max_steps=100000"]
+    with mt_process(*long, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        try:
+            owner = Path("runs/tiny/.owner")
+            deadline = time.monotonic() + 60
+            while not (owner.exists() and owner.read_text()) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            answer = mt(*long)
+        finally:
+            first.kill()
+    assert answer.code == 1
+    assert re.fullmatch(
+        rf"error: runs/tiny is in use \(pid {first.pid} since .*\); wait for it, or choose another --run-dir",
+        answer.said[-1],
+    )
+    again = mt("train", "tiny.yaml", "--set", "training.max_steps=3")
+    assert again.code == 0, "the lock of a killed process is free"

@@ -1,0 +1,347 @@
+"""Reading text: what a line is, what is dropped and counted, and what each damaged file is told as."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import shutil
+import subprocess
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mt_cli.errors import DataError
+from mt_cli.text.corpus import CorpusReport, decode_line, normalize, read_lines, read_pairs, sha256_of
+
+LINE_SEPARATORS_OF_OTHERS = "\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def read():
+    """The pairs of two files (or one TSV) with these contents, and the report."""
+
+    def read(src: bytes, tgt: bytes | None = None, **settings):
+        files = ["train.tsv"] if tgt is None else ["train.src", "train.tgt"]
+        for file, content in zip(files, [src, tgt], strict=False):
+            Path(file).write_bytes(content)
+        report = CorpusReport()
+        return list(read_pairs(files, report=report, **settings)), report
+
+    return read
+
+
+@pytest.fixture
+def message(read):
+    """The text of the DataError that reading raises."""
+
+    def message(src: bytes, tgt: bytes | None = None, **settings) -> str:
+        with pytest.raises(DataError) as caught:
+            read(src, tgt, **settings)
+        return str(caught.value)
+
+    return message
+
+
+# What a line is ------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_are_line_n_beside_line_n(read):
+    pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei\n")
+    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 2), ("three", "drei", 3)]
+    assert (report.n_pairs, report.n_kept, report.dropped, report.notes) == (3, 3, {}, [])
+
+
+def test_a_last_line_without_a_line_end_is_a_line(read):
+    pairs, _ = read(b"one\ntwo", b"eins\nzwei\n")
+    assert [pair.tgt for pair in pairs] == ["eins", "zwei"]
+
+
+@pytest.mark.parametrize("separator", LINE_SEPARATORS_OF_OTHERS, ids=lambda c: f"U+{ord(c):04X}")
+def test_what_others_take_for_a_line_end_is_a_space(read, separator):
+    text = f"one{separator}two\nthree\n".encode()
+    pairs, report = read(text, b"a\nb\n")
+    assert [(pair.src, pair.line) for pair in pairs] == [("one two", 1), ("three", 2)]
+    assert report.n_pairs == 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([b"\n", b"a", b"\r", b"\x00", b"\xff", b"\xe2\x80\xa8", b"\x85", b" "])).map(b"".join))
+def test_lines_are_counted_as_wc_counts_them(content):
+    Path("any.src").write_bytes(content)
+    n_lines = content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
+    Path("any.tgt").write_bytes(b"x\n" * n_lines)
+    assume(not content.startswith(b"\xff\xfe"))
+    report = CorpusReport()
+    with contextlib.suppress(DataError):  # of nothing left
+        list(read_pairs(["any.src", "any.tgt"], on_bad_line="skip", report=report))
+    assert report.n_pairs == n_lines
+
+
+@pytest.mark.skipif(shutil.which("wc") is None, reason="no wc here")
+def test_wc_agrees(read):
+    content = "".join(f"a{c}b\r\n" for c in LINE_SEPARATORS_OF_OTHERS + "\x00").encode()
+    _, report = read(content, b"x\n" * content.count(b"\n"))
+    counted = subprocess.run(["wc", "-l", "train.src"], capture_output=True, text=True, check=True).stdout
+    assert int(counted.split()[0]) == report.n_pairs == len(read_lines(Path("train.src")))
+
+
+def test_windows_line_ends_are_left_out_and_noted_once(read):
+    pairs, report = read(b"one\r\ntwo\nthree\r\n", b"eins\nzwei\ndrei\n")
+    assert [pair.src for pair in pairs] == ["one", "two", "three"]
+    assert report.notes == ["train.src has Windows line ends; the carriage returns are left out"]
+
+
+def test_control_characters_are_spaces_and_noted_with_their_first_line(read):
+    pairs, report = read(b"one\ntw\x00o\nth\x1bree\n", b"a\nb\nc\n")
+    assert [pair.src for pair in pairs] == ["one", "tw o", "th ree"]
+    assert report.notes == ["train.src has control characters (first in line 2); read as spaces"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(read):
+    pairs, _ = read(b"\xef\xbb\xbfone\n", b"\xef\xbb\xbfeins\n")
+    assert tuple(pairs[0]) == ("one", "eins", 1)
+    Path("test.en").write_bytes(b"\xef\xbb\xbfone\ntwo\n")
+    assert read_lines(Path("test.en")) == ["one", "two"]
+
+
+def test_a_test_set_keeps_its_blank_lines_and_spaces():
+    Path("test.en").write_bytes(b"\n a  b \r\n\nlast")
+    assert read_lines(Path("test.en")) == ["", " a  b ", "", "last"]
+
+
+def test_an_empty_test_set_has_no_lines():
+    Path("test.en").write_bytes(b"")
+    assert read_lines(Path("test.en")) == []
+
+
+# What is dropped -----------------------------------------------------------------------------------------------------
+
+
+def test_pairs_with_a_blank_side_are_dropped_and_counted(read):
+    pairs, report = read("one\n\n \t\u3000\nfour\nfive\nsix\nseven\n".encode(), b"a\nb\nc\n\ne\nf\ng\n")
+    assert [pair.line for pair in pairs] == [1, 5, 6, 7]
+    assert report.dropped == {"with an empty side": 3}
+    assert report.describe("train") == ["train: 4 of 7 pairs kept (3 with an empty side)"]
+
+
+def test_more_than_half_of_the_pairs_blank_is_an_error(message):
+    assert message(b"\n\na\n", b"b\nc\nd\n") == (
+        "train.src: 2 of 3 pairs have an empty side; check that the files belong together"
+    )
+
+
+def test_half_of_the_pairs_blank_is_none(read):
+    assert read(b"\na\n", b"b\nc\n")[1].n_kept == 1
+
+
+def test_repeated_pairs_are_kept_and_counted(read):
+    pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n")
+    assert len(pairs) == 4
+    assert report.describe("train") == ["train: 4 of 4 pairs kept, 1 of them repeat an earlier pair"]
+
+
+def test_dedup_drops_repeated_pairs_and_counts_them_once(read):
+    pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n", dedup=True)
+    assert [pair.line for pair in pairs] == [1, 2, 4]
+    assert report.describe("train") == ["train: 3 of 4 pairs kept (1 repeated)"]
+
+
+def test_pairs_that_differ_only_in_spaces_and_composition_repeat_each_other(read):
+    pairs, _ = read("é  a\ne\u0301 a\n".encode(), b"x\nx\n", dedup=True)
+    assert [pair.src for pair in pairs] == ["é a"]
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_files_of_different_length_are_never_paired(message):
+    assert message(b"one\ntwo\nthree\n", b"a\nb\n") == ("train.src has 3 lines, train.tgt has 2; make them parallel")
+
+
+def test_the_first_empty_line_is_named_as_a_likely_cause(message):
+    assert message(b"one\ntwo\nthree\n", b"a\n\nb\nc\nd\n") == (
+        "train.src has 3 lines, train.tgt has 5; make them parallel (first empty line: train.tgt:2)"
+    )
+    assert message(b"one\n\nthree\n", b"a\nb\n") == (
+        "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:2)"
+    )
+
+
+def test_a_file_that_is_one_line_short_of_a_thousand_is_named_with_both_counts(message):
+    assert message(b"a\n" * 1000, b"b\n" * 999).startswith("train.src has 1000 lines, train.tgt has 999; ")
+
+
+def test_empty_files_are_refused(message):
+    assert message(b"", b"") == "train.src: no lines; give a file with a sentence on each line"
+    assert message(b"") == "train.tsv: no lines; give a file with a sentence on each line"
+    assert message(b"", b"a\n") == "train.src has 0 lines, train.tgt has 1; make them parallel"
+
+
+def test_bad_utf_8_is_named_with_line_byte_and_remedy(message):
+    assert message(b"a\nb\nc\nd\nabc\xffd\n", b"x\n" * 5) == (
+        "train.src:5: invalid UTF-8 at byte 4 (0xff); fix the line or set data.on_bad_line: skip"
+    )
+    assert message(b"a\n", b"\xe4hnlich\n").startswith("train.tgt:1: invalid UTF-8 at byte 1 (0xe4); ")
+
+
+@pytest.mark.parametrize("bad", [b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe4", b"\xe2\x82"])
+def test_what_only_resembles_utf_8_is_bad_too(message, bad):
+    assert message(bad + b"\n", b"x\n").startswith("train.src:1: invalid UTF-8 at byte ")
+
+
+def test_bad_lines_can_be_skipped_and_are_counted(read):
+    pairs, report = read(b"a\n\xff\nc\n", b"x\ny\n\xfe\n", on_bad_line="skip")
+    assert [tuple(pair) for pair in pairs] == [("a", "x", 1)]
+    assert report.describe("train") == ["train: 1 of 3 pairs kept (2 not UTF-8)"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("on_bad_line", ["error", "skip"])
+def test_a_utf_16_file_is_named_with_the_command_that_converts_it(message, encoding, on_bad_line):
+    content = "\ufeff".encode("utf-16-be") if encoding == "utf-16-be" else b""
+    text = message(content + "one\ntwo\n".encode(encoding), b"a\nb\n", on_bad_line=on_bad_line)
+    assert text == "train.src:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8"
+
+
+@pytest.mark.parametrize("on_bad_line", ["error", "skip"])
+def test_a_gzip_file_that_is_not_named_so_is_told_apart(message, on_bad_line):
+    text = message(gzip.compress(b"one\ntwo\n"), b"a\nb\n", on_bad_line=on_bad_line)
+    assert text == "train.src:1: gzip file; unpack it with: gunzip, or pipe it through zcat"
+
+
+def test_missing_files_and_folders_are_named():
+    Path("folder").mkdir()
+    Path("there").write_bytes(b"a\n")
+    for name, reason in (("none", "No such file or directory"), ("folder", "Is a directory")):
+        for attempt in (
+            lambda: read_lines(Path(name)),  # noqa: B023
+            lambda: list(read_pairs(["there", name])),  # noqa: B023
+            lambda: sha256_of([name]),  # noqa: B023
+        ):
+            with pytest.raises(DataError) as caught:
+                attempt()
+            assert str(caught.value).startswith(f"{name}: {reason}; ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_named():
+    Path("secret").write_bytes(b"a\n")
+    Path("secret").chmod(0)
+    with pytest.raises(DataError, match=r"^secret: Permission denied; "):
+        read_lines(Path("secret"))
+
+
+# gzip and TSV --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_whose_name_ends_in_gz_is_unpacked():
+    for side, text in (("src", "eins\r\nzw\u2028ei"), ("tgt", "one\ntwo\n")):
+        Path(f"train.{side}.gz").write_bytes(gzip.compress(text.encode()))
+    pairs = list(read_pairs(["train.src.gz", "train.tgt.gz"]))
+    assert [tuple(pair) for pair in pairs] == [("eins", "one", 1), ("zw ei", "two", 2)]
+
+
+def damaged_gzip_files():
+    whole = gzip.compress(os.urandom(200).hex().encode() + b"\n")
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 4
+    checksum = bytearray(whole)
+    checksum[-6] ^= 1
+    return {
+        "cut short": whole[:-20],
+        "cut in the checksum": whole[:-3],
+        "a flipped bit": bytes(flipped),
+        "another checksum": bytes(checksum),
+        "plain text": b"no gzip at all\n",
+        "something behind it": whole + b"junk",
+    }
+
+
+@pytest.mark.parametrize("damage", damaged_gzip_files())
+def test_a_damaged_gzip_file_is_refused(damage):
+    Path("train.src.gz").write_bytes(damaged_gzip_files()[damage])
+    Path("train.tgt").write_bytes(b"a\n")
+    with pytest.raises(DataError, match=r"^train\.src\.gz: damaged gzip file \(.*\); "):
+        list(read_pairs(["train.src.gz", "train.tgt"]))
+
+
+def test_a_tsv_has_source_and_target_in_a_row(read):
+    pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\ntwo\tzwei")
+    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 3)]
+    assert report.dropped == {"with an empty side": 1}
+    assert report.notes == ["train.tsv has Windows line ends; the carriage returns are left out"]
+
+
+@pytest.mark.parametrize(
+    ("row", "n_columns"), [(b"one", 1), (b"", 1), (b"a\tb\tc", 3), (b"a\t\tb", 3), (b"a\tb\t", 3), (b"\t\t\t", 4)]
+)
+def test_a_tsv_row_of_other_than_two_columns_is_named(message, row, n_columns):
+    expected = f"train.tsv:2: {n_columns} columns, expected 2 (source, a tab, target)"
+    assert message(b"a\tb\n" + row + b"\nc\td\n") == expected
+
+
+def test_bad_utf_8_in_a_tsv_is_named(message):
+    assert message(b"a\tb\na\xff\tb\n").startswith("train.tsv:2: invalid UTF-8 at byte 2 (0xff); ")
+
+
+# Normal text ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  a \t b\u00a0\u3000c ", "a b c"),
+        ("e\u0301", "é"),
+        ("\ufb01 ① ½ Ａ ｶ ™", "\ufb01 ① ½ Ａ ｶ ™"),
+        ("„Ja“, – ‘x’ … »y«", "„Ja“, – ‘x’ … »y«"),
+        ("👩\u200d👩\u200d👧 क\u094dष नमस्ते", "👩\u200d👩\u200d👧 क\u094dष नमस्ते"),
+        ("\u202bשלום\u202c", "\u202bשלום\u202c"),
+        ("a\u2581b", "a b"),
+        ("\ufeffa\ufeff", "a"),
+        ("a\x00\x07\x7f\x85\u2028b", "a b"),
+        ("Straße ẞ ǅ", "Straße ẞ ǅ"),
+    ],
+)
+def test_normalize_folds_spaces_and_keeps_characters(text, expected):
+    assert normalize(text) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text())
+def test_normalized_text_is_one_line_and_stays_as_it_is(text):
+    once = normalize(text)
+    assert normalize(once) == once
+    assert len(once.splitlines()) <= 1 and "\n" not in once and "\r" not in once
+    assert once == once.strip() and "  " not in once
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(st.characters() | st.sampled_from(" \t\n\x85\u200b\u2028\u2581\u3000\ufeff\u0301\u200d")))
+def test_normalize_keeps_everything_that_a_reader_sees(text):
+    def seen(text: str) -> list[str]:
+        composed = unicodedata.normalize("NFC", text)
+        return [c for c in composed if not (c.isspace() or unicodedata.category(c) == "Cc" or c in "\u2581\ufeff")]
+
+    assert seen(normalize(text)) == seen(text)
+
+
+def test_decode_line_strips_one_line_end_and_nothing_else():
+    assert decode_line(b" a\r\r\n", 2, "x") == " a\r"
+    assert decode_line(b"a\n", 2, "x") == "a"
+    assert decode_line(b"\xef\xbb\xbfa", 2, "x") == "\ufeffa"
+
+
+def test_the_hash_depends_on_every_byte_and_on_where_files_end():
+    for name, content in (("a", b"12"), ("b", b"3"), ("c", b"1"), ("d", b"23")):
+        Path(name).write_bytes(content)
+    assert sha256_of(["a", "b"]) == sha256_of(["a", "b"])
+    assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5

@@ -1,0 +1,153 @@
+"""Scores are sacrebleu's own, and the loss is what a plain loop over sentences gives."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from mt_cli.config import ModelConfig
+from mt_cli.errors import DataError
+from mt_cli.evaluation.evaluate import evaluate_files
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+WORDS = "the a cat dog sees house, green. don't 3.14 I'm »ja« naïve 你好 。 – x-ray U.S. 50% & &amp; <b> @-@ É".split()  # noqa: SIM905
+
+
+def random_text(seed: int, n_lines: int) -> tuple[list[str], list[str]]:
+    rng = random.Random(seed)
+    refs = [" ".join(rng.choices(WORDS, k=rng.choice([0, 1, 3, 8, 15]))) for _ in range(n_lines)]
+    hyps = [" ".join(w for w in ref.split(" ") if rng.random() < 0.8) for ref in refs]
+    for i in rng.sample(range(n_lines), n_lines // 4):
+        hyps[i] = rng.choice(["", "  ", refs[-1] + " ", " ".join(rng.choices(WORDS, k=5)), "tab\there"])
+    return hyps, refs
+
+
+def sacrebleu_command(folder, hyps: list[str], refs: list[str], *options: str) -> list[dict]:
+    for name, lines in (("hyp", hyps), ("ref", refs)):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "10", *options]
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return json.loads(answer)
+
+
+@pytest.mark.parametrize(("seed", "tokenize"), [(1, "13a"), (2, "zh"), (3, "char"), (4, "intl"), (5, "none")])
+def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize):
+    hyps, refs = random_text(seed, 60)
+    scores = score_texts(hyps, refs, tokenize)
+    theirs = sacrebleu_command(tmp_path, hyps, refs, "--tokenize", tokenize)
+    assert [round(score, 10) for score in (scores.bleu, scores.chrf, scores.ter)] == [m["score"] for m in theirs]
+    for mine, metric in zip(scores.signatures.values(), theirs, strict=True):
+        assert mine == metric["signature"]
+    assert list(scores.signatures) == ["bleu", "chrf", "ter"]
+
+
+def test_scores_of_files_are_those_of_their_lines_byte_order_marks_apart(tmp_path):
+    hyps, refs = random_text(6, 40)
+    theirs = sacrebleu_command(tmp_path, hyps, refs)
+    (tmp_path / "hyp").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "hyp").read_bytes().replace(b"\n", b"\r\n"))
+    result = evaluate_files(tmp_path / "hyp", tmp_path / "ref", None)
+    assert [round(result[name], 10) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
+
+
+def test_equal_text_scores_full_and_nothing_scores_nothing():
+    refs = ["the cat sees the green house", "a dog and the cat"]
+    full, none = score_texts(refs, refs, "13a"), score_texts(["", ""], refs, "13a")
+    assert (round(full.bleu, 6), round(full.chrf, 6), full.ter) == (100, 100, 0)
+    assert (none.bleu, none.chrf, none.ter) == (0, 0, 100)
+
+
+def test_a_signature_names_tokenizer_and_version():
+    scores = score_texts(["a"], ["a"], "zh")
+    assert "tok:zh" in scores.signatures["bleu"] and "version:" in scores.signatures["ter"]
+
+
+def test_different_numbers_of_lines_are_never_scored(tmp_path):
+    with pytest.raises(DataError, match=r"^1 hypotheses, 2 references; they must be line for line$"):
+        score_texts(["a"], ["a", "b"], "13a")
+    (tmp_path / "hyp").write_text("a\nb\n")
+    (tmp_path / "ref").write_text("a\n\nb\n")
+    with pytest.raises(DataError) as caught:
+        evaluate_files(tmp_path / "hyp", tmp_path / "ref", None)
+    expected = f"{tmp_path}/hyp has 2 lines, {tmp_path}/ref has 3; they must be line for line"
+    assert str(caught.value) == expected
+
+
+def test_no_lines_at_all_are_an_error():
+    with pytest.raises(DataError, match=r"^no lines to score"):
+        score_texts([], [], "13a")
+
+
+@pytest.mark.parametrize(
+    ("wish", "language", "chosen"),
+    [
+        ("auto", "de", "13a"),
+        ("auto", "zh", "zh"),
+        ("auto", "zh-Hant", "zh"),
+        ("auto", "ZH_cn", "zh"),
+        ("auto", "zho", "13a"),
+        ("char", "zh", "char"),
+        ("13a", "ja", "13a"),
+    ],
+)
+def test_the_target_language_chooses_the_tokenizer_of_bleu(wish, language, chosen):
+    assert bleu_tokenizer(wish, language) == chosen
+
+
+@pytest.mark.parametrize("language", ["ja", "ko"])
+def test_what_is_chosen_for_japanese_and_korean_can_be_used(language):
+    tokenize = bleu_tokenizer("auto", language)
+    assert tokenize in {"ja-mecab", "ko-mecab", "char"}
+    assert round(score_texts(["これは猫です 고양이"], ["これは猫です 고양이"], tokenize).bleu) == 100
+
+
+# Loss ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(3)
+    config = ModelConfig(d_model=16, ffn_dim=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, dropout=0.5)
+    return Transformer(config, 40, 40, PAD_ID).eval()
+
+
+def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
+    rng = random.Random(5)
+    pairs = [
+        TokenPair(rng.choices(range(4, 40), k=rng.randint(1, 12)), rng.choices(range(4, 40), k=rng.randint(1, 12)), i)
+        for i in range(30)
+    ]
+    dataset = TokenDataset.build(tmp_path / "d", pairs, 40, {})
+    total, n_tokens = 0.0, 0
+    with torch.inference_mode():
+        for pair in pairs:
+            src, tgt = torch.tensor([[*pair.src, EOS_ID]]), torch.tensor([[BOS_ID, *pair.tgt]])
+            length = tgt.size(1)
+            logits = model(src, torch.ones(1, 1, 1, src.size(1), dtype=torch.bool), tgt, torch.ones(length, length).tril().bool()[None, None])  # fmt: skip
+            log_probs = logits[0].log_softmax(-1)
+            total -= sum(float(log_probs[t, token]) for t, token in enumerate([*pair.tgt, EOS_ID]))
+            n_tokens += length
+    told: list[int] = []
+    for batch_tokens in (16, 100, 10_000):
+        assert mean_loss(model, dataset, batch_tokens, told.append) == pytest.approx(total / n_tokens, rel=1e-5)
+    assert sum(told) == 3 * len(pairs)
+
+
+def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, tmp_path):
+    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5], [6], 1)], 40, {})
+    before = torch.get_rng_state()
+    mean_loss(model, dataset, 64)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_loss_of_nothing_is_no_number(model, tmp_path):
+    assert math.isnan(mean_loss(model, TokenDataset.build(tmp_path / "d", [], 40, {}), 64))

@@ -1,0 +1,89 @@
+"""The learning rate is the formula of its schedule at every step."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.config import TrainingConfig
+from mt_cli.training.schedule import learning_rate
+
+SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
+PEAK, WARMUP, STEPS = 2e-3, 40, 400
+
+
+def rates(
+    schedule: str, warmup: int = WARMUP, peak: float = PEAK, d_model: int = 512, steps: int = STEPS
+) -> list[float]:
+    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=peak, max_steps=steps)
+    return [learning_rate(step, training, d_model) for step in range(1, steps + 1)]
+
+
+def test_noam_is_equation_3():
+    expected = [512**-0.5 * min(step**-0.5, step * WARMUP**-1.5) for step in range(1, STEPS + 1)]
+    assert rates("noam", peak=1.0) == pytest.approx(expected)
+    assert rates("noam", peak=2.0) == pytest.approx([2 * rate for rate in expected])
+
+
+def test_noam_falls_with_the_size_of_the_model_and_the_others_do_not():
+    assert rates("noam", d_model=128) == pytest.approx([2 * rate for rate in rates("noam", d_model=512)])
+    for schedule in set(SCHEDULES) - {"noam"}:
+        assert rates(schedule, d_model=128) == rates(schedule, d_model=512)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "formula"),
+    [
+        ("inverse_sqrt", lambda step: PEAK * math.sqrt(WARMUP / step)),
+        ("constant", lambda step: PEAK),
+        ("linear", lambda step: PEAK * (STEPS + 1 - step) / (STEPS + 1 - WARMUP)),
+        ("cosine", lambda step: PEAK * (1 + math.cos(math.pi * (step - WARMUP) / (STEPS + 1 - WARMUP))) / 2),
+    ],
+)
+def test_every_schedule_is_its_formula_after_a_straight_warm_up(schedule, formula):
+    expected = [PEAK * step / WARMUP if step < WARMUP else formula(step) for step in range(1, STEPS + 1)]
+    assert rates(schedule) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_rate_rises_until_the_end_of_the_warm_up_and_never_again(schedule):
+    all_rates = rates(schedule)
+    assert all(a < b for a, b in pairwise(all_rates[:WARMUP]))
+    assert all(a >= b for a, b in pairwise(all_rates[WARMUP - 1 :]))
+    assert max(all_rates) == all_rates[WARMUP - 1]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_rate_does_not_jump_at_the_end_of_the_warm_up(schedule):
+    all_rates = rates(schedule, warmup=200)
+    peak = all_rates[199]
+    assert all(abs(a - b) < 0.02 * peak for a, b in pairwise(all_rates))
+    if schedule != "noam":
+        assert peak == pytest.approx(PEAK)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_last_step_still_learns(schedule):
+    assert 0 < rates(schedule)[-1] < 0.01 * PEAK
+
+
+@pytest.mark.parametrize("schedule", sorted(set(SCHEDULES) - {"noam"}))
+def test_without_a_warm_up_the_first_step_has_the_peak(schedule):
+    # Only the cosine and the line have already taken their first step down.
+    assert rates(schedule, warmup=0)[0] == pytest.approx(PEAK, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@given(
+    step=st.integers(1, 10**9),
+    steps=st.integers(1, 10**8),
+    warmup=st.integers(1, 10**7),
+    d_model=st.integers(2, 8192),
+)
+def test_a_rate_is_finite_and_never_negative_nor_above_the_peak(schedule, step, steps, warmup, d_model):
+    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=PEAK, max_steps=steps)
+    assert 0 <= learning_rate(step, training, d_model) <= PEAK

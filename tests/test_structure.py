@@ -1,0 +1,192 @@
+"""The layout of the package: what may import what, and which file alone may do certain things."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "mt_cli"
+
+# A file imports only from those above it, and from its own folder.
+ORDER = [
+    "errors",
+    "config",
+    "text",
+    "device",
+    "model",
+    "run_dir",
+    "checkpoint",
+    "provenance",
+    "decoding",
+    "evaluation",
+    "training",
+    "export",
+    "fetch",
+    "cli",
+]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+MODULES = {
+    name_of(path): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(PACKAGE.rglob("*.py"))
+}
+FILES = {name: tree for name, tree in MODULES.items() if name.rpartition("/")[2] not in {"__init__", "__main__"}}
+
+
+def place(name: str) -> int:
+    return ORDER.index(name.partition("/")[0])
+
+
+def imports(name: str) -> set[str]:
+    """Full names of what is imported, wherever in the file."""
+    found = set()
+    for node in ast.walk(MODULES[name]):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parents = ["mt_cli", *name.split("/")][: -node.level] if node.level else []
+            found |= {".".join([*parents, *filter(None, [node.module]), alias.name]) for alias in node.names}
+    return found
+
+
+def imported_files(of: str) -> set[str]:
+    """The package's own files that are imported."""
+    found = set()
+    for name in imports(of):
+        if name.partition(".")[0] != "mt_cli":
+            continue
+        path = name.removeprefix("mt_cli").lstrip(".").replace(".", "/")
+        while path and path not in FILES:
+            path = path.rpartition("/")[0]
+        assert path, f"{name} is imported from a folder and not from the file that has it"
+        found.add(path)
+    return found
+
+
+def dotted(node: ast.AST) -> str:
+    """`torch.load` for the expression of that name, '' for anything that is no name."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def calls(tree: ast.AST) -> set[str]:
+    return {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+def who_calls(*endings: str) -> set[str]:
+    return {
+        name for name, tree in FILES.items() for call in calls(tree) if any(f".{call}".endswith(e) for e in endings)
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_imports_only_from_those_above_it(name):
+    below = [
+        other
+        for other in imported_files(name)
+        if place(other) > place(name) or (place(other) == place(name) and "/" not in name)
+    ]
+    assert not below, f"{name}.py imports from {below}, which the design puts below it"
+
+
+def test_no_two_files_need_each_other():
+    graphlib.TopologicalSorter({name: imported_files(name) for name in FILES}).prepare()
+
+
+def test_the_network_knows_nothing_of_text_files_and_runs():
+    for name in FILES:
+        if name.startswith("model/"):
+            assert all(other == "config" or other.startswith("model/") for other in imported_files(name))
+
+
+def test_the_config_and_the_errors_do_not_need_torch():
+    for name in ("errors", "config", "text/corpus", "text/tokenizer", "text/dataset", "run_dir", "fetch"):
+        assert not any(module.partition(".")[0] == "torch" for module in imports(name)), name
+
+
+def test_only_the_command_line_prints_and_exits():
+    exits = ("sys.exit", "os._exit", ".exit", ".quit", "sys.stdout.write", "sys.stdout.buffer.write", ".print")
+    assert who_calls(*exits) == {"cli"}
+    for name, tree in FILES.items():
+        raised = {dotted(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc}  # fmt: skip
+        assert not raised & {"SystemExit", "typer.Exit"} or name == "cli"
+
+
+def test_only_the_command_line_catches_every_error_of_a_user():
+    for name, tree in FILES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler) and node.type is not None:
+                types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+                assert name == "cli" or "MTError" not in map(dotted, types), name
+
+
+def test_only_the_checkpoint_reads_and_writes_weights():
+    assert who_calls("torch.save", "torch.load") == {"checkpoint"}
+
+
+def test_only_the_config_reads_yaml():
+    assert {name for name in FILES if any(m.partition(".")[0] == "yaml" for m in imports(name))} == {"config"}
+
+
+def test_only_the_tokenizer_knows_sentencepiece():
+    users = {name for name in FILES if any(m.startswith("sentencepiece") for m in imports(name))}
+    assert users == {"text/tokenizer"}
+
+
+def test_only_training_goes_backward():
+    assert all(name.startswith("training/") for name in who_calls(".backward", "model.train", "network.train"))
+    assert who_calls(".backward")
+
+
+def test_no_text_and_no_file_is_ever_run():
+    forbidden = {"eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "os.system", "os.popen"}
+    forbidden |= {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "marshal.loads", "shelve.open", "torch.jit.load"}
+    for name, tree in MODULES.items():
+        assert not calls(tree) & forbidden, name
+        assert not {m.partition(".")[0] for m in imports(name)} & {"pickle", "dill", "marshal", "shelve"}, name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg in {"weights_only", "shell", "allow_pickle"}:
+                wanted = node.arg == "weights_only"
+                assert isinstance(node.value, ast.Constant) and node.value.value is wanted, name
+
+
+def test_every_load_of_weights_says_that_it_wants_weights_only():
+    loads = [n for n in ast.walk(FILES["checkpoint"]) if isinstance(n, ast.Call) and dotted(n.func) == "torch.load"]
+    assert loads and all("weights_only" in {keyword.arg for keyword in load.keywords} for load in loads)
+
+
+def test_mistakes_of_users_are_no_asserts():
+    for name, tree in FILES.items():
+        told = [node for node in ast.walk(tree) if isinstance(node, ast.Assert) and node.msg is not None]
+        assert not told, f"{name}.py tells somebody something with an assert"
+
+
+def test_every_file_says_what_it_is_for():
+    assert [name for name, tree in FILES.items() if not ast.get_docstring(tree)] == []
+
+
+def test_there_is_no_drawer_for_odds_and_ends():
+    assert not {name.rpartition("/")[2] for name in MODULES} & {"utils", "util", "helpers", "common", "misc"}
+
+
+def test_the_command_line_is_there_before_torch_is():
+    code = "import sys, mt_cli.cli; sys.exit(' '.join(m for m in ('torch', 'sacrebleu', 'numpy') if m in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (answer.returncode, answer.stderr) == (0, "") or answer.stderr == "\n"
+
+
+def test_help_answers_at_once():
+    started = time.monotonic()
+    answer = subprocess.run([sys.executable, "-m", "mt_cli", "--help"], capture_output=True, text=True)
+    assert answer.returncode == 0 and all(word in answer.stdout for word in ("train", "translate", "evaluate"))
+    assert time.monotonic() - started < 3  # importing torch alone takes longer on a busy machine

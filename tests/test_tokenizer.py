@@ -1,0 +1,191 @@
+"""The tokenizer: text comes back as it went in, whatever it is, and nothing in it is a control symbol."""
+
+from __future__ import annotations
+
+import io
+import random
+from itertools import product
+
+import pytest
+import sentencepiece as spm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.errors import CheckpointError, DataError
+from mt_cli.text.corpus import normalize
+from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+
+SOURCES = [f"the {a} {b} sees a {c}" for a in ("old", "small", "red") for b in ("cat", "dog", "fox") for c in ("bird", "tree")]  # fmt: skip
+TARGETS = [f"{a} {b} sieht {c}" for a in ("die alte", "die kleine") for b in ("Katze", "Füchsin") for c in ("einen Vogel", "Bäume")]  # fmt: skip
+VOCAB_SIZE = 300
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """Every kind of tokenizer."""
+    sides = {
+        "joint": [lambda: iter([*SOURCES, *TARGETS])],
+        "separate": [lambda: iter(SOURCES), lambda: iter(TARGETS)],
+    }
+    return {
+        (algorithm, kind): train_tokenizer(sides[kind], algorithm, VOCAB_SIZE, lambda line: None)
+        for algorithm in ("unigram", "bpe")
+        for kind in sides
+    }
+
+
+KINDS = [(algorithm, kind) for algorithm in ("unigram", "bpe") for kind in ("joint", "separate")]
+every_kind = pytest.mark.parametrize("kind", KINDS, ids="-".join)
+NASTY = st.text(
+    st.characters()
+    | st.sampled_from("▁⁇ \t\n\r\x00\x85\u2028\u200b\u200d\ufe0f\u0301\u3000<>/s👩🏽🇪🇺นِक्\U000e0061\ue000\uffff")
+).filter(lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text))
+
+
+@every_kind
+@settings(max_examples=150, deadline=None)
+@given(text=NASTY)
+def test_decoding_what_was_encoded_gives_the_normalized_text(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
+    normal = normalize(text)
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt(normal)) == normal
+
+
+@every_kind
+@settings(max_examples=100, deadline=None)
+@given(text=NASTY)
+def test_no_text_becomes_a_control_symbol(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
+    for ids, size in (
+        (tokenizer.encode_src(normalize(text)), tokenizer.src_vocab_size),
+        (tokenizer.encode_tgt(normalize(text)), tokenizer.tgt_vocab_size),
+    ):
+        assert all(3 < i < size for i in ids)
+
+
+@every_kind
+@pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "a </s> b", "⁇", "<0x0A>", "<s></s><s>"])
+def test_the_names_of_control_symbols_are_ordinary_text(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
+    ids = tokenizer.encode_tgt(text)
+    controls = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
+    assert not controls & set(ids) and ids
+    assert tokenizer.decode_tgt(ids) == text
+
+
+@every_kind
+def test_nothing_gives_no_ids_and_no_ids_give_nothing(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    assert tokenizer.encode_src("") == tokenizer.encode_tgt("") == []
+    assert tokenizer.decode_tgt([]) == ""
+
+
+@every_kind
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_ids_at_all_decode_to_one_line(tokenizers, kind, data):
+    tokenizer = tokenizers[kind]
+    ids = data.draw(st.lists(st.integers(0, tokenizer.tgt_vocab_size - 1), max_size=40))
+    text = tokenizer.decode_tgt(ids)
+    assert len(text.splitlines()) <= 1 and text == normalize(text) and "\t" not in text
+    text.encode("utf-8")
+
+
+@every_kind
+def test_pieces_spell_the_text(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    pieces = tokenizer.src_pieces(tokenizer.encode_src("the old cat"))
+    assert "".join(pieces).replace("▁", " ").strip() == "the old cat"
+    pieces = tokenizer.tgt_pieces(tokenizer.encode_tgt("die alte Katze"))
+    assert "".join(pieces).replace("▁", " ").strip() == "die alte Katze"
+
+
+def test_a_joint_tokenizer_has_one_vocabulary_and_a_separate_one_has_two(tokenizers):
+    joint = tokenizers["bpe", "joint"]
+    separate = tokenizers["bpe", "separate"]
+    assert joint.is_joint and not separate.is_joint
+    assert (len(joint.models), len(separate.models)) == (1, 2)
+    assert joint.encode_src("the cat") == joint.encode_tgt("the cat")
+    assert separate.encode_src("die alte Katze") != separate.encode_tgt("die alte Katze")
+    assert len(separate.encode_tgt("die alte Katze")) < len(separate.encode_src("die alte Katze"))
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_a_size_that_the_text_can_carry_is_the_size_and_nothing_is_said(algorithm):
+    said: list[str] = []
+    words = ["".join(syllables) for syllables in product(("ka", "to", "mi", "ru"), repeat=3)]
+    sides = [lambda: iter(words), lambda: iter(words[::2])]
+    tokenizer = train_tokenizer(sides, algorithm, 280, said.append)
+    assert (tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, said) == (280, 280, [])
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_a_size_that_the_text_cannot_carry_is_lowered_and_said(algorithm):
+    said: list[str] = []
+    tokenizer = train_tokenizer([lambda: iter(SOURCES)], algorithm, 20_000, said.append)
+    assert 260 < tokenizer.tgt_vocab_size < 1000
+    assert said == [
+        f"tokenizer: 20,000 pieces are more than this corpus can carry; {tokenizer.tgt_vocab_size:,} are used"
+    ]
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_a_size_too_small_for_the_characters_names_one_that_is_not(algorithm):
+    text = ["".join(chr(0x4E00 + i) for i in range(start, start + 50)) for start in range(0, 400, 50)]
+    with pytest.raises(
+        DataError, match=r"^tokenizer\.vocab_size: 300 is too small .*; set it to at least \d+$"
+    ) as caught:
+        train_tokenizer([lambda: iter(text)], algorithm, 300, print)
+    least = int(str(caught.value).split()[-1])
+    assert train_tokenizer([lambda: iter(text)], algorithm, least, print).tgt_vocab_size == least
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_the_same_text_gives_the_same_bytes(tokenizers, algorithm):
+    again = train_tokenizer([lambda: iter([*SOURCES, *TARGETS])], algorithm, VOCAB_SIZE, print)
+    assert again.models == tokenizers[algorithm, "joint"].models
+    assert again.sha256 == tokenizers[algorithm, "joint"].sha256
+
+
+def test_the_hash_tells_tokenizers_apart(tokenizers):
+    assert len({tokenizer.sha256 for tokenizer in tokenizers.values()}) == len(KINDS)
+
+
+def test_a_tokenizer_made_of_its_models_is_the_same(tokenizers):
+    for tokenizer in tokenizers.values():
+        copy = Tokenizer(list(tokenizer.models))
+        assert copy.encode_src("the old Füchsin") == tokenizer.encode_src("the old Füchsin")
+        assert copy.sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize("model", [b"", b"\n", b"text", b"\x00" * 100, random.Random(1).randbytes(1000)])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(CheckpointError, match="tokenizer"):
+        Tokenizer([model])
+
+
+def test_a_truncated_model_is_refused_or_noticed_by_its_hash(tokenizers):
+    whole = tokenizers["unigram", "joint"]
+    n_refused = 0
+    for cut in range(1, len(whole.models[0]), 97):
+        try:
+            assert Tokenizer([whole.models[0][:cut]]).sha256 != whole.sha256
+        except CheckpointError:
+            n_refused += 1
+    assert n_refused > 0
+
+
+def test_a_model_with_other_control_symbols_is_refused():
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(SOURCES), model_writer=model, vocab_size=60, hard_vocab_limit=False, minloglevel=2
+    )
+    with pytest.raises(CheckpointError, match=r"not one of mt's: pad, unk, bos, eos are \(-1, 0, 1, 2\)"):
+        Tokenizer([model.getvalue()])
+
+
+def test_a_long_line_does_no_harm():
+    text = [*SOURCES, "the cat " * 2000]
+    tokenizer = train_tokenizer([lambda: iter(text)], "unigram", 280, print)
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"

@@ -1,0 +1,578 @@
+"""Training: it learns, stops when asked, continues as if it had never stopped, and keeps what is worth keeping."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mt_cli.checkpoint import build_model, load_checkpoint
+from mt_cli.config import TrainingConfig, load_config
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
+from mt_cli.evaluation.metrics import Scores, mean_loss
+from mt_cli.run_dir import RunDir
+from mt_cli.training import loop
+from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.prepare import prepare
+from mt_cli.training.signals import StopSignals
+
+SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
+SCORED = ["training.validate_every_steps=1", "training.select_by=loss", "training.n_samples=0"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums over several threads come out in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def options(*overrides: str) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def trainer_of(run: Path, *overrides: str, say: Callable[[str], None] = lambda line: None) -> loop.Trainer:
+    """What `mt train tiny.yaml --run-dir RUN` trains with."""
+    config, run_dir = load_config(Path("tiny.yaml"), overrides), RunDir(run)
+    run_dir.path.mkdir(parents=True, exist_ok=True)
+    run_dir.save_config(config)
+    return loop.Trainer(config, run_dir, prepare(config, run_dir, say), StopSignals(), say)
+
+
+def assert_same_training(run: Path, expected: Path) -> None:
+    """Bit for bit: weights, moments, position, scores, log."""
+    mine, theirs = (load_checkpoint(RunDir(path).find_checkpoint("last")) for path in (run, expected))
+    assert mine["model"].keys() == theirs["model"].keys()
+    for name, weight in theirs["model"].items():
+        assert torch.equal(mine["model"][name], weight), name
+    for index, state in theirs["optimizer"]["state"].items():
+        assert all(torch.equal(mine["optimizer"]["state"][index][name], value) for name, value in state.items())
+    assert torch.equal(mine["random"]["torch"], theirs["random"]["torch"])
+    for progress in (mine["progress"], theirs["progress"]):
+        del progress["elapsed_seconds"]
+    assert mine["progress"] == theirs["progress"]
+    assert (run / "metrics.jsonl").read_text() == (expected / "metrics.jsonl").read_text()
+    assert [(run / name).read_text() for name in ("best", "last")] == [
+        (expected / name).read_text() for name in ("best", "last")
+    ]
+
+
+# Processes that are stopped ------------------------------------------------------------------------------------------
+
+NURSERY = """
+import json, os, sys
+import torch._dynamo  # AdamW needs it at its first step
+import mt_cli.evaluation.evaluate, mt_cli.provenance, mt_cli.training.loop
+from mt_cli import cli
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if isinstance(request, int):
+        print(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]), flush=True)
+        continue
+    if not (pid := os.fork()):
+        for descriptor, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+        sys.argv = ["mt", *request]
+        try:
+            cli.main()
+        except SystemExit as end:
+            sys.stderr.flush()
+            os._exit(end.code)  # taking down all that was imported would last longer than the training
+    print(pid, flush=True)
+"""
+
+
+class Nursery:
+    """Starts `mt` as processes of their own, from one that has imported torch already."""
+
+    def __init__(self, folder: Path):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", NURSERY]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def _ask(self, request: object) -> int:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def start(self, *arguments: str) -> int:
+        """The process's id."""
+        return self._ask(arguments)
+
+    def wait(self, pid: int) -> int:
+        """Its exit code, or minus the signal that killed it."""
+        return self._ask(pid)
+
+
+@pytest.fixture(scope="module")
+def nursery_folder(tiny_corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nursery")
+    for file in tiny_corpus.iterdir():
+        if file.is_file():
+            shutil.copy(file, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nursery(nursery_folder):
+    nursery = Nursery(nursery_folder)
+    with nursery.process as process:
+        yield nursery
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def straight_run(nursery_folder, nursery):
+    """Runs of a precision that nothing has stopped."""
+    made: dict[str, Path] = {}
+
+    def run(precision: str) -> Path:
+        if precision not in made:
+            overrides = options(*SHORT, f"training.precision={precision}")
+            pid = nursery.start("train", "tiny.yaml", "--run-dir", f"straight-{precision}", *overrides)
+            assert nursery.wait(pid) == 0, (nursery_folder / "err").read_text()
+            made[precision] = nursery_folder / f"straight-{precision}"
+        return made[precision]
+
+    return run
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(
+    nursery, nursery_folder, straight_run, precision
+):
+    expected, name = straight_run(precision), f"stopped-{precision}"
+    run, err = RunDir(nursery_folder / name), nursery_folder / "err"
+    command = ["train", "tiny.yaml", "--run-dir", name, *options(*SHORT, f"training.precision={precision}")]
+    rng = random.Random(precision)
+    reached = 0
+    ends = [(signal.SIGTERM, 143), (signal.SIGINT, 130), *[(signal.SIGKILL, -9)] * 4]
+    for at, (number, code) in enumerate(ends):
+        pid = nursery.start(*command)
+        if at in {2, 4}:  # wherever it may be: reading, continuing, training, saving
+            time.sleep(rng.uniform(0, 0.15))
+        else:
+            wait_until(lambda: [step for step in run.steps() if step > reached])  # noqa: B023
+            time.sleep(rng.uniform(0, 0.03))
+        os.kill(pid, number)
+        assert nursery.wait(pid) == code
+        said = err.read_text()
+        assert "Traceback" not in said
+        if continued := re.search(r"continuing .* from step (\d+)", said):
+            assert int(continued[1]) == reached, "what was saved is where it goes on"
+        else:
+            assert not reached or "computing in" not in said, "never from the beginning again"
+        if number != signal.SIGKILL:
+            stopped = f"stopped at step {run.steps()[-1]}, saved in {name}; the same command continues from there"
+            assert said.splitlines()[-1] == stopped
+        assert max([0, *run.steps()]) >= reached
+        reached = max([0, *run.steps()])
+    assert 36 < reached < 84, "all this happened on the way"
+    assert nursery.wait(nursery.start(*command)) == 0
+    assert f"continuing {name} from step {reached}\n" in err.read_text()
+    assert_same_training(run.path, expected)
+
+
+def test_a_training_killed_before_its_first_checkpoint_starts_again_with_an_empty_log(
+    nursery, nursery_folder, straight_run
+):
+    once = [*SHORT, "training.validate_every_steps=100", "training.max_steps=100", "training.precision=fp32"]
+    command = ["train", "tiny.yaml", *options(*once), "--run-dir"]
+    assert nursery.wait(nursery.start(*command, "unkilled")) == 0
+    pid = nursery.start(*command, "early")
+    wait_until(lambda: (nursery_folder / "early/metrics.jsonl").exists())
+    os.kill(pid, signal.SIGKILL)
+    assert nursery.wait(pid) == -9
+    assert RunDir(nursery_folder / "early").steps() == []
+    assert nursery.wait(nursery.start(*command, "early")) == 0
+    assert_same_training(nursery_folder / "early", nursery_folder / "unkilled")
+
+
+def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nursery, nursery_folder):
+    # Long enough to be read, and not yet trained on when the signal comes.
+    for side in ("en", "de"):
+        (nursery_folder / f"long.{side}").write_text((nursery_folder / f"train.{side}").read_text() * 1000)
+    data = options("data.train=[long.en, long.de]")
+    pid = nursery.start("train", "tiny.yaml", "--run-dir", "before", *data)
+    wait_until(lambda: (nursery_folder / "before" / "config.yaml").exists())
+    os.kill(pid, signal.SIGTERM)
+    started = time.monotonic()
+    assert nursery.wait(pid) == 143
+    assert time.monotonic() - started < 5
+    said = (nursery_folder / "err").read_text().splitlines()
+    assert said[-1] == "stopped before the first step: nothing to save yet; the same command starts again"
+    assert RunDir(nursery_folder / "before").steps() == []
+
+
+def test_a_half_written_file_of_a_killed_process_is_cleared_away(nursery, nursery_folder, straight_run):
+    run = Path(shutil.copytree(straight_run("fp32"), nursery_folder / "orphan"))
+    orphans = [run / "checkpoints" / ".tmp-123-step-000085.pt", run / ".tmp-123-best"]
+    for orphan in orphans:
+        orphan.write_bytes(b"half")
+    overrides = options(*SHORT, "training.precision=fp32", "training.max_steps=85")
+    assert nursery.wait(nursery.start("train", "tiny.yaml", "--run-dir", "orphan", *overrides)) == 0
+    assert not [orphan for orphan in orphans if orphan.exists()]
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Dev losses as they are wanted, in order; nothing is translated."""
+
+    def script(losses: Iterator[float]) -> None:
+        monkeypatch.setattr(loop, "mean_loss", lambda *args, **kwargs: next(losses))
+        monkeypatch.setattr(Translator, "translate", lambda self, lines, **kwargs: ["x"] * len(lines))
+        monkeypatch.setattr(loop, "score_texts", lambda *args: Scores(0.0, 0.0, 100.0, {}))
+
+    return script
+
+
+# Damage --------------------------------------------------------------------------------------------------------------
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut short": lambda file: file.write_bytes(file.read_bytes()[:-1000]),
+    "empty": lambda file: file.write_bytes(b""),
+    "text": lambda file: file.write_text("not a checkpoint\n"),
+    "a zeroed block": lambda file: file.write_bytes(file.read_bytes()[:9000] + bytes(400) + file.read_bytes()[9400:]),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, trained_run, damage):
+    run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
+    DAMAGES[damage](run.checkpoint_file(160))
+    said: list[str] = []
+    trainer = trainer_of(run.path, say=said.append)
+    assert trainer.progress.step == 80
+    assert said[-2].startswith(f"warning: {run.checkpoint_file(160)}: ") and said[-2].endswith(
+        "; trying the one before it"
+    )
+    assert said[-1] == f"continuing {run.path} from step 80"
+    if damage != "a folder":  # which stands where the next one of step 160 is to be
+        trainer.train()
+        assert_same_training(run.path, trained_run)
+
+
+def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, trained_run):
+    run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
+    for step in run.steps():
+        run.checkpoint_file(step).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"checkpoints: none of 2 checkpoints can be read; restore one$"):
+        trainer_of(run.path)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("n_before", [0, 2])
+def test_a_crash_at_any_moment_of_saving_loses_nothing_that_was_announced(tiny, monkeypatch, scripted, n_before):
+    """Every write, sync, rename and removal on the way to the next checkpoint is the last thing the process does."""
+
+    def trainer(run: Path, n_steps: int, say: Callable[[str], None] = lambda line: None) -> loop.Trainer:
+        trainer = trainer_of(run, *SCORED, "training.schedule=constant", f"training.max_steps={n_steps}", say=say)
+        scripted(iter([3.0, 1.0, 2.0][trainer.progress.last_validation :]))
+        return trainer
+
+    begun, n_steps = tiny / "begun", n_before + 1
+    prepared = trainer(begun, max(1, n_before))
+    if n_before:
+        prepared.train()
+    trainer(Path(shutil.copytree(begun, tiny / "whole")), n_steps).train()
+    for moment in range(1, 100):
+        run, n_calls = Path(shutil.copytree(begun, tiny / f"crash-{moment}")), 0
+
+        def dying(real: Callable, moment: int = moment) -> Callable:
+            def call(*args, **kwargs):
+                nonlocal n_calls
+                n_calls += 1
+                if n_calls >= moment:
+                    raise Killed
+                return real(*args, **kwargs)
+
+            return call
+
+        crashing = trainer(run, n_steps)
+        with monkeypatch.context() as patch:
+            for owner, name in (
+                (os, "fsync"),
+                (Path, "replace"),
+                (Path, "unlink"),
+                (torch, "save"),
+                (RunDir, "append"),
+            ):
+                patch.setattr(owner, name, dying(getattr(owner, name)))
+            try:
+                crashing.train()
+                break
+            except Killed:
+                pass
+        said: list[str] = []
+        again = trainer(run, n_steps, said.append)
+        assert not [line for line in said if "warning" in line]
+        assert again.progress.step == max([0, *RunDir(run).steps()]) >= n_before
+        again.train()
+        assert_same_training(run, tiny / "whole")
+    assert 15 < moment < 99
+
+
+# What is stopped, kept and refused -----------------------------------------------------------------------------------
+
+
+def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where):
+    overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
+    trainer = trainer_of(tiny / "run", *overrides)
+    real, n_calls, before = loop.summed_loss, 0, {}
+
+    def failing(network, batch, label_smoothing):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls < 8:
+            return real(network, batch, label_smoothing)
+        before.update(weights(trainer))
+        if where == "loss":
+            return real(network, batch, label_smoothing) * value
+        weight = next(network.parameters())
+        return real(network, batch, label_smoothing) + (weight * 0).sum().sqrt()  # a slope of 0/0
+
+    monkeypatch.setattr(loop, "summed_loss", failing)
+    with pytest.raises(TrainingError) as caught:
+        trainer.train()
+    what = rf"loss is {value}" if where == "loss" else "the gradient's norm is nan"
+    assert re.fullmatch(
+        rf"step 8: {what} \(batch with training lines (\d+, )+\.\.\.\); not applied, last good checkpoint step 5;"
+        r" lower training\.learning_rate or training\.clip_norm, or raise training\.warmup_steps",
+        str(caught.value),
+    )
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+    assert RunDir(tiny / "run").steps() == [5]
+    monkeypatch.undo()
+    monkeypatch.chdir(tiny)
+    trainer_of(tiny / "run", *overrides).train()
+    trainer_of(tiny / "whole", *overrides).train()
+    assert_same_training(tiny / "run", tiny / "whole")
+
+
+def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):
+    answer = mt("train", "tiny.yaml", *options("training.learning_rate=10000", "model.norm=post", "training.schedule=constant", "training.warmup_steps=0", "training.clip_norm=1e30", "training.weight_decay=1"))  # fmt: skip
+    assert answer.code == 1
+    assert answer.said[-1].startswith("error: step ") and "not applied" in answer.said[-1]
+    for step in RunDir(Path("runs/tiny")).steps():
+        content = load_checkpoint(RunDir(Path("runs/tiny")).checkpoint_file(step))
+        assert all(weight.isfinite().all() for weight in content["model"].values())
+
+
+def after(losses: list[float], patience: int) -> tuple[int, int]:
+    """The best validation, and how many there are: what keeping the best and patience mean, in a plain loop."""
+    best, best_at, n_without = math.inf, 0, 0
+    for at, value in enumerate(losses, 1):
+        if math.isfinite(value) and value < best:
+            best, best_at, n_without = value, at, 0
+        else:
+            n_without += 1
+        if n_without == patience:
+            return best_at, at
+    return best_at, len(losses)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    losses=st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.0, 4.0, math.nan, math.inf]), min_size=1, max_size=7),
+    patience=st.integers(1, 4),
+    restart=st.integers(0, 7),
+)
+def test_best_and_the_newest_two_are_kept_whatever_the_scores(
+    tiny, scripted, tmp_path_factory, losses, patience, restart
+):
+    run = RunDir(tmp_path_factory.mktemp("scores") / "run")
+    overrides = [f"training.max_steps={len(losses)}", f"training.patience={patience}", *SCORED]
+    best, n_done = after(losses, patience)
+    remaining = iter(losses)
+    scripted(remaining)
+    if 0 < restart < n_done:
+        trainer_of(run.path, f"training.max_steps={restart}", *overrides[1:]).train()
+    trainer = trainer_of(run.path, *overrides)
+    trainer.train()
+    assert trainer.progress.step == n_done and trainer.is_finished
+    assert run.steps() == sorted({*range(max(1, n_done - 1), n_done + 1), *([best] if best else [])})
+    assert run.find_checkpoint("last") == run.checkpoint_file(n_done)
+    if best:
+        assert run.find_checkpoint("best") == run.checkpoint_file(best)
+        assert load_checkpoint(run.find_checkpoint("best"))["progress"]["step"] == best
+    else:
+        with pytest.raises(RunDirError, match="no 'best' checkpoint"):
+            run.find_checkpoint("best")
+    logged = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    assert [record["step"] for record in logged if "dev_loss" in record] == list(range(1, n_done + 1))
+
+
+def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
+    scripted(iter([1.0, 2.0, 2.0, 0.5]))
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED))
+    assert answer.code == 0
+    assert answer.said[-1] == (
+        "finished at step 3 (no better dev score for long); best step 1; try: mt translate runs/tiny"
+    )
+    assert mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED)).said[-1] == (
+        "runs/tiny is finished: step 3, best step 1; nothing was changed"
+    )
+
+
+def test_more_steps_continue_a_finished_training(tiny, mt):
+    few = [*SHORT[1:], "training.schedule=constant"]
+    assert mt("train", "tiny.yaml", "--run-dir", "grown", *options(*few, "training.max_steps=25")).code == 0
+    answer = mt("train", "tiny.yaml", "--run-dir", "grown", *options(*few, "training.max_steps=50"))
+    assert answer.code == 0 and "continuing grown from step 25" in answer.said
+    assert mt("train", "tiny.yaml", "--run-dir", "straight", *options(*few, "training.max_steps=50")).code == 0
+    grown, straight = (load_checkpoint(RunDir(Path(name)).find_checkpoint("last")) for name in ("grown", "straight"))
+    assert all(torch.equal(grown["model"][name], weight) for name, weight in straight["model"].items())
+
+
+def test_a_first_signal_asks_and_restores_the_default_for_the_second():
+    with StopSignals() as signals:
+        signals.is_saving_needed = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.is_stopping and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        with pytest.raises(Interrupted) as caught:
+            signals.stop("saved")
+        assert (caught.value.exit_code, str(caught.value)) == (143, "saved")
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+# The update ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
+    """Sentences of unlike lengths in unlike halves: the loss is divided by the tokens of the whole update."""
+    one = ["training.max_steps=1", "model.dropout=0", "training.clip_norm=1e9"]
+    results = []
+    for n_parts, batches in ((1, [list(range(30))]), (2, [list(range(4)), list(range(4, 30))])):
+        monkeypatch.setattr(loop, "epoch_batches", lambda *args, batches=batches: iter(batches))
+        run = RunDir(tiny / f"parts-{n_parts}")
+        trainer_of(run.path, *one, f"training.accumulate={n_parts}").train()
+        content = load_checkpoint(run.find_checkpoint("last"))
+        moments = [state["exp_avg"] for state in content["optimizer"]["state"].values()]  # a tenth of the gradient
+        results.append((json.loads(run.metrics_file.read_text().splitlines()[0]), moments))
+    (whole, whole_moments), (halves, halves_moments) = results
+    assert halves["loss"] == pytest.approx(whole["loss"], rel=1e-6)
+    assert halves["grad_norm"] == pytest.approx(whole["grad_norm"], rel=1e-5)
+    assert max(float(moment.abs().max()) for moment in whole_moments) > 1e-4
+    for a, b in zip(halves_moments, whole_moments, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+
+
+@pytest.fixture
+def tiny_model(tiny, trained_run):
+    config = load_config(Path("tiny.yaml"))
+    torch.manual_seed(1)
+    return build_model(config, RunDir(trained_run).load_tokenizer(True))
+
+
+def test_updates_too_small_for_bf16_still_add_up(tiny_model):
+    training = TrainingConfig(learning_rate=1e-3, clip_norm=1e9)
+    optimizer = Optimizer(tiny_model, training, torch.bfloat16)
+    norm = next(name for name, w in tiny_model.named_parameters() if w.dim() == 1 and bool((w == 1).all()))
+    master, copy = (dict(module.named_parameters())[norm] for module in (tiny_model, optimizer.network))
+    assert master.dtype == torch.float32 and copy.dtype == torch.bfloat16
+    seen = set()
+    for _ in range(40):
+        for parameter in optimizer.network.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.collect_gradients()
+        optimizer.step(1e-4)
+        seen.add(copy.detach()[0].item())
+    assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
+    assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
+    assert (torch.tensor(1.0, dtype=torch.bfloat16) - 1e-4) == 1, "in bf16 alone none of them would count"
+
+
+def test_in_fp32_the_network_is_the_model(tiny_model):
+    assert Optimizer(tiny_model, TrainingConfig(), torch.float32).network is tiny_model
+
+
+def test_tied_weights_stay_tied_in_the_bf16_copy(tiny_model):
+    network = Optimizer(tiny_model, TrainingConfig(), torch.bfloat16).network
+    assert network.projection.weight is network.tgt_embeddings.token.weight is network.src_embeddings.token.weight
+
+
+def test_the_norm_told_is_that_before_clipping(tiny_model):
+    optimizer = Optimizer(tiny_model, TrainingConfig(clip_norm=0.5), torch.float32)
+    for parameter in tiny_model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    n = sum(parameter.numel() for parameter in tiny_model.parameters())
+    assert float(optimizer.clip()) == pytest.approx(math.sqrt(n), rel=1e-5)
+    clipped = math.sqrt(sum(float(parameter.grad.square().sum()) for parameter in tiny_model.parameters()))
+    assert clipped == pytest.approx(0.5, rel=1e-3)
+
+
+def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
+    trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=2", "model.dropout=0.9")
+    trainer.train()
+    trainer.model.eval()
+    again = mean_loss(trainer.model, trainer.data.dev, 64)
+    logged = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])["dev_loss"]
+    assert logged == pytest.approx(again, rel=1e-5)
+
+
+# Learning ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_it_learns_to_copy_three_to_eight_symbols(tmp_path, monkeypatch, mt):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(1)
+    symbols = "abcdefghij"
+
+    def sentences(n: int) -> list[str]:
+        return [" ".join(rng.choices(symbols, k=rng.randint(3, 8))) for _ in range(n)]
+
+    for name, n in (("train", 4000), ("dev", 50), ("test", 100)):
+        text = "".join(f"{line}\n" for line in sentences(n))
+        Path(f"{name}.xx").write_text(text)
+        Path(f"{name}.yy").write_text(text)
+    Path("copy.yaml").write_text(
+        "data: {src_lang: xx, tgt_lang: yy, train: [train.xx, train.yy], dev: [dev.xx, dev.yy]}\n"
+        "tokenizer: {vocab_size: 300}\n"
+        "model: {d_model: 64, ffn_dim: 128, n_heads: 4, n_encoder_layers: 2, n_decoder_layers: 2}\n"
+        "training: {max_steps: 1200, batch_tokens: 1024, learning_rate: 3e-3, warmup_steps: 100, schedule: linear,\n"
+        "  validate_every_steps: 600, device: cpu, precision: fp32}\n"
+    )
+    assert mt("train", "copy.yaml").code == 0
+    answer = mt("translate", "runs/copy", "test.xx")
+    n_right = sum(a == b for a, b in zip(answer.lines, Path("test.yy").read_text().splitlines(), strict=True))
+    assert n_right >= 95

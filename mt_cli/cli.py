@@ -5,9 +5,11 @@ stdout is for results, stderr for talk. torch is imported inside the commands, s
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -61,11 +63,15 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None:  # stdout: a full disk
-            say(f"error: cannot write the output: {error.strerror}")
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.filename is not None:
+            say(f"error: {error.filename}: {error.strerror}")
             return 1
-        raise
+        say(f"error: cannot write the output: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered cannot be written either
+        return 1
+    except MemoryError:
+        say("error: out of memory; use a smaller model, batch or input")
+        return 1
     except Exception as error:
         # Typer carries its own copy of click, whose usage errors have no public name.
         if not hasattr(error, "format_message"):
@@ -297,14 +303,14 @@ def translate(
     is_interactive = input_file is None and sys.stdin.isatty()
     if is_interactive:
         say("Type a sentence and press Enter; Ctrl-D ends.")
-    out = _open_output(output)
     n_lines = 0
-    for chunk in _chunks(descriptor, is_interactive):
-        name = str(input_file or "stdin")
-        texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
-        out.write("".join(line + "\n" for line in lines_for(texts, n_lines)).encode())
-        out.flush()
-        n_lines += len(chunk)
+    with _open_output(output) as out:
+        for chunk in _chunks(descriptor, is_interactive):
+            name = str(input_file or "stdin")
+            texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
+            out.write("".join(line + "\n" for line in lines_for(texts, n_lines)).encode())
+            out.flush()
+            n_lines += len(chunk)
     if references is not None and next(references, None) is not None:
         raise DataError(f"{score} has more lines than the input, {n_lines}; they must be line for line")
     if attention is not None:
@@ -358,9 +364,9 @@ def _open_input(file: Path | None) -> int:
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
 
 
-def _open_output(file: Path | None) -> Any:
+def _open_output(file: Path | None) -> contextlib.AbstractContextManager[Any]:
     if file is None:
-        return sys.stdout.buffer
+        return contextlib.nullcontext(sys.stdout.buffer)
     try:
         return file.open("xb")
     except OSError as error:
@@ -480,6 +486,46 @@ def _table(results: list[dict[str, Any]]) -> str:
         f"{titles[m]}: {result['signatures'][m]}" for m in ("bleu", "chrf", "ter") for result in results
     )
     return "\n".join([*lines, "", *signatures])
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made; must not exist yet.")],
+    to: Annotated[Literal["ctranslate2", "marian", "argos"], typer.Option(help="The format.")],
+    quantization: Annotated[
+        Literal["float32", "float16", "bfloat16", "int8"] | None,
+        typer.Option(help="Of ctranslate2 (float32 by default) and argos (int8 by default)."),
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(help="best, last or step-N.")] = "best",
+) -> None:
+    """Write a run as a model of another engine: CTranslate2, Hugging Face Marian, Argos Translate."""
+    RunDir.existing(run).find_checkpoint(checkpoint)
+    if folder.exists():
+        raise UsageError(f"{folder} exists already; delete it or choose another DIR")
+    if to == "marian" and quantization is not None:
+        raise UsageError("--quantization is for ctranslate2 and argos; the Marian format holds float32")
+
+    from mt_cli.decoding.translator import Translator
+    from mt_cli.export.argos import write_argos
+    from mt_cli.export.ctranslate2 import write_ctranslate2
+    from mt_cli.export.marian import write_marian
+
+    translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
+    # Into a folder beside it first: what is there is whole.
+    unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
+    unfinished.mkdir(parents=True)
+    try:
+        if to == "marian":
+            write_marian(translator, unfinished)
+        elif to == "argos":
+            write_argos(translator, unfinished, quantization or "int8")
+        else:
+            write_ctranslate2(translator, unfinished, quantization or "float32")
+        unfinished.replace(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    say(f"{to} model in {folder}")
 
 
 @app.command()

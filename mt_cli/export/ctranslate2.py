@@ -1,0 +1,138 @@
+"""Writes a run as a CTranslate2 model: the engine that many translation services run, fast on a CPU, 8 bits included.
+
+Weights go through `ctranslate2.specs`, as NumPy arrays. What the format has no word for is folded into weights
+(temperature, scale of the projection) or refused by name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError, missing_extra
+from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.embeddings import Embeddings
+from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer, LayerNorm
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8")
+_NEVER = -1e9  # the bias of what is no part of a translation: its probability is zero, as in our own search
+
+
+def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:
+    """The model in `folder`, which must exist, and its tokenizer beside it (`source.spm`, `target.spm`).
+
+    Raises UsageError when ctranslate2 is not installed or the run has a part that the format cannot hold.
+    """
+    try:
+        from ctranslate2 import specs
+    except ImportError:
+        raise missing_extra("mt export --to ctranslate2", "ctranslate2", "ct2") from None
+    config, tokenizer = translator.config, translator.tokenizer
+    _refuse_unsupported(config)
+    spec = specs.TransformerSpec(*_empty_specs(specs, config))
+    _fill(spec, translator)
+    spec.register_source_vocabulary(tokenizer.src_pieces(list(range(tokenizer.src_vocab_size))))
+    spec.register_target_vocabulary(tokenizer.tgt_pieces(list(range(tokenizer.tgt_vocab_size))))
+    [unk, bos, eos] = tokenizer.tgt_pieces([tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
+    spec.config.decoder_start_token = bos
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.model.layer_norm_epsilon
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    spec.save(str(folder))
+    (folder / "source.spm").write_bytes(tokenizer.models[0])
+    (folder / "target.spm").write_bytes(tokenizer.models[-1])
+
+
+def _refuse_unsupported(config: Config) -> None:
+    model = config.model
+    if model.layer_norm != "variance":
+        raise UsageError(
+            f"model.layer_norm '{model.layer_norm}' has no place in a CTranslate2 model; train with 'variance'"
+        )
+    head_dim = model.head_dim or model.d_model // model.n_heads
+    if (model.value_dim or head_dim) != head_dim:
+        raise UsageError(
+            "model.value_dim other than head_dim has no place in a CTranslate2 model; train with them equal"
+        )
+
+
+def _empty_specs(specs: Any, config: Config) -> tuple[Any, Any]:
+    model = config.model
+    common = {
+        "num_heads": model.n_heads,
+        "pre_norm": model.norm == "pre",
+        "layernorm_embedding": model.embedding_norm,
+        "head_dim": model.head_dim,
+    }
+    return (
+        specs.TransformerEncoderSpec(model.n_encoder_layers, **common),
+        specs.TransformerDecoderSpec(model.n_decoder_layers, **common),
+    )
+
+
+def _fill(spec: Any, translator: Translator) -> None:
+    model, tokenizer = translator.model, translator.tokenizer
+    _fill_stack(spec.encoder, spec.encoder.embeddings[0], model.src_embeddings, model.encoder_norm)
+    _fill_stack(spec.decoder, spec.decoder.embeddings, model.tgt_embeddings, model.decoder_norm)
+    for layer_spec, layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
+        assert isinstance(layer, EncoderLayer)
+        _fill_layer(layer_spec, layer)
+    for layer_spec, layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        _fill_layer(layer_spec, layer)
+        cross, cross_spec = layer.cross_attention, layer_spec.attention
+        _fill_norm(cross_spec.layer_norm, layer.cross_attention_norm.norm)
+        cross_spec.queries_scale = np.dtype("float32").type(1 / cross.temperature)
+        _fill_linears(cross_spec.linear[0], [cross.w_q])
+        _fill_linears(cross_spec.linear[1], [cross.w_k, cross.w_v])
+        _fill_linears(cross_spec.linear[2], [cross.w_o])
+    spec.decoder.projection.weight = _array(model.projection.weight * model.projection_scale)
+    bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
+    bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] = _NEVER
+    spec.decoder.projection.bias = bias
+
+
+def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
+    embeddings_spec.weight = _array(embeddings.token.weight * embeddings.scale)
+    spec.scale_embeddings = False
+    spec.position_encodings.encodings = _array(embeddings.position[1:])  # row 0 is for padding
+    if isinstance(embeddings.norm, LayerNorm):
+        _fill_norm(spec.layernorm_embedding, embeddings.norm)
+    if isinstance(final_norm, LayerNorm):
+        _fill_norm(spec.layer_norm, final_norm)
+
+
+def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    attention: MultiHeadAttention = layer.self_attention
+    add_norm: AddNorm = layer.feed_forward_norm
+    _fill_norm(spec.self_attention.layer_norm, layer.self_attention_norm.norm)
+    spec.self_attention.queries_scale = np.dtype("float32").type(1 / attention.temperature)
+    _fill_linears(spec.self_attention.linear[0], [attention.w_q, attention.w_k, attention.w_v])
+    _fill_linears(spec.self_attention.linear[1], [attention.w_o])
+    _fill_norm(spec.ffn.layer_norm, add_norm.norm)
+    _fill_linears(spec.ffn.linear_0, [layer.feed_forward.w_1])
+    _fill_linears(spec.ffn.linear_1, [layer.feed_forward.w_2])
+
+
+def _fill_linears(spec: Any, linears: list[Any]) -> None:
+    """Several matrices with one input as one. A convolution of kernel 1 is a matrix with one more dimension."""
+    spec.weight = np.concatenate([_array(linear.weight.flatten(1)) for linear in linears])
+    if linears[0].bias is not None:
+        spec.bias = np.concatenate([_array(linear.bias) for linear in linears])
+
+
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, LayerNorm)
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
+    return tensor.detach().float().cpu().contiguous().numpy()

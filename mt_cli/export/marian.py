@@ -1,0 +1,184 @@
+"""Writes a run as a Hugging Face `MarianMTModel` folder, which `transformers.pipeline("translation", DIR)` loads.
+
+The format has the Transformer of the paper alone: post-norm, sinusoids from position 0, biases everywhere, heads of
+d_model / n_heads. Its sinusoids hold all sines first and then all cosines, ours take turns; the order of the d_model
+dimensions means nothing to the rest of the network, so they are put into that order in every weight that touches them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError, missing_extra
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+
+_NEVER = -1e9  # the bias of what is no part of a translation: its probability is zero, as in our own search
+
+
+def write_marian(translator: Translator, folder: Path) -> None:
+    """The folder's files; it must exist. Raises UsageError when safetensors is not installed or the format, which knows
+    post-norm only, cannot hold the run."""
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        raise missing_extra("mt export --to marian", "safetensors", "marian") from None
+    _refuse_unsupported(translator.config)
+    save_file(_weights(translator), str(folder / "model.safetensors"), metadata={"format": "pt"})
+    tokenizer = translator.tokenizer
+    (folder / "source.spm").write_bytes(tokenizer.models[0])
+    (folder / "target.spm").write_bytes(tokenizer.models[-1])
+    for name, content in {
+        "config.json": _model_config(translator),
+        "generation_config.json": _generation_config(translator.config),
+        "tokenizer_config.json": _tokenizer_config(translator.config, tokenizer),
+        "vocab.json": _ids(tokenizer.src_pieces(list(range(tokenizer.src_vocab_size)))),
+        **(
+            {}
+            if tokenizer.is_joint
+            else {"target_vocab.json": _ids(tokenizer.tgt_pieces(list(range(tokenizer.tgt_vocab_size))))}
+        ),
+    }.items():
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def _refuse_unsupported(config: Config) -> None:
+    model = config.model
+    head_dim = model.d_model // model.n_heads
+    wanted = {
+        "norm": (model.norm, "post"),
+        "layer_norm": (model.layer_norm, "variance"),
+        "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-5),
+        "embedding_norm": (model.embedding_norm, False),
+        "first_position": (model.first_position, 0),
+        "head_dim": (model.head_dim or head_dim, head_dim),
+        "value_dim": (model.value_dim or model.head_dim or head_dim, head_dim),
+    }
+    wrong = {key: (is_, must) for key, (is_, must) in wanted.items() if is_ != must}
+    if wrong:
+        found = ", ".join(f"model.{key} is {is_}" for key, (is_, _) in wrong.items())
+        settings = " ".join(f"--set model.{key}={str(must).lower()}" for key, (_, must) in wrong.items())
+        raise UsageError(
+            f"the Marian format cannot hold this run ({found}); train one that it can: mt train CONFIG {settings},"
+            " or export --to ctranslate2"
+        )
+
+
+def _weights(translator: Translator) -> dict[str, Tensor]:
+    config, model = translator.config.model, translator.model
+    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))  # sines, then cosines
+    own = {name: tensor.detach().float().cpu() for name, tensor in model.state_dict().items()}
+    weights: dict[str, Tensor] = {}
+
+    def attention(mine: str, theirs: str, temperature: float) -> None:
+        # Marian divides by sqrt(head_dim); another temperature is folded into the queries.
+        fold = math.sqrt(config.d_model // config.n_heads) / temperature
+        for letter, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
+            weight = own[f"{mine}.w_{letter}.weight"]
+            bias = own.get(f"{mine}.w_{letter}.bias", torch.zeros(weight.size(0)))
+            weight, bias = (weight[order], bias[order]) if letter == "o" else (weight[:, order], bias)
+            factor = fold if letter == "q" else 1.0
+            weights[f"{theirs}.{name}.weight"], weights[f"{theirs}.{name}.bias"] = weight * factor, bias * factor
+
+    def norm(mine: str, theirs: str) -> None:
+        weights[f"{theirs}.weight"] = own[f"{mine}.norm.gamma"][order]
+        weights[f"{theirs}.bias"] = own[f"{mine}.norm.beta"][order]
+
+    for side, n_layers in (("encoder", config.n_encoder_layers), ("decoder", config.n_decoder_layers)):
+        for n in range(n_layers):
+            mine, theirs = f"{side}_layers.{n}", f"model.{side}.layers.{n}"
+            layer = getattr(model, f"{side}_layers")[n]
+            attention(f"{mine}.self_attention", f"{theirs}.self_attn", layer.self_attention.temperature)
+            norm(f"{mine}.self_attention_norm", f"{theirs}.self_attn_layer_norm")
+            if side == "decoder":
+                attention(f"{mine}.cross_attention", f"{theirs}.encoder_attn", layer.cross_attention.temperature)
+                norm(f"{mine}.cross_attention_norm", f"{theirs}.encoder_attn_layer_norm")
+            weights[f"{theirs}.fc1.weight"] = own[f"{mine}.feed_forward.w_1.weight"].flatten(1)[:, order]
+            weights[f"{theirs}.fc1.bias"] = own[f"{mine}.feed_forward.w_1.bias"]
+            weights[f"{theirs}.fc2.weight"] = own[f"{mine}.feed_forward.w_2.weight"].flatten(1)[order]
+            weights[f"{theirs}.fc2.bias"] = own[f"{mine}.feed_forward.w_2.bias"][order]
+            norm(f"{mine}.feed_forward_norm", f"{theirs}.final_layer_norm")
+
+    weights |= _embeddings(translator, own, order)
+    bias = torch.zeros(1, translator.tokenizer.tgt_vocab_size)
+    bias[0, [PAD_ID, UNK_ID, BOS_ID]] = _NEVER
+    weights["final_logits_bias"] = bias
+    return {name: tensor.contiguous().clone() for name, tensor in weights.items()}  # safetensors takes no shared memory
+
+
+def _embeddings(translator: Translator, own: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    config = translator.config.model
+    src, tgt = own["src_embeddings.token.weight"][:, order], own["tgt_embeddings.token.weight"][:, order]
+    weights = {"lm_head.weight": own["projection.weight"][:, order] * translator.model.projection_scale}
+    if _is_shared(config.tie_embeddings):
+        return weights | {"model.shared.weight": tgt}
+    return weights | {"model.encoder.embed_tokens.weight": src, "model.decoder.embed_tokens.weight": tgt}
+
+
+def _is_shared(tie_embeddings: str) -> bool:
+    return tie_embeddings == "all"
+
+
+def _model_config(translator: Translator) -> dict[str, object]:
+    config, tokenizer = translator.config.model, translator.tokenizer
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "d_model": config.d_model,
+        "encoder_layers": config.n_encoder_layers,
+        "decoder_layers": config.n_decoder_layers,
+        "encoder_attention_heads": config.n_heads,
+        "decoder_attention_heads": config.n_heads,
+        "encoder_ffn_dim": config.ffn_dim,
+        "decoder_ffn_dim": config.ffn_dim,
+        "activation_function": "relu",
+        "scale_embedding": config.embedding_scale == "embedding",
+        "max_position_embeddings": config.max_positions,
+        "vocab_size": tokenizer.src_vocab_size,
+        "decoder_vocab_size": tokenizer.tgt_vocab_size,
+        "share_encoder_decoder_embeddings": _is_shared(config.tie_embeddings),
+        "tie_word_embeddings": config.tie_embeddings != "none" and config.embedding_scale != "projection",
+        "static_position_embeddings": True,
+        "is_encoder_decoder": True,
+        "pad_token_id": PAD_ID,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "forced_eos_token_id": None,
+        "decoder_start_token_id": BOS_ID,
+        "dropout": config.dropout,
+        "dtype": "float32",
+    }
+
+
+def _generation_config(config: Config) -> dict[str, object]:
+    return {
+        "decoder_start_token_id": BOS_ID,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "pad_token_id": PAD_ID,
+        "num_beams": config.decoding.beam_size,
+        "max_length": min(512, config.model.max_positions),
+    }
+
+
+def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]:
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": config.data.src_lang,
+        "target_lang": config.data.tgt_lang,
+        "separate_vocabs": not tokenizer.is_joint,
+        "model_max_length": config.data.max_length,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+    }
+
+
+def _ids(pieces: list[str]) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate(pieces)}

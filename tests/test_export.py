@@ -1,0 +1,159 @@
+"""Exported models say what the run says: loaded by the engines themselves, same scores, same translations."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt_cli.checkpoint import build_model
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError
+from mt_cli.export.argos import write_argos
+from mt_cli.export.ctranslate2 import write_ctranslate2
+from mt_cli.export.marian import write_marian
+from mt_cli.text.batching import pad, source_batch
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
+
+SENTENCES = ["the red cat sees a house", "a tree", "die rote Katze 我 sieht", "cats, dogs & trees!"]
+FLOAT32 = 1e-4  # of log-probabilities; the issue of kernels that sum in another order
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm": "post"},
+    "untied": {"tie_embeddings": "none"},
+    "target-projection": {"tie_embeddings": "target", "embedding_scale": "projection", "norm": "post"},
+    "temperature-conv": {"attention_temperature": 2.5, "feed_forward": "conv1d", "norm": "post"},
+    "no-bias": {"attention_bias": False, "embedding_scale": "none"},
+    "own": {"first_position": 1, "embedding_norm": True, "head_dim": 12},
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[bool, Tokenizer]:
+    text = SENTENCES * 3
+    sides = [lambda: iter(text)], [lambda: iter(text), lambda: iter(text[::-1])]
+    return {len(side) == 1: train_tokenizer(list(side), "bpe", 330, lambda _: None) for side in sides}
+
+
+def random_translator(tokenizers: dict[bool, Tokenizer], joint: bool = True, **switches: Any) -> Translator:
+    torch.manual_seed(0)
+    model_keys = {"d_model": 16, "ffn_dim": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
+    config = Config.model_validate(
+        {
+            "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"], "max_length": 60},
+            "tokenizer": {"joint": joint},
+            "model": {**model_keys, "max_positions": 128, **switches},
+            "decoding": {"max_length_ratio": 0.1},  # and 10 more: random models never end
+        }
+    )
+    tokenizer = tokenizers[joint]
+    model = build_model(config, tokenizer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return Translator([model], tokenizer, config)
+
+
+def forced(translator: Translator) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
+    """Sources, targets that the model was not asked about, and its log-probabilities of them."""
+    sources = [translator.split(text)[0] for text in SENTENCES]
+    targets = [translator.tokenizer.encode_tgt(text) for text in reversed(SENTENCES)]
+    return sources, targets, translator.token_scores(list(zip(sources, targets, strict=True)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_ctranslate2_gives_the_same_scores_and_translations(
+    variant: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    joint = VARIANTS[variant].get("tie_embeddings", "all") == "all"
+    translator = random_translator(tokenizers, joint, **VARIANTS[variant])
+    write_ctranslate2(translator, tmp_path)
+    engine = ctranslate2.Translator(str(tmp_path), device="cpu", intra_threads=1)
+    sources, targets, expected = forced(translator)
+    tokenizer = translator.tokenizer
+    src_pieces = [tokenizer.src_pieces(ids) for ids in sources]
+    found = engine.score_batch(src_pieces, [tokenizer.tgt_pieces(ids) for ids in targets])
+    for result, row in zip(found, expected, strict=True):
+        assert result.log_probs == pytest.approx(row, abs=FLOAT32)
+    for source, pieces, line in zip(sources, src_pieces, SENTENCES, strict=True):
+        limit = translator.max_length(len(source), translator.config.decoding)
+        [output] = engine.translate_batch([pieces], beam_size=1, max_decoding_length=limit)
+        ids = translator.translations([line])[0].parts[0].hypotheses[0].ids
+        assert output.hypotheses[0] == tokenizer.tgt_pieces(ids)
+
+
+def test_an_exported_run_translates_as_the_run(trained_run: Path, tmp_path: Path, mt: Callable[..., Any]) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
+    assert answer.code == 0, answer.err
+    translator = Translator.load(trained_run)
+    engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
+    lines = ["the red cat", "dog", "house sees the tree"]
+    ours = translator.translations(lines, beam_size=3, length_normalization="average")
+    pieces = [translator.tokenizer.src_pieces(translator.split(line)[0]) for line in lines]
+    # With patience it searches on until nothing open can win, as ours does.
+    theirs = engine.translate_batch(pieces, beam_size=3, length_penalty=1, patience=10, max_decoding_length=14)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert other.hypotheses[0] == translator.tokenizer.tgt_pieces(mine.parts[0].hypotheses[0].ids)
+    again = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
+    assert again.code == 2 and "exists already" in again.said[0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("variant", ["post", "untied", "target-projection", "temperature-conv", "no-bias"])
+def test_hugging_face_gives_the_same_ids_and_scores(
+    variant: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    joint = VARIANTS[variant].get("tie_embeddings", "all") == "all"
+    translator = random_translator(tokenizers, joint, **{**VARIANTS[variant], "norm": "post"})
+    write_marian(translator, tmp_path)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    model = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
+    sources, targets, expected = forced(translator)
+    assert [tokenizer(text).input_ids for text in SENTENCES] == [[*ids, EOS_ID] for ids in sources]
+    src_ids, _ = source_batch(sources)
+    tgt_in = pad([[BOS_ID, *ids] for ids in targets])
+    with torch.inference_mode():
+        answer = model(input_ids=src_ids, attention_mask=(src_ids != PAD_ID).long(), decoder_input_ids=tgt_in)
+    log_probs = answer.logits.log_softmax(-1)
+    for row, ids, scores in zip(log_probs, targets, expected, strict=True):
+        assert [float(row[t, i]) for t, i in enumerate([*ids, EOS_ID])] == pytest.approx(scores, abs=FLOAT32)
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    generated = model.generate(**batch, max_new_tokens=6, num_beams=1).tolist()
+    for ids, line in zip(generated, SENTENCES, strict=True):
+        ours = translator.translations([line])[0].parts[0].hypotheses[0].ids
+        assert ids[: 1 + min(6, len(ours))] == [BOS_ID, *ours[:6]]
+
+
+def test_what_the_marian_format_cannot_hold_is_named_with_the_way_out(
+    tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    pytest.importorskip("safetensors")
+    with pytest.raises(UsageError, match=r"model\.norm is pre.*--set model\.norm=post"):
+        write_marian(random_translator(tokenizers), tmp_path)
+    with pytest.raises(UsageError, match=r"model\.head_dim is 12"):
+        write_marian(random_translator(tokenizers, norm="post", head_dim=12), tmp_path)
+
+
+def test_an_argos_package_holds_model_tokenizer_and_languages(
+    tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    write_argos(random_translator(tokenizers), tmp_path)
+    with zipfile.ZipFile(tmp_path / "translate-en_de.argosmodel") as package:
+        names = set(package.namelist())
+        metadata = json.loads(package.read("translate-en_de/metadata.json"))
+    assert {"translate-en_de/sentencepiece.model", "translate-en_de/model/model.bin"} <= names
+    assert (metadata["from_code"], metadata["to_code"]) == ("en", "de")
+    with pytest.raises(UsageError, match="joint: true"):
+        write_argos(random_translator(tokenizers, joint=False, tie_embeddings="target"), tmp_path)

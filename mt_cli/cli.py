@@ -6,13 +6,12 @@ stdout is for results, stderr for talk. torch is imported inside the commands, s
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -241,9 +240,18 @@ def translate(
             RunDir.existing(run).find_checkpoint(name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
+    if trace and (sample or score is not None or as_json or (beam_size or 1) > 1):
+        raise UsageError("--trace tells greedy search; leave out --beam-size, --sample, --score and --json")
     descriptor = _open_input(input_file)
 
+    if attention is not None:
+        from mt_cli.evaluation.attention import refuse_attention_file
+
+        refuse_attention_file(attention)
+
     from mt_cli.decoding.translator import Translator
+    from mt_cli.pipe import Form, Scored, Traced, Translated
+    from mt_cli.text.corpus import read_lines
 
     options: dict[str, Any] = {
         "beam_size": beam_size if beam_size is not None or not n_best or sample else n_best,
@@ -261,63 +269,42 @@ def translate(
     }
     translator = Translator.load(*runs, checkpoint=checkpoint or "best", device=device)
     translator.settings(**options)
-    maps: list[Any] = []
-    if attention is not None:
-        from mt_cli.evaluation.attention import refuse_attention_file
+    name = str(input_file or "stdin")
+    form: Form = Translated(translator, options, say, name, prefix, prefix_column, as_json, attention is not None)
+    if score is not None:
+        form = Scored(translator, iter(read_lines(score)))
+    elif trace:
+        form = Traced(translator)
+    with _open_output(output) as out:
+        n_lines = _pump(descriptor, name, bad_input, form, out)
+    if isinstance(form, Scored):
+        form.refuse_more(n_lines)
+    if attention is not None and isinstance(form, Translated):
+        from mt_cli.evaluation.attention import write_attention_page
 
-        refuse_attention_file(attention)
-    references = _open_references(score)
+        write_attention_page(attention, form.maps, say)
+        say(f"attention: {attention}")
 
-    def lines_for(texts: list[str], first_line: int) -> list[str]:
-        """What is printed for some lines of input."""
-        if trace:
-            from mt_cli.decoding.trace import trace as trace_line
 
-            return [line for text in texts for line in (list(trace_line(translator, text)) or [""])]
-        if references is not None:
-            return _score_lines(translator, texts, references, first_line)
-        prefixes = [prefix] * len(texts) if prefix is not None else None
-        if prefix_column:
-            columns = [text.partition("\t") for text in texts]
-            texts, prefixes = [source for source, _, _ in columns], [given for _, _, given in columns]
-        found = translator.translations(texts, prefixes, first_line=first_line, **options)
-        for number, translation in enumerate(found, first_line + 1):
-            if len(translation.parts) > 1:
-                where = f"{input_file or 'stdin'}:{number}"
-                say(f"warning: {where}: too long to read at once; translated in {len(translation.parts)} parts")
-        if attention is not None or as_json:
-            from mt_cli.evaluation.attention import attend, pharaoh
+_LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often
 
-            attended = [attend(translator, translation) for translation in found]
-            maps.extend(one for of_line in attended for one in of_line if attention is not None)
-        if as_json:
-            from mt_cli.decoding.formats import as_json as to_json
 
-            return [to_json(translator, one, pharaoh(of_line)) for one, of_line in zip(found, attended, strict=True)]
-        if n_best is not None and n_best > 1:
-            from mt_cli.decoding.formats import as_n_best
-
-            return [line for number, one in enumerate(found, first_line) for line in as_n_best(number, one)]
-        return [translation.text for translation in found]
-
-    is_interactive = input_file is None and sys.stdin.isatty()
+def _pump(descriptor: int, name: str, bad_input: BadInput, form: Callable[..., list[str]], out: Any) -> int:
+    """Reads lines, writes what `form` gives for them; returns how many there were."""
+    is_interactive = name == "stdin" and sys.stdin.isatty()
     if is_interactive:
         say("Type a sentence and press Enter; Ctrl-D ends.")
     n_lines = 0
-    with _open_output(output) as out:
-        for chunk in _chunks(descriptor, is_interactive):
-            name = str(input_file or "stdin")
-            texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
-            out.write("".join(line + "\n" for line in lines_for(texts, n_lines)).encode())
-            out.flush()
-            n_lines += len(chunk)
-    if references is not None and next(references, None) is not None:
-        raise DataError(f"{score} has more lines than the input, {n_lines}; they must be line for line")
-    if attention is not None:
-        from mt_cli.evaluation.attention import write_attention_page
-
-        write_attention_page(attention, maps, say)
-        say(f"attention: {attention}")
+    with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
+        for arrived in _chunks(descriptor, is_interactive):
+            for start in range(0, len(arrived), _LINES_AT_ONCE):
+                chunk = arrived[start : start + _LINES_AT_ONCE]
+                texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
+                out.write("".join(line + "\n" for line in form(texts, n_lines)).encode())
+                out.flush()
+                n_lines += len(chunk)
+                bar.update(len(chunk))
+    return n_lines
 
 
 def _runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
@@ -329,29 +316,6 @@ def _runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
     if len(others) > 1 or (others and paths[-1] != others[0]):
         raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")
     return runs, others[0] if others else None
-
-
-def _open_references(file: Path | None) -> Iterator[str] | None:
-    if file is None:
-        return None
-    from mt_cli.text.corpus import read_lines
-
-    return iter(read_lines(file))
-
-
-def _score_lines(translator: Any, texts: list[str], references: Iterator[str], first_line: int) -> list[str]:
-    from mt_cli.decoding.formats import as_scores
-    from mt_cli.text.corpus import normalize
-    from mt_cli.text.tokenizer import EOS_ID
-
-    given = list(itertools.islice(references, len(texts)))
-    if len(given) < len(texts):
-        n_references = first_line + len(given)
-        raise DataError(f"the references have {n_references} lines, the input more; they must be line for line")
-    tokenizer = translator.tokenizer
-    tokens = [tokenizer.tgt_pieces([*tokenizer.encode_tgt(normalize(text)), EOS_ID]) for text in given]
-    scores = translator.score(texts, given)
-    return [as_scores(pieces if row else [], row) for pieces, row in zip(tokens, scores, strict=True)]
 
 
 def _open_input(file: Path | None) -> int:

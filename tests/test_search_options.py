@@ -214,6 +214,7 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         (("--beam-size", 1000), "is not below the vocabulary"),
         (("--sample", "--top-p", 0), "top_p"),
         (("--attention", "x.gif"), "x.gif"),
+        (("--trace", "--beam-size", 4), "--trace tells greedy search"),
         (("--checkpoint", "step-7"), "no such checkpoint"),
         (("--checkpoint", "../../x"), "is no checkpoint's name"),
     ],

@@ -27,6 +27,7 @@ ORDER = [
     "evaluation",
     "training",
     "export",
+    "pipe",
     "fetch",
     "cli",
 ]

@@ -30,7 +30,10 @@ def make_translator(tokenizer: Tokenizer, seed: int = 1, max_length: int = 64, e
     config = Config.model_validate(
         {
             "data": {"src_lang": "zh", "tgt_lang": "en", "train": "t.tsv", "dev": "d.tsv", "max_length": max_length},
-            "model": {"d_model": 16, "ffn_dim": 32, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2},
+            "model": {
+                **{"d_model": 16, "ffn_dim": 32, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2},
+                "embedding_init": "xavier",  # with it, so small a random model comes to an end
+            },
         }
     )
     model = build_model(config, tokenizer)

@@ -16,9 +16,9 @@ REPOSITORY = Path(__file__).parents[1]
 POSTS = sorted((REPOSITORY / "configs" / "posts").glob("*.yaml"))
 Mt = Callable[..., Any]
 
-# Nats a token on dev after 300 steps. Knowing only how often each token comes gives about 5.2; what is learned in so
-# few steps was 0.6 to 1.8, and lies below these bounds by a half.
-DEV_LOSS_AFTER_300_STEPS = 2.6
+# Nats a token on dev after 500 steps. Before them it is about 9; what was learned lay between 0.5 and 2.9 (the last for
+# the unscaled attention of post 004).
+N_STEPS, DEV_LOSS = 500, 3.2
 
 
 @pytest.mark.slow
@@ -26,11 +26,11 @@ DEV_LOSS_AFTER_300_STEPS = 2.6
 @pytest.mark.parametrize("config", POSTS, ids=lambda path: path.stem)
 def test_it_learns_the_phrasebook(config: Path, mt: Mt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
-    settings = {"max_steps": 300, "validate_every_steps": 300, "batch_tokens": 1024}
+    settings = {"max_steps": N_STEPS, "validate_every_steps": N_STEPS, "batch_tokens": 1024}
     sets = [word for key, value in settings.items() for word in ("--set", f"training.{key}={value}")]
     assert mt("train", config, "--run-dir", tmp_path / "run", *sets).code == 0
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert records[-1]["dev_loss"] < DEV_LOSS_AFTER_300_STEPS
+    assert records[-1]["dev_loss"] < DEV_LOSS
 
 
 @pytest.mark.slow
@@ -49,8 +49,8 @@ def test_it_learns_to_copy(config: Path, mt: Mt, tmp_path: Path, monkeypatch: py
         "data.dev": "[dev.zh, dev.en]",
         "data.test": "{}",
         "tokenizer.vocab_size": 300,
-        "training.max_steps": 400,
-        "training.validate_every_steps": 400,
+        "training.max_steps": 900,
+        "training.validate_every_steps": 900,
         "training.batch_tokens": 512,
         "training.select_by": "loss",
     }

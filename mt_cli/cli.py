@@ -254,7 +254,7 @@ def translate(
     from mt_cli.text.corpus import read_lines
 
     options: dict[str, Any] = {
-        "beam_size": beam_size if beam_size is not None or not n_best or sample else n_best,
+        "beam_size": beam_size,
         "n_best": n_best,
         "length_penalty": length_penalty,
         "max_length_ratio": max_length_ratio,

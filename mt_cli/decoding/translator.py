@@ -142,6 +142,8 @@ class Translator:
     def settings(self, **options: Any) -> DecodingConfig:
         """The config's `decoding` with `options` laid over it; those that are None are left as they are."""
         given = {key: value for key, value in options.items() if value is not None}
+        if isinstance(n_best := given.get("n_best"), int):
+            given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
         try:
             settings = DecodingConfig.model_validate({**self.config.decoding.model_dump(), **given})
         except ValidationError as error:

@@ -6,13 +6,14 @@ MT := $(VENV)/bin/mt
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow check format clean
+.PHONY: help demo test test-slow check format peers clean
 
 help:
 	@echo "make demo       install, train on the embedded corpus, translate, evaluate (3 to 6 minutes on 2 cores)"
 	@echo "make test       fast tests (under 3 minutes)"
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make check      ruff and mypy"
+	@echo "make peers      installs other toolkits for benchmarks/training.py"
 	@echo "make clean      remove .venv, caches and runs/phrasebook"
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -46,6 +47,14 @@ check: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+# For benchmarks/training.py; toolkits bring versions of their own, so each gets an environment of its own.
+peers: benchmarks/.envs/eole/installed
+
+benchmarks/.envs/%/installed: benchmarks/peers/%.txt
+	$(PYTHON) -m venv $(@D)
+	PIP_CONSTRAINT= $(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
 
 clean:
 	rm -rf $(VENV) runs/phrasebook .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -101,7 +101,7 @@ def test_every_row_of_weights_sums_to_one_and_sizes_match_the_pieces(translator:
 def test_the_weights_are_those_of_the_greedy_translation(translator: Translator) -> None:
     src_ids = translator.tokenizer.encode_src(LINES[2])
     limit = translator.max_length(len(src_ids), translator.config.decoding)
-    [found] = greedy_search(translator.model, *source_batch([src_ids]), [limit])
+    [found] = greedy_search(translator.search_model, *source_batch([src_ids]), [limit])
     maps = attend_once(translator, LINES[2])
     assert maps.tgt_pieces == translator.tokenizer.tgt_pieces([*found.ids, EOS_ID])
     assert maps.tgt_fed == translator.tokenizer.tgt_pieces([BOS_ID, *found.ids])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mt_cli.decoding.beam import beam_search, length_penalty
-from mt_cli.decoding.greedy import Hypothesis, greedy_search, next_log_probs
+from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
+from mt_cli.model.inference import InferenceModel, Linear, PackedLinear, linear
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -77,57 +78,96 @@ def test_advancing_token_by_token_gives_the_logits_of_forward(
     model = make_model(**switches)
     batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
     expected = model(*batch)
-    state = model.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
+    decoder = InferenceModel(model)
+    state = decoder.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
     assert state.n_tokens == 0
     for t in range(batch.tgt_in.size(1)):
-        logits = model.advance(state, batch.tgt_in[:, t])
+        logits = decoder.advance(state, batch.tgt_in[:, t])
         assert state.n_tokens == t + 1
         torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=FLOAT32)
 
 
 def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:
     """As post 003 tells it: each step uses every word decoded so far."""
-    model = make_model()
-    src_ids, src_mask = source_batch([[4, 5]])
+    decoder = InferenceModel(make_model())
     finals = []
     for first in (4, 5):
-        state = model.start(src_ids, src_mask, max_length=8)
+        state = decoder.start(*source_batch([[4, 5]]), max_length=8)
         for token in (BOS_ID, first, 6, 7):
-            logits = model.advance(state, torch.tensor([token]))
+            logits = decoder.advance(state, torch.tensor([token]))
         finals.append(logits)
     assert not torch.allclose(*finals, atol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 1], [0, 1, 2], [2, 2, 0, 1]])
-def test_select_keeps_repeats_and_reorders_sentences_in_mid_translation(
-    rows: list[int], switches: dict[str, Any], make_model: MakeModel
+@pytest.mark.parametrize("sentences", [[2, 0], [0, 1], [2, 1, 0], [0, 2], [1]])
+@pytest.mark.parametrize("width", [1, 3])
+def test_select_keeps_and_reorders_sentences_and_their_beginnings_in_mid_translation(
+    width: int, sentences: list[int], switches: dict[str, Any], make_model: MakeModel
 ) -> None:
+    """A state that was selected in goes on as `forward` does with each beginning written out."""
     model = make_model(**switches)
-    sources, beginnings = [[4, 5, 6, 7], [10, 4], [9]], [[8, 9], [5, 6], [10, 4]]
-    following = [[4, 5, 6, 7][: len(rows)], [9, 10, 4, 8][: len(rows)]]
-    src_ids, src_mask = source_batch(sources)
-    state = model.start(src_ids, src_mask, max_length=5)
-    for t in range(3):
-        model.advance(state, torch.tensor([[BOS_ID, *ids][t] for ids in beginnings]))
-    state.select(torch.tensor(rows))
-    found = [model.advance(state, torch.tensor(tokens)) for tokens in following]
-
-    fresh = model.start(src_ids[rows], src_mask[rows], max_length=5)
-    for t in range(3):
-        model.advance(fresh, torch.tensor([[BOS_ID, *beginnings[row]][t] for row in rows]))
-    for tokens, logits in zip(following, found, strict=True):
-        torch.testing.assert_close(model.advance(fresh, torch.tensor(tokens)), logits, rtol=0, atol=FLOAT32)
+    decoder, sources = InferenceModel(model), [[4, 5, 6, 7], [10, 4], [9]]
+    state = decoder.start(*source_batch(sources), max_length=6, beam_size=width)
+    beginnings = [[BOS_ID] for _ in range(3 * width)]
+    for step in range(5):
+        logits = decoder.advance(state, torch.tensor([ids[-1] for ids in beginnings]))
+        for row, ids in enumerate(beginnings):
+            tgt_mask = subsequent_mask(len(ids))
+            expected = model(*source_batch([sources[row // width]]), torch.tensor([ids]), tgt_mask)[0, -1]
+            torch.testing.assert_close(logits[row], expected, rtol=0, atol=FLOAT32)
+        kept = sentences if step == 2 else range(len(sources))
+        parents = [(width - 1 - n) // 2 for n in range(width)]  # turned round, and one twice
+        rows = [sentence * width + parent for sentence in kept for parent in parents]
+        state.select(torch.tensor(rows))
+        sources = [sources[sentence] for sentence in kept]
+        beginnings = [[*beginnings[row], 4 + (3 * place + step) % 7] for place, row in enumerate(rows)]
 
 
 def test_two_states_of_one_model_do_not_disturb_each_other(make_model: MakeModel) -> None:
-    model = make_model()
-    states = [model.start(*source_batch([source]), max_length=4) for source in ([4, 5], [6, 7, 8])]
+    decoder = InferenceModel(make_model())
+    states = [decoder.start(*source_batch([source]), max_length=4) for source in ([4, 5], [6, 7, 8])]
     tokens = [torch.tensor([BOS_ID]), torch.tensor([9]), torch.tensor([5])]
-    in_turns = [[model.advance(state, token) for state in states] for token in tokens]
+    in_turns = [[decoder.advance(state, token) for state in states] for token in tokens]
     for number, source in enumerate(([4, 5], [6, 7, 8])):
-        state = model.start(*source_batch([source]), max_length=4)
+        state = decoder.start(*source_batch([source]), max_length=4)
         for token, logits in zip(tokens, in_turns, strict=True):
-            assert torch.equal(model.advance(state, token), logits[number])
+            assert torch.equal(decoder.advance(state, token), logits[number])
+
+
+@pytest.mark.parametrize("is_live", [[True], [False], [False, True], [True, False, True, False, True], [False] * 3])
+def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live: list[bool]) -> None:
+    rows = live_rows(is_live)
+    assert sorted(rows) == [row for row, live in enumerate(is_live) if live]
+    assert all(rows[place] == place for place in range(len(rows)) if is_live[place])
+
+
+# Linear layers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_outputs", [24, 25])
+@pytest.mark.parametrize("n_rows", [1, 2, 7])
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_packed_linear_layer_computes_what_the_plain_one_does(
+    n_outputs: int, n_rows: int, n_threads: int, has_bias: bool
+) -> None:
+    weight, bias = torch.randn(n_outputs, 12), torch.randn(n_outputs) if has_bias else None
+    x, residual = torch.randn(n_rows, 12), torch.randn(n_rows, n_outputs)
+    plain, packed = Linear(weight, bias), PackedLinear(weight, bias)
+    torch.set_num_threads(n_threads)
+    try:
+        for found, expected in (
+            (packed(x), plain(x)),
+            (packed.relu(x), plain.relu(x)),
+            (packed.add(x, residual), plain.add(x, residual)),
+        ):
+            torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_cpu_gets_packed_layers() -> None:
+    assert isinstance(linear(torch.randn(4, 4)), PackedLinear)
 
 
 # Log-probabilities ---------------------------------------------------------------------------------------------------
@@ -165,7 +205,7 @@ def assert_same(found: Hypothesis, expected: Hypothesis) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_search_takes_the_most_probable_token_at_every_step(seed: int, make_model: MakeModel) -> None:
     model = talkative(make_model, seed=seed)
-    found = greedy_search(model, *source_batch(SOURCES), LIMITS)
+    found = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
     for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
         assert_same(hypothesis, slow_greedy(model, source, limit))
 
@@ -174,7 +214,7 @@ def test_greedy_search_is_the_same_in_every_variant_as_the_slow_search(
     switches: dict[str, Any], make_model: MakeModel
 ) -> None:
     model = make_model(**switches, seed=3)
-    found = greedy_search(model, *source_batch(SOURCES), LIMITS)
+    found = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
     for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
         assert_same(hypothesis, slow_greedy(model, source, limit))
 
@@ -185,7 +225,9 @@ def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(
         (len(hypothesis.ids), limit)
         for seed in range(6)
         for hypothesis, limit in zip(
-            greedy_search(talkative(make_model, seed=seed), *source_batch(SOURCES), LIMITS), LIMITS, strict=True
+            greedy_search(InferenceModel(talkative(make_model, seed=seed)), *source_batch(SOURCES), LIMITS),
+            LIMITS,
+            strict=True,
         )
     ]
     assert sum(0 < length < limit for length, limit in lengths) >= 4
@@ -195,7 +237,7 @@ def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(
 
 def test_greedy_search_stops_at_each_sentences_own_limit(make_model: MakeModel) -> None:
     model = never_ending(make_model)
-    found = greedy_search(model, *source_batch([[4], [5, 6], [7]]), [1, 6, 3])
+    found = greedy_search(InferenceModel(model), *source_batch([[4], [5, 6], [7]]), [1, 6, 3])
     assert [len(hypothesis.ids) for hypothesis in found] == [1, 6, 3]
 
 
@@ -212,9 +254,9 @@ def never_ending(make_model: MakeModel) -> Transformer:
 def test_greedy_search_gives_a_sentence_the_same_translation_in_a_batch_as_alone(make_model: MakeModel) -> None:
     for seed in range(4):
         model = talkative(make_model, seed=seed)
-        together = greedy_search(model, *source_batch(SOURCES), LIMITS)
+        together = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
         for hypothesis, source, limit in zip(together, SOURCES, LIMITS, strict=True):
-            assert_same(hypothesis, greedy_search(model, *source_batch([source]), [limit])[0])
+            assert_same(hypothesis, greedy_search(InferenceModel(model), *source_batch([source]), [limit])[0])
 
 
 # Beam ----------------------------------------------------------------------------------------------------------------
@@ -231,9 +273,9 @@ def test_the_length_penalty_is_that_of_wu_et_al() -> None:
 def test_a_beam_of_one_is_greedy_search(seed: int, make_model: MakeModel) -> None:
     model = talkative(make_model, seed=seed)
     src_ids, src_mask = source_batch(SOURCES)
-    greedy = greedy_search(model, src_ids, src_mask, LIMITS)
+    greedy = greedy_search(InferenceModel(model), src_ids, src_mask, LIMITS)
     for alpha in (0.0, 1.0):
-        beams = beam_search(model, src_ids, src_mask, LIMITS, beam_size=1, alpha=alpha)
+        beams = beam_search(InferenceModel(model), src_ids, src_mask, LIMITS, beam_size=1, alpha=alpha)
         for beam, expected, limit in zip(beams, greedy, LIMITS, strict=True):
             length = min(len(expected.ids) + 1, limit)
             assert len(beam) == 1
@@ -252,7 +294,7 @@ def test_a_beam_as_wide_as_the_language_finds_what_trying_everything_finds(
 ) -> None:
     model = talkative(make_model, vocab_size=6, seed=seed)  # four symbols and two words
     sources, limits = [[4, 5], [5]], [4, 3]
-    beams = beam_search(model, *source_batch(sources), limits, beam_size=32, alpha=alpha)
+    beams = beam_search(InferenceModel(model), *source_batch(sources), limits, beam_size=32, alpha=alpha)
     for beam, source, limit in zip(beams, sources, limits, strict=True):
         everything = []
         for ids in every_translation([4, 5], limit):
@@ -293,7 +335,7 @@ def test_beam_search_equals_the_slow_search_that_never_stops_early(
 ) -> None:
     for seed in range(2):
         model = talkative(make_model, seed=seed)
-        beams = beam_search(model, *source_batch(SOURCES), LIMITS, beam_size=width, alpha=alpha)
+        beams = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, beam_size=width, alpha=alpha)
         for beam, source, limit in zip(beams, SOURCES, LIMITS, strict=True):
             expected = slow_beam(model, source, limit, width, alpha)
             assert len(beam) == len(expected)
@@ -307,7 +349,7 @@ def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_pena
 ) -> None:
     model = make_model(**switches)
     limits = [5, 3, 4, 1, 5]
-    beams = beam_search(model, *source_batch(SOURCES), limits, beam_size=3, alpha=alpha)
+    beams = beam_search(InferenceModel(model), *source_batch(SOURCES), limits, beam_size=3, alpha=alpha)
     for beam, source, limit in zip(beams, SOURCES, limits, strict=True):
         assert [h.score for h in beam] == sorted((h.score for h in beam), reverse=True)
         assert len({tuple(h.ids) for h in beam}) == len(beam)
@@ -323,9 +365,9 @@ def test_beam_search_gives_a_sentence_the_same_translations_in_a_batch_as_alone(
 ) -> None:
     for seed in range(3):
         model = talkative(make_model, seed=seed)
-        together = beam_search(model, *source_batch(SOURCES), LIMITS, width, 1.0)
+        together = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, width, 1.0)
         for beam, source, limit in zip(together, SOURCES, LIMITS, strict=True):
-            alone = beam_search(model, *source_batch([source]), [limit], width, 1.0)[0]
+            alone = beam_search(InferenceModel(model), *source_batch([source]), [limit], width, 1.0)[0]
             assert len(beam) == len(alone)
             for found, expected in zip(beam, alone, strict=True):
                 assert_same(found, expected)
@@ -333,13 +375,13 @@ def test_beam_search_gives_a_sentence_the_same_translations_in_a_batch_as_alone(
 
 def test_a_sentence_that_never_ends_is_taken_as_it_is_at_its_limit(make_model: MakeModel) -> None:
     model = never_ending(make_model)
-    beams = beam_search(model, *source_batch([[4], [5, 6]]), [2, 5], beam_size=3, alpha=1.0)
+    beams = beam_search(InferenceModel(model), *source_batch([[4], [5, 6]]), [2, 5], beam_size=3, alpha=1.0)
     assert [{len(h.ids) for h in beam} for beam in beams] == [{2}, {5}]
 
 
 def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model: MakeModel) -> None:
     model = talkative(make_model, vocab_size=5)  # one word: as many translations as lengths
-    beam = beam_search(model, *source_batch([[4]]), [3], beam_size=9, alpha=0.0)[0]
+    beam = beam_search(InferenceModel(model), *source_batch([[4]]), [3], beam_size=9, alpha=0.0)[0]
     assert sorted(h.ids for h in beam) == [[], [4], [4, 4], [4, 4, 4]]
 
 
@@ -353,9 +395,9 @@ def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model: MakeModel) ->
 def test_any_batch_is_searched_as_its_sentences_alone(make_model: MakeModel, sources, width, alpha, seed) -> None:
     model = talkative(make_model, seed=seed)
     limits = [len(source) + 2 for source in sources]
-    together = beam_search(model, *source_batch(sources), limits, width, alpha)
+    together = beam_search(InferenceModel(model), *source_batch(sources), limits, width, alpha)
     for beam, source, limit in zip(together, sources, limits, strict=True):
-        alone = beam_search(model, *source_batch([source]), [limit], width, alpha)[0]
+        alone = beam_search(InferenceModel(model), *source_batch([source]), [limit], width, alpha)[0]
         assert [h.ids for h in beam] == [h.ids for h in alone]
         for found, expected in zip(beam, slow_beam(model, source, limit, width, alpha), strict=True):
             assert_same(found, expected)
@@ -364,7 +406,7 @@ def test_any_batch_is_searched_as_its_sentences_alone(make_model: MakeModel, sou
 def test_searching_leaves_the_model_as_it_was(make_model: MakeModel) -> None:
     model = talkative(make_model)
     before: dict[str, Tensor] = {name: value.clone() for name, value in model.state_dict().items()}
-    first = beam_search(model, *source_batch(SOURCES), LIMITS, 3, 1.0)
-    greedy_search(model, *source_batch(SOURCES), LIMITS)
-    assert beam_search(model, *source_batch(SOURCES), LIMITS, 3, 1.0) == first
+    first = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, 3, 1.0)
+    greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
+    assert beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, 3, 1.0) == first
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

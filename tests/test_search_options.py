@@ -21,6 +21,7 @@ from mt_cli.decoding.sampling import draw, sample
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
+from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import EOS_ID
@@ -43,9 +44,11 @@ def lively(make_model: MakeModel, seed: int = 0) -> Transformer:
 
 def test_no_translation_is_shorter_than_the_minimum(make_model: MakeModel) -> None:
     model = lively(make_model)
-    free = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0)
+    free = beam_search(InferenceModel(model), *source_batch(SOURCES), [8] * 3, 3, 1.0)
     assert min(len(h.ids) for hypotheses in free for h in hypotheses) < 5
-    long = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(min_length=5))
+    long = beam_search(
+        InferenceModel(model), *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(min_length=5)
+    )
     assert min(len(h.ids) for hypotheses in long for h in hypotheses) >= 5
 
 
@@ -54,7 +57,9 @@ def test_no_n_gram_comes_twice(n: int, make_model: MakeModel) -> None:
     for seed in range(3):
         model = lively(make_model, seed)
         constraints = Constraints(no_repeat_ngram=n, min_length=5)
-        for hypotheses in beam_search(model, *source_batch(SOURCES), [9] * 3, 3, 1.0, constraints=constraints):
+        for hypotheses in beam_search(
+            InferenceModel(model), *source_batch(SOURCES), [9] * 3, 3, 1.0, constraints=constraints
+        ):
             for hypothesis in hypotheses:
                 grams = Counter(tuple(hypothesis.ids[i : i + n]) for i in range(len(hypothesis.ids) - n + 1))
                 assert not grams or max(grams.values()) == 1
@@ -63,7 +68,9 @@ def test_no_n_gram_comes_twice(n: int, make_model: MakeModel) -> None:
 def test_every_hypothesis_begins_with_its_sentences_prefix(make_model: MakeModel) -> None:
     model = lively(make_model)
     prefixes = [[8, 8], [], [5, 9, 6]]
-    found = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(prefixes=prefixes))
+    found = beam_search(
+        InferenceModel(model), *source_batch(SOURCES), [8] * 3, 3, 1.0, constraints=Constraints(prefixes=prefixes)
+    )
     for hypotheses, prefix in zip(found, prefixes, strict=True):
         assert all(h.ids[: len(prefix)] == prefix for h in hypotheses)
 
@@ -107,10 +114,16 @@ def test_top_k_top_p_and_a_low_temperature_narrow_the_draw(
 def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(make_model: MakeModel) -> None:
     model = lively(make_model)
     seeds = [(1, 0), (1, 1), (1, 2)]
-    together = sample(model, *source_batch(SOURCES), [9] * 3, seeds)
-    alone = [sample(model, *source_batch([s]), [9], [seed])[0] for s, seed in zip(SOURCES, seeds, strict=True)]
+    together = sample(InferenceModel(model), *source_batch(SOURCES), [9] * 3, seeds)
+    alone = [
+        sample(InferenceModel(model), *source_batch([s]), [9], [seed])[0]
+        for s, seed in zip(SOURCES, seeds, strict=True)
+    ]
     assert [h.ids for h in together] == [h.ids for h in alone]
-    assert len({tuple(sample(model, *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)}) > 3
+    assert (
+        len({tuple(sample(InferenceModel(model), *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)})
+        > 3
+    )
 
 
 # Forced scores and ensembles -----------------------------------------------------------------------------------------
@@ -118,7 +131,9 @@ def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(mak
 
 def test_forced_scores_are_those_of_the_search(make_model: MakeModel) -> None:
     model = lively(make_model)
-    found = [hypotheses[0] for hypotheses in beam_search(model, *source_batch(SOURCES), [30] * 3, 4, 0.0)]
+    found = [
+        hypotheses[0] for hypotheses in beam_search(InferenceModel(model), *source_batch(SOURCES), [30] * 3, 4, 0.0)
+    ]
     scores = token_log_probs(model, SOURCES, [h.ids for h in found])
     for hypothesis, row in zip(found, scores, strict=True):
         assert len(row) == len(hypothesis.ids) + 1
@@ -127,7 +142,7 @@ def test_forced_scores_are_those_of_the_search(make_model: MakeModel) -> None:
 
 
 def test_an_ensemble_averages_probabilities(make_model: MakeModel) -> None:
-    models = [lively(make_model, seed) for seed in (0, 1, 2)]
+    models = [InferenceModel(lively(make_model, seed)) for seed in (0, 1, 2)]
     batch, last = source_batch(SOURCES), torch.tensor([2, 2, 2])
     with torch.inference_mode():
         ensemble = Ensemble(models)
@@ -137,14 +152,14 @@ def test_an_ensemble_averages_probabilities(make_model: MakeModel) -> None:
 
 
 def test_an_ensemble_of_one_model_twice_is_that_model(make_model: MakeModel) -> None:
-    model = lively(make_model)
+    model = InferenceModel(lively(make_model))
     one = beam_search(model, *source_batch(SOURCES), [8] * 3, 3, 1.0)
     two = beam_search(Ensemble([model, model]), *source_batch(SOURCES), [8] * 3, 3, 1.0)
     assert [[h.ids for h in beam] for beam in one] == [[h.ids for h in beam] for beam in two]
 
 
 def test_next_log_probs_of_an_ensemble_sum_to_one(make_model: MakeModel) -> None:
-    ensemble = Ensemble([lively(make_model, 0), lively(make_model, 1)])
+    ensemble = Ensemble([InferenceModel(lively(make_model, seed)) for seed in (0, 1)])
     with torch.inference_mode():
         logits = ensemble.advance(ensemble.start(*source_batch(SOURCES), 4), torch.tensor([2, 2, 2]))
         torch.testing.assert_close(next_log_probs(logits).exp().sum(-1), torch.ones(3))

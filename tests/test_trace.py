@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -39,15 +41,19 @@ def make_translator(tokenizer: Tokenizer, seed: int = 1, max_length: int = 64, e
     model = build_model(config, tokenizer)
     with torch.no_grad():
         model.projection.weight.mul_(4)  # further from a uniform distribution
-    project = model.project
+    translator = Translator([model], tokenizer, config)
 
-    def project_and_end(hidden: torch.Tensor) -> torch.Tensor:
-        logits = project(hidden)
-        logits[..., EOS_ID] += end_bias
-        return logits
+    def ending(logits_of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def with_end(*arguments: Any) -> torch.Tensor:
+            logits = logits_of(*arguments)
+            logits[..., EOS_ID] += end_bias
+            return logits
 
-    model.project = project_and_end  # type: ignore[method-assign]
-    return Translator([model], tokenizer, config)
+        return with_end
+
+    model.project = ending(model.project)  # type: ignore[method-assign]
+    translator.search_model.advance = ending(translator.search_model.advance)  # type: ignore[method-assign]
+    return translator
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -59,7 +65,7 @@ def test_the_chosen_tokens_are_those_of_greedy_search(
     translator = make_translator(tokenizer, seed, end_bias=end_bias)
     src_ids = tokenizer.encode_src(line)
     limit = translator.max_length(len(src_ids), translator.config.decoding)
-    [expected] = greedy_search(translator.model, *source_batch([src_ids]), [limit])
+    [expected] = greedy_search(translator.search_model, *source_batch([src_ids]), [limit])
     chosen = [step.chosen_id for step in trace_steps(translator, src_ids)]
     assert chosen == [*expected.ids, EOS_ID][:limit]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.decoding.constraints import Constraints
-from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, live_rows, next_log_probs
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 
@@ -38,18 +38,17 @@ def beam_search(
         _Finished(beam_size, lambda length: length_penalty(length, alpha, normalization), limit)
         for limit in max_lengths
     ]
-    state = model.start(src_ids, src_mask, max(max_lengths))
-    state.select(torch.arange(len(max_lengths), device=src_ids.device).repeat_interleave(beam_size))
+    state = model.start(src_ids, src_mask, max(max_lengths), beam_size)
     last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)
     while True:
         log_probs = next_log_probs(model.advance(state, last))
         if constraints is not None:
             log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), beams.sentence_of_rows())
         parents = beams.extend(log_probs, finished)
-        kept = [row for row, sentence in enumerate(beams.sentences) if not finished[sentence].is_closed(beams, row)]
-        if not kept:
+        is_live = [not finished[sentence].is_closed(beams, row) for row, sentence in enumerate(beams.sentences)]
+        if not any(is_live):
             return [one.best() for one in finished]
-        rows = beams.keep(kept)
+        rows = beams.keep(live_rows(is_live))
         state.select((rows[:, None] * beam_size + parents[rows]).flatten())
         last = beams.tokens[:, :, -1].flatten()
 

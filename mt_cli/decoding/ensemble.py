@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt_cli.model.transformer import DecoderState, Transformer
+from mt_cli.model.inference import DecoderState, InferenceModel
 
 
 @dataclass
@@ -22,11 +22,11 @@ class EnsembleState:
 class Ensemble:
     """Searched like a single model: it has the same two verbs. All members share one target vocabulary."""
 
-    def __init__(self, models: list[Transformer]):
+    def __init__(self, models: list[InferenceModel]):
         self.models = models
 
-    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> EnsembleState:
-        return EnsembleState([model.start(src_ids, src_mask, max_length) for model in self.models])
+    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> EnsembleState:
+        return EnsembleState([model.start(src_ids, src_mask, max_length, beam_size) for model in self.models])
 
     def advance(self, state: EnsembleState, last_ids: Tensor) -> Tensor:
         """Logits (B,V) whose softmax is the mean of the members' probabilities."""

@@ -16,9 +16,9 @@ from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
 class SearchModel(Protocol):
-    """What a search asks of a model: `Transformer`, or an ensemble of several."""
+    """What a search asks of a model: `InferenceModel`, or an ensemble of several."""
 
-    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> Any: ...
+    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> Any: ...
 
     def advance(self, state: Any, last_ids: Tensor) -> Tensor: ...
 
@@ -30,35 +30,40 @@ class Hypothesis:
 
 
 def next_log_probs(logits: Tensor) -> Tensor:
-    """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none."""
+    """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none.
+
+    `logits` are used up."""
     never = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
-    return logits.float().index_fill(-1, never, -torch.inf).log_softmax(-1)
+    return logits.float().index_fill_(-1, never, -torch.inf).log_softmax(-1)
 
 
 @torch.inference_mode()
 def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int]) -> list[Hypothesis]:
     """One hypothesis for each sentence of src_ids (B,S), of at most its own `max_lengths` tokens."""
-    device = src_ids.device
     state = model.start(src_ids, src_mask, max(max_lengths))
-    tokens = torch.full((len(max_lengths), max(max_lengths)), EOS_ID, device=device)
-    scores = torch.zeros(len(max_lengths), device=device)
-    limits = torch.tensor(max_lengths, device=device)
-    rows = torch.arange(len(max_lengths), device=device)  # the sentence that each row of the state belongs to
-    last = torch.full_like(rows, BOS_ID)
-    is_live = torch.ones_like(rows, dtype=torch.bool)
-    for step in range(max(max_lengths)):
+    ids: list[list[int]] = [[] for _ in max_lengths]
+    scores = [0.0] * len(max_lengths)
+    sentences = list(range(len(max_lengths)))  # the one that each row of the state belongs to
+    last = torch.full_like(src_ids[:, 0], BOS_ID)
+    while sentences:
         log_probs, last = next_log_probs(model.advance(state, last)).max(-1)
-        scores[rows] += log_probs * is_live
-        tokens[rows, step] = torch.where(is_live, last, EOS_ID)
-        is_live &= (last != EOS_ID) & (step + 1 < limits[rows])
-        n_live = int(is_live.sum())
-        if n_live == 0:
-            break
-        if n_live * 2 <= len(rows):  # copying the state costs about a step, so not for every sentence that finishes
-            kept = is_live.nonzero()[:, 0]
-            state.select(kept)
-            rows, last, is_live = rows[kept], last[kept], is_live[kept]
-    return [
-        Hypothesis(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids, score)
-        for ids, score in zip(tokens.tolist(), scores.tolist(), strict=True)
-    ]
+        is_live = []
+        for sentence, token, log_prob in zip(sentences, last.tolist(), log_probs.tolist(), strict=True):
+            scores[sentence] += log_prob
+            if token != EOS_ID:
+                ids[sentence].append(token)
+            is_live.append(token != EOS_ID and len(ids[sentence]) < max_lengths[sentence])
+        if not all(is_live):
+            kept = live_rows(is_live)
+            sentences = [sentences[row] for row in kept]
+            rows = torch.tensor(kept, dtype=torch.long, device=last.device)
+            state.select(rows)
+            last = last[rows]
+    return [Hypothesis(*found) for found in zip(ids, scores, strict=True)]
+
+
+def live_rows(is_live: list[bool]) -> list[int]:
+    """The rows to go on with. Gaps are filled from the end, so that few rows change their place and have to be copied."""
+    n_live = sum(is_live)
+    from_end = [row for row in range(n_live, len(is_live)) if is_live[row]]
+    return [row if is_live[row] else from_end.pop() for row in range(n_live)]

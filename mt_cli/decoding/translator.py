@@ -25,6 +25,7 @@ from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, UsageError
+from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
@@ -60,7 +61,8 @@ class Translator:
     def __init__(self, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.device = next(models[0].parameters()).device
-        self.search_model: SearchModel = models[0] if len(models) == 1 else Ensemble(self.models)
+        members = [InferenceModel(model) for model in self.models]
+        self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod
     def load(cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto") -> Translator:

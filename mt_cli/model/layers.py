@@ -5,8 +5,6 @@ Shapes: B sentences, S source length, T target length, D d_model, F ffn_dim, H h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -80,27 +78,6 @@ class Conv1dFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.transpose(1, 2)  # (B,D,T)
         return self.w_2(self.dropout(F.relu(self.w_1(x)))).transpose(1, 2)
-
-
-@dataclass
-class LayerState:
-    """What one decoder layer remembers of a translation in progress, all (B,H,length,K)."""
-
-    memory_key: Tensor  # of the encoder's output, computed once
-    memory_value: Tensor
-    key: Tensor  # of the target tokens so far, room for more behind them
-    value: Tensor
-
-    def append(self, key: Tensor, value: Tensor, n_before: int) -> tuple[Tensor, Tensor]:
-        """Stores keys and values of the next tokens (B,H,n,K); returns those of all tokens so far."""
-        end = n_before + key.size(2)
-        self.key[:, :, n_before:end] = key
-        self.value[:, :, n_before:end] = value
-        return self.key[:, :, :end], self.value[:, :, :end]
-
-    def select(self, rows: Tensor) -> None:
-        self.memory_key, self.memory_value = self.memory_key[rows], self.memory_value[rows]
-        self.key, self.value = self.key[rows], self.value[rows]
 
 
 def layer_norm(config: ModelConfig) -> LayerNorm:
@@ -177,26 +154,3 @@ class DecoderLayer(Layer):
 
         y = self.feed_forward(self.feed_forward_norm.before(x))
         return self.feed_forward_norm.after(x, y), self_weights, cross_weights
-
-    def start(self, memory: Tensor, max_length: int) -> LayerState:
-        memory_key, memory_value = self.cross_attention.project_memory(memory, memory)
-        n, heads = memory.size(0), self.self_attention
-        key = memory.new_empty(n, heads.n_heads, max_length, heads.head_dim)
-        value = memory.new_empty(n, heads.n_heads, max_length, heads.value_dim)
-        return LayerState(memory_key, memory_value, key, value)
-
-    def advance(
-        self, x: Tensor, state: LayerState, src_mask: Tensor, n_before: int, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """`forward` for one more token, x (B,1,D): earlier ones are in `state`. Also the cross weights (B,H,1,S)."""
-        y = self.self_attention_norm.before(x)
-        key, value = state.append(*self.self_attention.project_memory(y, y), n_before)
-        y, _ = self.self_attention.attend(self.self_attention.project_query(y), key, value, mask=None)
-        x = self.self_attention_norm.after(x, y)
-
-        y = self.cross_attention.project_query(self.cross_attention_norm.before(x))
-        y, weights = self.cross_attention.attend(y, state.memory_key, state.memory_value, src_mask, return_weights)
-        x = self.cross_attention_norm.after(x, y)
-
-        y = self.feed_forward(self.feed_forward_norm.before(x))
-        return self.feed_forward_norm.after(x, y), weights

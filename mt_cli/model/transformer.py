@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
 from mt_cli.model.embeddings import Embeddings
-from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerState, dropout_rate, layer_norm
+from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
 
 
 @dataclass
@@ -23,22 +23,6 @@ class AttentionWeights:
     encoder: list[Tensor]  # (B,H,S,S) each
     decoder: list[Tensor]  # (B,H,T,T)
     cross: list[Tensor]  # (B,H,T,S)
-
-
-@dataclass
-class DecoderState:
-    """A translation in progress of B sentences: made by `Transformer.start`, advanced one token at a time, rows
-    selected when beams reorder or finished sentences leave. Nothing else remembers anything."""
-
-    src_mask: Tensor  # (B,1,1,S)
-    layers: list[LayerState]
-    n_tokens: int = 0  # target tokens fed so far
-
-    def select(self, rows: Tensor) -> None:
-        """Keeps (and repeats, and reorders) the sentences in `rows`, which are indices."""
-        self.src_mask = self.src_mask[rows]
-        for layer in self.layers:
-            layer.select(rows)
 
 
 class Transformer(nn.Module):
@@ -119,19 +103,3 @@ class Transformer(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         """(...,D) -> logits (...,V)."""
         return F.linear(hidden, self.projection.weight) * self.projection_scale
-
-    def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int) -> DecoderState:
-        """The state before the first target token, with room for `max_length` of them."""
-        memory, _ = self.encode(src_ids, src_mask)
-        return DecoderState(src_mask, [layer.start(memory, max_length) for layer in self._layers()])
-
-    def _layers(self) -> list[DecoderLayer]:
-        return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]  # a ModuleList has no types
-
-    def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
-        """Feeds each sentence's last token, last_ids (B,); returns the logits (B,V) of the next."""
-        x = self.tgt_embeddings(last_ids[:, None], state.n_tokens)  # (B,1,D)
-        for layer, layer_state in zip(self._layers(), state.layers, strict=True):
-            x, _ = layer.advance(x, layer_state, state.src_mask, state.n_tokens)
-        state.n_tokens += 1
-        return self.project(self.decoder_norm(x)[:, 0])

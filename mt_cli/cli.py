@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal
 import typer
 from tqdm import tqdm
 
-from mt_cli.config import Config, differing_keys, load_config
-from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError
+from mt_cli.config import Config, differing_keys, found_before, load_config
+from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_out_of_memory
 from mt_cli.run_dir import RunDir
 
 app = typer.Typer(
@@ -68,10 +68,10 @@ def _run() -> int:
         say(f"error: cannot write the output: {error.strerror}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered cannot be written either
         return 1
-    except MemoryError:
-        say("error: out of memory; use a smaller model, batch or input")
-        return 1
     except Exception as error:
+        if is_out_of_memory(error):
+            say("error: out of memory; use a smaller model, batch or beam")
+            return 1
         # Typer carries its own copy of click, whose usage errors have no public name.
         if not hasattr(error, "format_message"):
             raise
@@ -111,7 +111,7 @@ def train(
     """
     config = load_config(config_file, overrides or ())
     run = RunDir(run_dir or Path("runs") / config_file.stem)
-    _refuse_other_run(config, run)
+    config = _continue(config, run)
     _refuse_missing_files(config)
 
     from mt_cli.device import choose_device, keep_freed_memory
@@ -125,18 +125,21 @@ def train(
             _train(config, run, signals)
 
 
-def _refuse_other_run(config: Config, run: RunDir) -> None:
-    """A run is only ever continued as it was begun."""
+def _continue(config: Config, run: RunDir) -> Config:
+    """The config, complete with what the run has found already. A run is only ever continued as it was begun."""
     if not run.config_file.exists():
         if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
             raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
-        return
-    differing = differing_keys(config, run.load_config())
+        return config
+    begun = run.load_config()
+    config = found_before(config, begun)
+    differing = differing_keys(config, begun, is_trained=bool(run.steps()))
     if differing:
         raise RunDirError(
             f"{run.path} holds a run of another config ({'; '.join(differing)});"
             " choose another --run-dir, or give the values it was begun with"
         )
+    return config
 
 
 def _refuse_missing_files(config: Config) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
 from mt_cli.errors import ConfigError
@@ -27,6 +27,15 @@ Files = Annotated[
 """`[source file, target file]`, line n beside line n; or one two-column `.tsv`. Any of them may end in `.gz`."""
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
+AUTO = 0
+"""`training.batch_tokens: auto`, until the most that fits is found: before the first step, and then the run's config has it."""
+
+BatchTokens = Annotated[
+    int,
+    Field(ge=16, le=4_000_000),
+    WrapValidator(lambda value, validate: AUTO if value == "auto" else validate(value)),
+    PlainSerializer(lambda value: "auto" if value == AUTO else value),
+]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -82,7 +91,7 @@ class ModelConfig(Section):
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
-    batch_tokens: int = Field(4096, ge=16, le=4_000_000)  # target tokens of a batch, padding included
+    batch_tokens: BatchTokens = 4096  # target tokens of a batch, padding included; auto: the most that memory holds
     accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
     learning_rate: float = Field(1e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
@@ -157,14 +166,23 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     return config
 
 
-def differing_keys(mine: Config, theirs: Config) -> list[str]:
-    """`section.key: mine, theirs` for each key that may not change within a run but did."""
+def found_before(mine: Config, theirs: Config) -> Config:
+    """`mine` with what an earlier start of the run, whose config is `theirs`, has found for `auto`."""
+    if mine.training.batch_tokens != AUTO:
+        return mine
+    update = {"batch_tokens": theirs.training.batch_tokens}
+    return mine.model_copy(update={"training": mine.training.model_copy(update=update)})
+
+
+def differing_keys(mine: Config, theirs: Config, is_trained: bool = True) -> list[str]:
+    """`section.key: mine, theirs` for each key that may not change within a run but did. Before a run is trained only
+    the text and the tokenizer made of it are settled."""
     found = []
     a, b = mine.model_dump(), theirs.model_dump()
-    for section in a:
+    for section in ("data", "tokenizer", *(("model", "training") if is_trained else ())):
         for key in a[section]:
             name = f"{section}.{key}"
-            if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE and section != "decoding":
+            if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE:
                 found.append(f"{name} is {a[section][key]} here, {b[section][key]} there")
     return found
 

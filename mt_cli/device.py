@@ -1,8 +1,11 @@
-"""Which device to compute on and in which precision, chosen or asked for."""
+"""Which device to compute on and in which precision, chosen or asked for; and how much memory there is."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -59,3 +62,59 @@ def keep_freed_memory() -> None:
 # The names in <malloc.h>: no block is mapped on its own, and nothing is given back before 1 GiB is free.
 _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -4, -1, -2
 _MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26}
+
+
+def available_memory() -> int | None:
+    """Bytes that this process can still take before the system ends it; None where the system does not say.
+
+    The least of what is free on the machine and what is left to each of the process's control groups (a container).
+    """
+    try:
+        rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+        known = {row[0]: int(row[1]) * 1024 for row in rows}
+        return min([known["MemAvailable:"] + known["SwapFree:"], *_left_to_groups()])
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+
+
+def _left_to_groups() -> Iterator[int]:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in {"", "memory"}:
+            continue
+        top = Path("/sys/fs/cgroup", controllers)
+        limit, used, cache = _CGROUP_1 if controllers else _CGROUP_2
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(top):
+                break
+            with contextlib.suppress(OSError, ValueError, KeyError):  # no limit here, or a container that hides it
+                rows = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                freeable = {row[0]: int(row[1]) for row in rows}[cache]
+                yield max(0, int((folder / limit).read_text()) - int((folder / used).read_text()) + freeable)
+
+
+_CGROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_CGROUP_2 = ("memory.max", "memory.current", "inactive_file")
+
+
+@contextlib.contextmanager
+def memory_limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
+    """On a CPU of Linux: asking for more than that share of `available_memory` fails, as it does on a GPU.
+
+    The kernel otherwise promises more than there is, and kills the process that uses it.
+    """
+    available = available_memory() if device.type == "cpu" else None
+    if available is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = [limit for limit in (soft, hard, taken + int(available * share)) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

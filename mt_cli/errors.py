@@ -56,6 +56,20 @@ class Interrupted(MTError):
         self.exit_code = 128 + signal_number
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, or torch on a CPU or a GPU, asked for more memory than there is."""
+    # torch has a class of its own for a GPU's memory, which not every module may import; a CPU's is told in words alone.
+    words = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(told in words for told in _OUT_OF_MEMORY))
+    )
+
+
+_OUT_OF_MEMORY = ("allocate memory", "out of memory", "bad_alloc")
+
+
 def missing_extra(what: str, package: str, extra: str) -> UsageError:
     """The error of a command whose optional dependency is not installed."""
     return UsageError(f"{what} needs {package}; install it with: pip install 'mt-cli[{extra}]'")

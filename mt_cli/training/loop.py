@@ -23,10 +23,11 @@ from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes,
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, choose_precision
-from mt_cli.errors import CheckpointError, RunDirError, TrainingError
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import Batch, epoch_batches, make_batch
+from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
@@ -79,7 +80,12 @@ class Trainer:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
         TrainingError before an update that is not finite."""
         self._refuse_small_disk()
-        self.signals.is_saving_needed = True
+        with self._advice_when_memory_ends():
+            self._fit_batches()
+            self.signals.is_saving_needed = True
+            self._train_steps()
+
+    def _train_steps(self) -> None:
         p = self.progress
         with tqdm(
             total=self.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True
@@ -92,8 +98,7 @@ class Trainer:
                 if self.is_finished:
                     break
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
-                with self._advice_when_memory_ends():
-                    loss, grad_norm = self._forward_backward()
+                loss, grad_norm = self._forward_backward()
                 self._refuse_non_finite(loss, grad_norm)
                 self.optimizer.step(rate)
                 p.step += 1
@@ -130,21 +135,6 @@ class Trainer:
                     p.batch = number + 1
                     yield make_batch(self.data.train, indices)
             p.epoch, p.batch = p.epoch + 1, 0
-
-    @contextlib.contextmanager
-    def _advice_when_memory_ends(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            # torch has a class of its own for a GPU's memory; a CPU's is told by these words alone.
-            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
-                raise
-            settings = self.settings
-            raise TrainingError(
-                f"out of memory on {self.device} at training.batch_tokens {settings.batch_tokens}; in a new run set"
-                f" training.batch_tokens to {settings.batch_tokens // 2} and training.accumulate to"
-                f" {settings.accumulate * 2}, which trains the same"
-            ) from None
 
     def _refuse_non_finite(self, loss: float, grad_norm: float) -> None:
         if math.isfinite(loss) and math.isfinite(grad_norm):
@@ -273,6 +263,30 @@ class Trainer:
                 f"{self.run.path}: {free >> 20} MiB free, its checkpoints need {needed >> 20} MiB;"
                 " free space, or choose a --run-dir on another disk"
             )
+
+    @contextlib.contextmanager
+    def _advice_when_memory_ends(self) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            settings, kept = self.settings, self.run.steps()
+            raise TrainingError(
+                f"out of memory on {self.device} at training.batch_tokens {settings.batch_tokens};"
+                f" {'in a new run ' if kept else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
+                f" training.accumulate to {settings.accumulate * 2}, for updates of the same size"
+                f"{f'; the last checkpoint is step {kept[-1]}' if kept else ''}"
+            ) from None
+
+    def _fit_batches(self) -> None:
+        """Memory that does not suffice is better met now too. What `auto` finds is the run's from now on."""
+        n_tokens = fit_batches(self.optimizer, self.data.train, self.settings, self.progress.epoch)
+        if n_tokens != self.settings.batch_tokens:
+            self.settings = self.settings.model_copy(update={"batch_tokens": n_tokens})
+            self.config = self.config.model_copy(update={"training": self.settings})
+            self.run.save_config(self.config)
+            self.say(f"training.batch_tokens: {n_tokens:,} is the most that fits")
 
     def _save_and_stop(self) -> None:
         self.save()

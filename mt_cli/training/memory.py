@@ -1,0 +1,100 @@
+"""Whether the largest batch fits into memory, tried before the first step instead of met after a day.
+
+The trial is a forward and a backward pass and nothing else: no weight, no moment and no random generator is afterwards
+other than before, so a training goes on exactly as without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from mt_cli.config import AUTO, TrainingConfig
+from mt_cli.device import memory_limited
+from mt_cli.errors import TrainingError, is_out_of_memory
+from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.text.dataset import TokenDataset
+from mt_cli.training.objective import summed_loss
+from mt_cli.training.optimizer import Optimizer
+
+MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
+LEAST_TOKENS = 64
+
+
+def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
+    """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a quarter.
+
+    Raises what torch or Python raises when memory ends, and TrainingError when `auto` finds nothing that fits.
+    """
+    if training.batch_tokens != AUTO:
+        _try(optimizer, dataset, training, training.batch_tokens, epoch)
+        return training.batch_tokens
+    for n_tokens in _candidates():
+        try:
+            # An eighth in reserve: other epochs cut other batches, and memory falls into pieces with time. Half of a
+            # computer's memory is left to its other programs, which a large batch is not worth.
+            _try(optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5)
+            return n_tokens
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    raise TrainingError(
+        f"out of memory on {_device(optimizer)} even at training.batch_tokens {n_tokens};"
+        " use a smaller model, or lower data.max_length"
+    )
+
+
+def _candidates() -> Iterator[int]:
+    """32768, 24576, 16384, 12288 and so on: powers of two and what lies between."""
+    n_tokens = MOST_TOKENS
+    while n_tokens >= LEAST_TOKENS:
+        yield n_tokens
+        yield n_tokens * 3 // 4
+        n_tokens //= 2
+
+
+def _try(
+    optimizer: Optimizer,
+    dataset: TokenDataset,
+    training: TrainingConfig,
+    batch_tokens: int,
+    epoch: int,
+    share: float = 1.0,
+) -> None:
+    device, network = _device(optimizer), optimizer.network
+    network.train()
+    with memory_limited(device, share), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            is_new = not optimizer.adamw.state  # AdamW takes memory for its two moments at its first step
+            moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
+            for indices in largest_batches(dataset, batch_tokens, training.seed, epoch):
+                batch = make_batch(dataset, indices).to(device)
+                summed_loss(network, batch, training.label_smoothing).backward()
+                optimizer.collect_gradients()
+            del moments
+        finally:
+            optimizer.adamw.zero_grad()
+            network.zero_grad()
+
+
+def _device(optimizer: Optimizer) -> torch.device:
+    return next(optimizer.model.parameters()).device
+
+
+def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """The batches of an epoch with the most target positions, source positions and pairs of positions (attention).
+
+    Those of other epochs differ from them by the order of pairs of one length alone.
+    """
+    src, tgt = (lengths + 1 for lengths in dataset.lengths(0, len(dataset)))
+    largest: dict[int, tuple[int, list[int]]] = {}
+    for indices in epoch_batches(dataset, batch_tokens, seed, epoch):
+        n_rows, n_src, n_tgt = len(indices), int(src[indices].max()), int(tgt[indices].max())
+        sizes = (n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2)
+        for kind, size in enumerate(sizes):
+            if size > largest.get(kind, (0, []))[0]:
+                largest[kind] = (size, indices)
+    return [list(indices) for indices in dict.fromkeys(tuple(indices) for _, indices in largest.values())]

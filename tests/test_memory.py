@@ -1,0 +1,209 @@
+"""Memory that does not suffice is told before the first step, with what to set; trying it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt_cli import device
+from mt_cli.checkpoint import load_checkpoint
+from mt_cli.config import AUTO, load_config
+from mt_cli.errors import is_out_of_memory
+from mt_cli.run_dir import RunDir
+from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.training import loop, memory
+from mt_cli.training.prepare import prepare
+from mt_cli.training.signals import StopSignals
+
+FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes."
+
+
+def options(*overrides: str) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def trainer_of(run: Path, *overrides: str) -> loop.Trainer:
+    config, run_dir = load_config(Path("tiny.yaml"), overrides), RunDir(run)
+    run_dir.path.mkdir(parents=True, exist_ok=True)
+    return loop.Trainer(config, run_dir, prepare(config, run_dir, lambda line: None), StopSignals(), lambda line: None)
+
+
+@pytest.fixture
+def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Batches of more target positions than given end the memory; gives back a list of those that were tried."""
+
+    def limit(n_positions: int) -> list[int]:
+        real, tried = memory.summed_loss, []
+
+        def loss(network: Any, batch: Any, label_smoothing: float) -> torch.Tensor:
+            tried.append(batch.tgt_out.numel())
+            if batch.tgt_out.numel() > n_positions:
+                raise RuntimeError(FULL)
+            return real(network, batch, label_smoothing)
+
+        monkeypatch.setattr(memory, "summed_loss", loss)
+        return tried
+
+    return limit
+
+
+def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
+    dataset = trainer_of(tiny / "run").data.train
+    tried = [make_batch(dataset, indices) for indices in memory.largest_batches(dataset, 128, seed=1, epoch=0)]
+    every = [make_batch(dataset, indices) for indices in epoch_batches(dataset, 128, seed=1, epoch=0)]
+    assert 1 <= len(tried) <= 3 < len(every)
+    for size in (lambda b: b.tgt_out.numel(), lambda b: b.src_ids.numel(), lambda b: b.tgt_mask.numel()):
+        assert max(map(size, tried)) == max(map(size, every))
+
+
+def test_too_large_a_batch_is_told_before_the_first_step_and_its_advice_can_be_followed(
+    mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]
+) -> None:
+    memory_for(300)
+    answer = mt("train", "tiny.yaml")
+    assert answer.code == 1
+    assert answer.said[-1] == (
+        "error: out of memory on cpu at training.batch_tokens 512; set training.batch_tokens to 256 and"
+        " training.accumulate to 2, for updates of the same size"
+    )
+    assert RunDir(Path("runs/tiny")).steps() == [] and not Path("runs/tiny/metrics.jsonl").exists()
+    advised = options("training.batch_tokens=256", "training.accumulate=2", "training.max_steps=2")
+    answer = mt("train", "tiny.yaml", *advised)
+    assert answer.code == 0, "nothing was trained yet, so the run may be begun otherwise"
+
+
+def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16")
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    state = torch.get_rng_state()
+    memory.fit_batches(trainer.optimizer, trainer.data.train, trainer.settings, epoch=0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+    assert all(
+        weight.grad is None for module in (trainer.model, trainer.optimizer.network) for weight in module.parameters()
+    )
+    assert not trainer.optimizer.adamw.state
+    assert trainer.progress == loop.Progress()
+
+
+def test_training_is_the_same_with_and_without_trying(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = [
+        "model.dropout=0.3",
+        "training.max_steps=6",
+        "training.validate_every_steps=3",
+        "training.batch_tokens=128",
+    ]
+    trainer_of(tiny / "tried", *short).train()
+    monkeypatch.setattr(loop, "fit_batches", lambda optimizer, dataset, training, epoch: training.batch_tokens)
+    trainer_of(tiny / "untried", *short).train()
+    tried, untried = (load_checkpoint(RunDir(tiny / name).find_checkpoint("last")) for name in ("tried", "untried"))
+    assert all(torch.equal(weight, tried["model"][name]) for name, weight in untried["model"].items())
+    assert torch.equal(tried["random"]["torch"], untried["random"]["torch"])
+
+
+def test_auto_finds_the_most_that_fits_and_a_continued_run_keeps_it(
+    mt: Any, tiny: Path, memory_for: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = trainer_of(tiny / "elsewhere").data.train
+    room = 256 * 9 // 8  # for 256 and the eighth in reserve; 384 and its eighth would need more
+    tried = memory_for(room)
+    assert sum(int(n) + 1 for n in dataset.lengths(0, len(dataset))[1]) > 384 * 9 // 8 > room
+    command = ["train", "tiny.yaml", *options("training.batch_tokens=auto", "training.validate_every_steps=3")]
+    answer = mt(*command, *options("training.max_steps=3"))
+    assert answer.code == 0, answer.err
+    assert "training.batch_tokens: 256 is the most that fits" in answer.said
+    assert load_config(Path("runs/tiny/config.yaml")).training.batch_tokens == 256
+    assert tried[0] > tried[-1]
+    memory_for(10_000)  # another day there is more
+    answer = mt(*command, *options("training.max_steps=6"))
+    assert answer.code == 0 and "continuing runs/tiny from step 3" in answer.said
+    assert not [line for line in answer.said if "most that fits" in line]
+    assert load_config(Path("runs/tiny/config.yaml")).training.batch_tokens == 256
+    whole = mt("train", "tiny.yaml", "--run-dir", "whole", *options("training.batch_tokens=256", "training.validate_every_steps=3", "training.max_steps=6"))  # fmt: skip
+    assert whole.code == 0
+    mine, theirs = (
+        load_checkpoint(RunDir(Path(name)).find_checkpoint("last"))["model"] for name in ("runs/tiny", "whole")
+    )
+    assert all(torch.equal(weight, mine[name]) for name, weight in theirs.items())
+
+
+def test_auto_that_finds_no_room_at_all_says_so(mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
+    memory_for(0)
+    answer = mt("train", "tiny.yaml", *options("training.batch_tokens=auto"))
+    assert answer.code == 1 and answer.said[-1] == (
+        "error: out of memory on cpu even at training.batch_tokens 48; use a smaller model, or lower data.max_length"
+    )
+
+
+def test_memory_that_ends_in_the_middle_is_told_and_keeps_the_last_checkpoint(
+    mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, n_calls = loop.summed_loss, 0
+
+    def ending(*arguments: Any) -> torch.Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 8:
+            raise RuntimeError(FULL)
+        return real(*arguments)
+
+    monkeypatch.setattr(loop, "summed_loss", ending)
+    answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
+    assert answer.code == 1
+    assert answer.said[-1] == (
+        "error: out of memory on cpu at training.batch_tokens 512; in a new run set training.batch_tokens to 256 and"
+        " training.accumulate to 2, for updates of the same size; the last checkpoint is step 5"
+    )
+    assert RunDir(Path("runs/tiny")).steps() == [5]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_process: Any, tiny: Path) -> None:
+    """The kernel's own limit, in a process of its own: sentences of 400 words in batches of 400,000 tokens."""
+    for side, word in (("en", "red"), ("de", "rot")):
+        Path(f"long.{side}").write_text((" ".join([word] * 400) + "\n") * 1000)
+    large = options("data.train=[long.en, long.de]", "data.max_length=1000", "model.max_positions=1001", "training.batch_tokens=400000")  # fmt: skip
+    small = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({3 << 30}, {3 << 30}))"
+    Path("sitecustomize.py").write_text(small)
+    with mt_process("train", "tiny.yaml", *large, env={"PYTHONPATH": str(tiny)}) as process:
+        err = process.communicate(timeout=120)[1].decode()
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 400000; set ")
+
+
+def test_the_limit_is_lifted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
+    with device.memory_limited(torch.device("cpu")), pytest.raises(RuntimeError) as caught:
+        torch.ones(1 << 28)
+    assert is_out_of_memory(caught.value)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    with device.memory_limited(torch.device("meta")):
+        assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_container_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/proc/meminfo").exists():
+        assert device.available_memory() is None
+        return
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < (device.available_memory() or 0) <= total * 2
+    monkeypatch.setattr(device, "_left_to_groups", lambda: iter([12345]))
+    assert device.available_memory() == 12345
+
+
+def test_auto_is_a_word_in_the_config(tiny: Path) -> None:
+    config = load_config(Path("tiny.yaml"), ["training.batch_tokens=auto"])
+    assert config.training.batch_tokens == AUTO
+    assert re.search(r"^  batch_tokens: auto$", config.to_yaml(), re.MULTILINE)
+    Path("again.yaml").write_text(config.to_yaml())
+    assert load_config(Path("again.yaml")) == config

@@ -35,7 +35,13 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 130 or 143 (stopped, saved)."""
     try:
-        sys.exit(_run())
+        code = _run()
+        if (
+            code > 128
+        ):  # A thread that trains a tokenizer cannot be stopped, and crashes an interpreter that shuts down.
+            sys.stderr.flush()
+            os._exit(code)
+        sys.exit(code)
     except BrokenPipeError:
         # The reader has gone (`| head -1`); whatever Python still wants to flush shall not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,19 +115,19 @@ def train(
 
     The same command again continues a run that was stopped or killed, and says so of one that is finished.
     """
-    config = load_config(config_file, overrides or ())
-    run = RunDir(run_dir or Path("runs") / config_file.stem)
-    config = _continue(config, run)
-    _refuse_missing_files(config)
+    from mt_cli.training.signals import StopSignals
 
-    from mt_cli.device import choose_device, keep_freed_memory
+    with StopSignals() as signals:
+        config = load_config(config_file, overrides or ())
+        run = RunDir(run_dir or Path("runs") / config_file.stem)
+        config = _continue(config, run)
+        _refuse_missing_files(config)
 
-    choose_device(config.training.device)
-    keep_freed_memory()
-    with run.lock():
-        from mt_cli.training.signals import StopSignals
+        from mt_cli.device import choose_device, keep_freed_memory
 
-        with StopSignals() as signals:
+        choose_device(config.training.device)
+        keep_freed_memory()
+        with run.lock():
             _train(config, run, signals)
 
 

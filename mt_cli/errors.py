@@ -6,8 +6,9 @@
     ├── DataError           1   text that cannot be read, or is not parallel
     ├── RunDirError         1   a run directory that is missing, locked, foreign or of another config
     ├── CheckpointError     1   weights that are damaged, missing or not ours
-    ├── TrainingError       1   a training that cannot go on: not finite, out of memory
-    └── Interrupted   130/143   SIGINT or SIGTERM; the work so far is saved
+    └── TrainingError       1   a training that cannot go on: not finite, out of memory
+
+    Interrupted       130/143   SIGINT or SIGTERM; the work so far is saved
 
 `cli.py` alone catches them. A message says what was found, what was expected and what to do next;
 where a file is the matter it begins with `<file>:<line>:`.
@@ -48,8 +49,11 @@ class TrainingError(MTError):
     pass
 
 
-class Interrupted(MTError):
-    """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect."""
+class Interrupted(BaseException):
+    """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect.
+
+    No Exception, so that nothing on its way takes it for damage or bad input: it can be raised anywhere.
+    """
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT):
         super().__init__(message)

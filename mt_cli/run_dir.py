@@ -136,8 +136,11 @@ class RunDir:
     # Metrics
 
     def append(self, file: Path, record: dict[str, Any]) -> None:
-        with file.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+        try:
+            with file.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise cannot_write(file, error) from None
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the two logs, which a checkpoint keeps."""
@@ -169,10 +172,11 @@ class RunDir:
         try:
             for orphan in (*self.path.glob(".tmp-*"), *self.checkpoints.glob(".tmp-*")):
                 orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
-            owner.write_text(f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}", encoding="utf-8")
+            write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
             yield
         finally:
-            owner.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
+                owner.unlink(missing_ok=True)
             lock.release()
 
 
@@ -183,7 +187,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)  # no parents: a run directory that has vanished stays away
         try:
             with temporary.open("wb") as handle:
                 write(handle)
@@ -191,10 +195,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
                 os.fsync(handle.fileno())
             temporary.replace(path)
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}; {_remedy(error)}") from None
+        raise cannot_write(path, error) from None
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -215,7 +220,9 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _remedy(error: OSError) -> str:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return "free space and run the same command again"
-    return "make the folder writable and run the same command again"
+def cannot_write(path: Path, error: OSError) -> RunDirError:
+    """The error of a full disk, of a folder that may not be written, or of one that is gone."""
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    is_gone = error.errno == errno.ENOENT
+    remedy = "free space" if is_full else "bring the folder back" if is_gone else "make the folder writable"
+    return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mt_cli import checkpoint
 from mt_cli.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import Config
-from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.errors import CheckpointError, Interrupted, RunDirError
 from mt_cli.run_dir import RunDir, write_atomically, write_bytes, write_text
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -222,6 +222,15 @@ def test_compressed_records_that_could_swell_up_are_refused(whole, tmp_path):
 
 
 # A run's model -------------------------------------------------------------------------------------------------------
+
+
+def test_a_signal_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr(torch, "load", stopped)
+    with pytest.raises(Interrupted):
+        load_checkpoint(run.checkpoint_file(5))
 
 
 def test_the_model_of_a_run_is_loaded_ready_to_translate(run):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import random
+import signal
+import subprocess
+import sys
 from itertools import product
 
 import pytest
@@ -189,3 +192,29 @@ def test_a_long_line_does_no_harm():
     text = [*SOURCES, "the cat " * 2000]
     tokenizer = train_tokenizer([lambda: iter(text)], "unigram", 280, print)
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
+
+
+INTERRUPTED = """
+import os, random, signal, time
+from mt_cli.text.tokenizer import train_tokenizer
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+rng = random.Random(1)
+text = [" ".join("".join(rng.choices("abcdefghijkl", k=7)) for _ in range(10)) for _ in range(20000)]
+started = time.process_time()
+signal.signal(signal.SIGPROF, stop)
+signal.setitimer(signal.ITIMER_PROF, 1.5)  # in seconds of work, which a busy machine does not change
+try:
+    train_tokenizer([lambda: iter(text)], "unigram", 8000, print)
+except KeyboardInterrupt:
+    print(time.process_time() - started, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPROF"), reason="needs POSIX signals")
+def test_a_signal_is_heard_while_sentencepiece_is_busy():
+    answer = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
+    assert 1.4 < float(answer.stdout) < 1.9

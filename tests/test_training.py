@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -191,7 +192,7 @@ def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(
         else:
             assert not reached or "computing in" not in said, "never from the beginning again"
         if number != signal.SIGKILL:
-            stopped = f"stopped at step {run.steps()[-1]}, saved in {name}; the same command continues from there"
+            stopped = f"stopped at step {run.steps()[-1]}, saved in {name}; continue with: mt {shlex.join(command)}"
             assert said.splitlines()[-1] == stopped
         assert max([0, *run.steps()]) >= reached
         reached = max([0, *run.steps()])
@@ -228,7 +229,8 @@ def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nurse
     assert nursery.wait(pid) == 143
     assert time.monotonic() - started < 5
     said = (nursery_folder / "err").read_text().splitlines()
-    assert said[-1] == "stopped before the first step: nothing to save yet; the same command starts again"
+    command = f"mt {shlex.join(['train', 'tiny.yaml', '--run-dir', 'before', *data])}"
+    assert said[-1] == f"stopped before a step was taken, nothing to save; continue with: {command}"
     assert RunDir(nursery_folder / "before").steps() == []
 
 
@@ -466,10 +468,11 @@ def test_a_first_signal_asks_and_restores_the_default_for_the_second():
     with StopSignals() as signals:
         signals.is_saving_needed = True
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.is_stopping and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        assert signals.is_stopping
+        assert {signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} == {signal.SIG_DFL}
         with pytest.raises(Interrupted) as caught:
             signals.stop("saved")
-        assert (caught.value.exit_code, str(caught.value)) == (143, "saved")
+        assert caught.value.exit_code == 143 and re.match(r"saved; continue with: mt \S", str(caught.value))
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 

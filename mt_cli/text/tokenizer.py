@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import sentencepiece as spm
 
@@ -92,20 +94,37 @@ def _train(
     sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, say: Callable[[str], None]
 ) -> bytes:
     try:
-        return _run_trainer(sentences(), algorithm, vocab_size)
+        return _interruptible(lambda: _run_trainer(sentences(), algorithm, vocab_size))
     except RuntimeError as error:
         message = str(error)
     # sentencepiece knows only after counting how many pieces a corpus can carry, and then names the number.
     if too_high := re.search(r"[Vv]ocabulary size is too high.*?<= (\d+)|too high.*?value <= (\d+)", message):
         most = int(too_high[1] or too_high[2])
         say(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
-        return _run_trainer(sentences(), algorithm, most)
+        return _interruptible(lambda: _run_trainer(sentences(), algorithm, most))
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])
         raise DataError(
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
         )
     raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
+
+
+def _interruptible(train: Callable[[], bytes]) -> bytes:
+    """What `train` gives. It runs in a thread beside this one, which a signal reaches while sentencepiece is busy."""
+    future: Future[bytes] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(train())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)  # a signal may reach the other thread first: look up now and then
+    return future.result()
 
 
 def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> bytes:

@@ -290,9 +290,7 @@ class Trainer:
 
     def _save_and_stop(self) -> None:
         self.save()
-        self.signals.stop(
-            f"stopped at step {self.progress.step}, saved in {self.run.path}; the same command continues from there"
-        )
+        self.signals.stop(f"stopped at step {self.progress.step}, saved in {self.run.path}")
 
     def _restore_newest(self) -> None:
         """Continues from the newest checkpoint that is whole; names each one that is not. Never starts from zero where

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.config import Config
-from mt_cli.errors import DataError, RunDirError
-from mt_cli.run_dir import RunDir
+from mt_cli.errors import DataError
+from mt_cli.run_dir import RunDir, cannot_write
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
@@ -59,9 +59,7 @@ def _build(folder: Path, pairs: Iterator[TokenPair], vocab_size: int, meta: dict
     try:
         return TokenDataset.build(folder, pairs, vocab_size, meta)
     except OSError as error:
-        raise RunDirError(
-            f"cannot write {folder}: {error.strerror}; free space and run the same command again"
-        ) from None
+        raise cannot_write(folder, error) from None
 
 
 def _tokenizer(config: Config, run: RunDir, say: Say) -> Tokenizer:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import sys
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -13,7 +15,7 @@ class StopSignals:
     """While it is entered, a first signal stops the work and a second one the process.
 
     Before there is anything to save (`is_saving_needed` False) the first raises `Interrupted` at once. After that it is
-    only noted, and the loop asks `is_stopping` between steps.
+    only noted, and the loop asks `is_stopping` between steps. The message ends with the command that continues.
     """
 
     def __init__(self) -> None:
@@ -26,13 +28,15 @@ class StopSignals:
         return self.received is not None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        for one in self._previous:
+            signal.signal(one, signal.SIG_DFL)
         self.received = number
         if not self.is_saving_needed:
-            self.stop("stopped before the first step: nothing to save yet; the same command starts again")
+            self.stop("stopped before a step was taken, nothing to save")
 
     def stop(self, message: str) -> NoReturn:
-        raise Interrupted(message, self.received or signal.SIGINT)
+        command = shlex.join(["mt", *sys.argv[1:]])
+        raise Interrupted(f"{message}; continue with: {command}", self.received or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,8 @@ import pickle
 import random
 import resource
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -416,3 +418,14 @@ def test_a_folder_that_is_a_file_is_told(tmp_path):
         RunDirError, match=r"^cannot write .*; make the folder writable and run the same command again$"
     ):
         write_text(tmp_path / "run" / "best", "x")
+
+
+def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run: Path) -> None:
+    """It takes a second to import, half of what `mt translate` takes to its first line."""
+    code = (
+        "import sys; from mt_cli import Translator;"
+        f" Translator.load({str(trained_run)!r}).translate(['the red cat']);"
+        " print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.stdout == "[]\n", answer.stderr

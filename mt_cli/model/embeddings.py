@@ -18,11 +18,13 @@ def sinusoid_table(n_positions: int, d_model: int, first_position: int = 0) -> T
 
     PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(the same), the power computed in log space.
     """
-    positions = torch.arange(n_positions, dtype=torch.float64)[:, None] + first_position
-    frequencies = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model))
+    # On the CPU, though a model is built on `meta` to see its shapes: there torch would load its compiler for a range.
+    positions = torch.arange(n_positions, dtype=torch.float64, device="cpu")[:, None] + first_position
+    steps = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
+    frequencies = torch.exp(steps * (-math.log(10000.0) / d_model))
     angles = positions * frequencies  # (n_positions, D/2)
     encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # sine and cosine take turns
-    return torch.cat((torch.zeros(1, d_model), encoding.float()))
+    return torch.cat((torch.zeros(1, d_model, device="cpu"), encoding.float()))
 
 
 class Embeddings(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,51 @@ def test_next_log_probs_of_an_ensemble_sum_to_one(make_model: MakeModel) -> None
     with torch.inference_mode():
         logits = ensemble.advance(ensemble.start(*source_batch(SOURCES), 4), torch.tensor([2, 2, 2]))
         torch.testing.assert_close(next_log_probs(logits).exp().sum(-1), torch.ones(3))
+
+
+# Batches and threads -------------------------------------------------------------------------------------------------
+
+WORDS = ["the", "red", "cat", "dog", "sees", "house", "tree", "a"]
+LINES = [" ".join(WORDS[(i * k) % 8] for k in range(1, 1 + i % 7)) for i in range(30)]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(
+    beam_size: int, trained_run: Path, two_threads: None
+) -> None:
+    translator = Translator.load(trained_run)
+    alone = [translator.translations([line], beam_size=beam_size)[0] for line in LINES]
+    for batch_size in (2, 7, 64):
+        together = translator.translations(LINES, beam_size=beam_size, batch_size=batch_size)
+        backwards = translator.translations(LINES[::-1], beam_size=beam_size, batch_size=batch_size)[::-1]
+        for one, two, three in zip(alone, together, backwards, strict=True):
+            assert one.texts == two.texts == three.texts
+            assert two.scores == pytest.approx(one.scores, abs=1e-4)
+            assert three.scores == pytest.approx(one.scores, abs=1e-4)
+    assert torch.get_num_threads() == 2
+
+
+def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run: Path, two_threads: None) -> None:
+    translator, told = Translator.load(trained_run), []
+
+    def stop(n_sentences: int) -> None:
+        told.append(n_sentences)
+        raise KeyboardInterrupt
+
+    decoded = []
+    search = translator._search_batch
+    translator._search_batch = lambda *args: [decoded.append(1), search(*args)][1]  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        translator.translations(["the cat"] * 100, batch_size=2, on_batch=stop)
+    assert told == [2] and len(decoded) < 25
+    assert torch.get_num_threads() == 2
 
 
 # On the command line -------------------------------------------------------------------------------------------------

@@ -7,11 +7,14 @@ knows text and searches, not files or terminals.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -172,19 +175,26 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence's ids, in order; sentences of like length are decoded together."""
         results: list[list[Hypothesis]] = [[] for _ in sentences]
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-        for start in range(0, len(order), settings.batch_size):
-            chosen = order[start : start + settings.batch_size]
+        order = sorted(
+            range(len(sentences)), key=lambda i: -len(sentences[i])
+        )  # long ones first: the last are soon done
+        batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
+
+        def decode(chosen: list[int]) -> list[list[Hypothesis]]:
             src_ids, src_mask = source_batch([sentences[i] for i in chosen])
             limits = [self.max_length(len(sentences[i]), settings) for i in chosen]
             forced = [prefixes[i] for i in chosen] if prefixes is not None and any(prefixes) else []
             constraints = Constraints(settings.min_length, settings.no_repeat_ngram, forced)
             own_seeds: list[tuple[int, ...]] = [seeds[i] if seeds is not None else (settings.seed, i) for i in chosen]
             batch = (src_ids.to(self.device), src_mask.to(self.device), limits)
-            for i, hypotheses in zip(chosen, self._search_batch(*batch, settings, constraints, own_seeds), strict=True):
-                results[i] = hypotheses
-            if on_batch is not None:
-                on_batch(len(chosen))
+            return self._search_batch(*batch, settings, constraints, own_seeds)
+
+        with _workers(len(batches), self.device) as parallel_map:
+            for chosen, found in zip(batches, parallel_map(decode, batches), strict=True):
+                for i, hypotheses in zip(chosen, found, strict=True):
+                    results[i] = hypotheses
+                if on_batch is not None:
+                    on_batch(len(chosen))
         return results
 
     def _search_batch(
@@ -244,6 +254,23 @@ class Translator:
             texts.append(normalize(space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
             scores.append(sum(hypothesis.score for hypothesis in chosen))
         return Translation(source, texts, scores, parts)
+
+
+@contextmanager
+def _workers(n_batches: int, device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` for batches. On a CPU the threads take batches of their own where there are several: to divide each small
+    product among the threads costs more. The order of results is that of the batches."""
+    n_threads = torch.get_num_threads()
+    n_workers = min(n_batches, n_threads) if device.type == "cpu" else 1
+    if n_workers <= 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(n_threads // n_workers,))
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(n_threads)
 
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？；][”’」』）]*")

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from tqdm import tqdm
@@ -21,6 +21,9 @@ from tqdm import tqdm
 from mt_cli.config import Config, differing_keys, found_before, load_config
 from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_out_of_memory
 from mt_cli.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.decoding.translator import Translator
 
 app = typer.Typer(
     name="mt",
@@ -93,6 +96,7 @@ def say(text: str) -> None:
 
 
 BadInput = Literal["error", "replace"]
+Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 CheckpointsOption = Annotated[
     list[str] | None, typer.Option("--checkpoint", help="best (the default), last or step-N; repeatable.")
 ]
@@ -208,6 +212,10 @@ def translate(
     beam_size: BeamOption = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the N best as: number ||| text ||| score.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="More favours longer output; 0 is none.")] = None,
+    length_normalization: Annotated[
+        Literal["gnmt", "average"] | None,
+        typer.Option(help="A score is divided by ((5 + length) / 6) ** penalty, or length ** penalty."),
+    ] = None,
     max_length_ratio: Annotated[
         float | None, typer.Option(help="Output tokens for each source token, 10 more allowed.")
     ] = None,
@@ -241,6 +249,7 @@ def translate(
         BadInput, typer.Option(help="A line that is not UTF-8: stop, or put U+FFFD for it.")
     ] = "error",
     device: DeviceOption = "auto",
+    engine: Annotated[Engine, typer.Option(help="What searches; ctranslate2 is for speed on a CPU.")] = "mt",
 ) -> None:
     """Translate lines of text: one line out for each line in, in order, blank for blank."""
     runs, input_file = _runs_and_input(paths)
@@ -251,6 +260,10 @@ def translate(
         raise UsageError(f"{output} exists already; delete it or choose another --output")
     if trace and (sample or score is not None or as_json or (beam_size or 1) > 1):
         raise UsageError("--trace tells greedy search; leave out --beam-size, --sample, --score and --json")
+    if engine != "mt" and (trace or score is not None or len(runs) * len(checkpoint or ["best"]) > 1):
+        raise UsageError(f"--engine {engine} translates with one model; leave out --trace, --score and further models")
+    if engine != "mt" and device not in ("auto", "cpu"):
+        raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
     descriptor = _open_input(input_file)
 
     if attention is not None:
@@ -258,14 +271,17 @@ def translate(
 
         refuse_attention_file(attention)
 
-    from mt_cli.decoding.translator import Translator
+    from mt_cli.device import keep_freed_memory
     from mt_cli.pipe import Form, Scored, Traced, Translated
     from mt_cli.text.corpus import read_lines
+
+    keep_freed_memory()
 
     options: dict[str, Any] = {
         "beam_size": beam_size,
         "n_best": n_best,
         "length_penalty": length_penalty,
+        "length_normalization": length_normalization,
         "max_length_ratio": max_length_ratio,
         "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram,
@@ -276,7 +292,7 @@ def translate(
         "seed": seed,
         "batch_size": batch_size,
     }
-    translator = Translator.load(*runs, checkpoint=checkpoint or "best", device=device)
+    translator = _load_translator(runs, checkpoint or ["best"], device, engine)
     translator.settings(**options)
     name = str(input_file or "stdin")
     form: Form = Translated(translator, options, say, name, prefix, prefix_column, as_json, attention is not None)
@@ -293,6 +309,17 @@ def translate(
 
         write_attention_page(attention, form.maps, say)
         say(f"attention: {attention}")
+
+
+def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
+    if engine == "mt":
+        from mt_cli.decoding.translator import Translator
+
+        return Translator.load(*runs, checkpoint=checkpoints, device=device)
+    from mt_cli.export.engine import CTranslate2Translator
+
+    compute_type = "int8" if engine == "ctranslate2-int8" else "float32"
+    return CTranslate2Translator.load_run(runs[0], checkpoints[0], compute_type)
 
 
 _LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.checkpoint import build_model
+from mt_cli.checkpoint import build_model, load_checkpoint, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.argos import write_argos
 from mt_cli.export.ctranslate2 import write_ctranslate2
+from mt_cli.export.engine import CTranslate2Translator
 from mt_cli.export.marian import write_marian
+from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import pad, source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
 
@@ -105,6 +109,84 @@ def test_an_exported_run_translates_as_the_run(trained_run: Path, tmp_path: Path
         assert other.hypotheses[0] == translator.tokenizer.tgt_pieces(mine.parts[0].hypotheses[0].ids)
     again = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
     assert again.code == 2 and "exists already" in again.said[0]
+
+
+LINES = b"the red cat\n\ndog\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--json"],
+        ["--beam-size", "3", "--length-normalization", "average"],
+        ["--n-best", "3", "--length-normalization", "average", "--length-penalty", "0.5"],
+        ["--min-length", "6"],
+        ["--no-repeat-ngram", "1"],
+    ],
+    ids=" ".join,
+)
+def test_the_engine_prints_what_our_own_search_prints(
+    options: list[str], trained_run: Path, mt: Callable[..., Any]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    ours = mt("translate", trained_run, *options, stdin=LINES)
+    theirs = mt("translate", trained_run, *options, "--engine", "ctranslate2", stdin=LINES)
+    assert (ours.code, theirs.code) == (0, 0), theirs.err
+    assert [without_scores(line) for line in theirs.lines] == [without_scores(line) for line in ours.lines]
+    mine, others = ([score for line in lines for score in scores_in(line)] for lines in (ours.lines, theirs.lines))
+    assert others == pytest.approx(mine, abs=1e-3)
+
+
+def without_scores(line: str) -> str:
+    return re.sub(r"-?\d+\.\d+|-0\.0", "#", line)
+
+
+def scores_in(line: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+\.\d+", line)]
+
+
+def test_the_engine_never_runs_the_export_of_another_checkpoint(trained_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    first = CTranslate2Translator.load_run(run).translate(["the red cat"])
+    [folder] = (run / "cache").glob("ctranslate2-*")
+    made = (folder / "model.bin").stat().st_mtime_ns
+    assert CTranslate2Translator.load_run(run).translate(["the red cat"]) == first
+    assert (folder / "model.bin").stat().st_mtime_ns == made  # made once
+    file = RunDir(run).find_checkpoint("best")
+    content = load_checkpoint(file)
+    for weight in content["model"].values():
+        weight.neg_()
+    save_checkpoint(file, content)
+    assert CTranslate2Translator.load_run(run).translate(["the red cat"]) != first
+    assert len(list((run / "cache").glob("*ctranslate2-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--sample"], "does not sample"),
+        (["--beam-size", "2"], "--length-normalization average"),
+        (
+            ["--beam-size", "2", "--length-normalization", "average", "--length-penalty", "0"],
+            "--length-penalty above 0",
+        ),
+        (["--prefix", "cat"], "takes no prefixes"),
+        (["--trace"], "leave out --trace"),
+        (["--checkpoint", "best", "--checkpoint", "last"], "one model"),
+        (["--device", "cuda"], "runs on the CPU"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_the_engine_cannot_do_is_refused(
+    options: list[str], reason: str, trained_run: Path, mt: Callable[..., Any]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    answer = mt("translate", trained_run, "--engine", "ctranslate2", *options, stdin=b"the cat\n")
+    assert answer.code == 2 and answer.lines == []
+    [line] = answer.said
+    assert reason in line
 
 
 @pytest.mark.slow

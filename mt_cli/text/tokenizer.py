@@ -67,6 +67,10 @@ class Tokenizer:
     def tgt_pieces(self, ids: list[int]) -> list[str]:
         return [self._tgt.id_to_piece(i) for i in ids]
 
+    def tgt_ids(self, pieces: list[str]) -> list[int]:
+        """The inverse of `tgt_pieces`."""
+        return [self._tgt.piece_to_id(piece) for piece in pieces]
+
 
 def _load(model: bytes) -> spm.SentencePieceProcessor:
     processor = spm.SentencePieceProcessor()

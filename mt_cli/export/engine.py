@@ -1,0 +1,118 @@
+"""Translates with CTranslate2 in place of our own searches: the same commands, the same output, the engine's speed.
+
+The exported model lies in the run's `cache/`, under the hash of the checkpoint that it was made from, so it is never that
+of another one. What the engine does not do as we do it is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt_cli.config import DecodingConfig
+from mt_cli.decoding.greedy import Hypothesis
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError, missing_extra
+from mt_cli.export.ctranslate2 import write_ctranslate2
+from mt_cli.run_dir import RunDir
+
+_SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win
+
+
+class CTranslate2Translator(Translator):
+    """A `Translator` that leaves the search to CTranslate2; splitting, joining and forced scores stay its own."""
+
+    def __init__(self, translator: Translator, model_folder: Path, compute_type: str):
+        try:
+            import ctranslate2
+        except ImportError:
+            raise missing_extra("mt translate --engine ctranslate2", "ctranslate2", "ct2") from None
+        super().__init__(translator.models, translator.tokenizer, translator.config)
+        self._engine = ctranslate2.Translator(
+            str(model_folder),
+            device="cpu",
+            compute_type=compute_type,
+            inter_threads=torch.get_num_threads(),
+            intra_threads=1,
+        )
+
+    @classmethod
+    def load_run(cls, path: Path, checkpoint: str = "best", compute_type: str = "float32") -> CTranslate2Translator:
+        """The translator of a run directory. Raises UsageError when ctranslate2 is not installed or cannot hold it."""
+        translator = Translator.load(path, checkpoint=checkpoint, device="cpu")
+        run = RunDir.existing(path)
+        return cls(translator, _exported(translator, run, run.find_checkpoint(checkpoint)), compute_type)
+
+    def settings(self, **options: Any) -> DecodingConfig:
+        settings = super().settings(**options)
+        if settings.sample:
+            raise UsageError("--engine ctranslate2 does not sample; leave out one of them")
+        is_like_the_engine = settings.length_normalization == "average" and settings.length_penalty > 0
+        if settings.beam_size > 1 and not is_like_the_engine:
+            raise UsageError(
+                "--engine ctranslate2 divides the scores of a beam by length ** penalty;"
+                " give --length-normalization average and a --length-penalty above 0, or --beam-size 1"
+            )
+        return settings
+
+    def search(
+        self,
+        sentences: list[list[int]],
+        settings: DecodingConfig,
+        prefixes: list[list[int]] | None = None,
+        seeds: list[tuple[int, ...]] | None = None,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        if prefixes is not None and any(prefixes):
+            raise UsageError("--engine ctranslate2 takes no prefixes; leave out one of them")
+        if not sentences:
+            return []
+        limits = [self.max_length(len(ids), settings) for ids in sentences]
+        results = self._engine.translate_batch(
+            [self.tokenizer.src_pieces(ids) for ids in sentences],
+            max_batch_size=settings.batch_size,
+            beam_size=settings.beam_size,
+            num_hypotheses=settings.beam_size,
+            patience=_SEARCH_ON if settings.beam_size > 1 else 1,
+            length_penalty=settings.length_penalty if settings.beam_size > 1 else 0,
+            min_decoding_length=settings.min_length,
+            max_decoding_length=max(limits),
+            no_repeat_ngram_size=settings.no_repeat_ngram,
+            max_input_length=0,
+            return_scores=True,
+        )
+        if on_batch is not None:
+            on_batch(len(sentences))
+        found = [
+            [
+                Hypothesis(self.tokenizer.tgt_ids(pieces), score)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+        # The engine has one limit for all sentences; a sentence that passed its own is searched again by ourselves.
+        too_long = [i for i, limit in enumerate(limits) if max(len(one.ids) for one in found[i]) > limit]
+        for i, hypotheses in zip(too_long, super().search([sentences[i] for i in too_long], settings), strict=True):
+            found[i] = hypotheses
+        return found
+
+
+def _exported(translator: Translator, run: RunDir, checkpoint: Path) -> Path:
+    """The folder of the exported model, made whole or not at all."""
+    with checkpoint.open("rb") as file:
+        folder = run.cache / f"ctranslate2-{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    if not folder.exists():
+        unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
+        unfinished.mkdir(parents=True)
+        try:
+            write_ctranslate2(translator, unfinished)
+            unfinished.replace(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder

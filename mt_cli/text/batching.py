@@ -106,20 +106,32 @@ def fixed_batches(dataset: TokenDataset, batch_tokens: int) -> Iterator[list[int
         yield order[batch].tolist()
 
 
+_SHARE_APART = 0.03  # of the pairs; with more, targets are padded by over 2% where batches are few
+
+
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
     """By target length; within one, by source length in turns up and down, so that the last sources of one length and
-    the first of the next are alike: a batch that spans both is padded little."""
-    return np.lexsort((tie_break, np.where(tgt % 2, src, -src), tgt))
+    the first of the next are alike: a batch that spans both is padded little.
+
+    Pairs with a source far longer than their target would pad all sources of their batch: they come after the others,
+    by source length, the longest first.
+    """
+    if len(src) == 0:
+        return np.empty(0, np.intp)
+    is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
+    first = np.where(is_apart, -src, tgt)
+    second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))
+    return np.lexsort((tie_break, second, first, is_apart))
 
 
 def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
-    """Cuts pairs sorted by target length (lengths with end symbols) into batches."""
-    start, longest_src = 0, 0
-    for end in range(len(tgt)):
-        longest_src = max(longest_src, int(src[end]))
+    """Cuts pairs in the order of `_by_length` (lengths with end symbols) into batches."""
+    start, longest_src, longest_tgt = 0, 0, 0
+    for end, (n_src, n_tgt) in enumerate(zip(src.tolist(), tgt.tolist(), strict=True)):
+        longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)
         n_rows = end + 1 - start
-        if n_rows > 1 and (n_rows * tgt[end] > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
+        if n_rows > 1 and (n_rows * longest_tgt > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
             yield slice(start, end)
-            start, longest_src = end, int(src[end])
+            start, longest_src, longest_tgt = end, n_src, n_tgt
     if len(tgt):
         yield slice(start, len(tgt))

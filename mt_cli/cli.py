@@ -127,10 +127,9 @@ def train(
         config = _continue(config, run)
         _refuse_missing_files(config)
 
-        from mt_cli.device import choose_device, keep_freed_memory
+        from mt_cli.device import choose_device
 
         choose_device(config.training.device)
-        keep_freed_memory()
         with run.lock():
             _train(config, run, signals)
 
@@ -168,12 +167,14 @@ def _refuse_missing_files(config: Config) -> None:
 
 
 def _train(config: Config, run: RunDir, signals: Any) -> None:
+    from mt_cli.device import keep_freed_memory
     from mt_cli.provenance import record_start
     from mt_cli.training.loop import Trainer
     from mt_cli.training.prepare import prepare
 
     run.save_config(config)
     data = prepare(config, run, say)
+    keep_freed_memory()  # of training alone: what preparing took is given back
     trainer = Trainer(config, run, data, signals, say)
     p = trainer.progress
     if trainer.is_finished:

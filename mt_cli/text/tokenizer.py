@@ -145,7 +145,7 @@ def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> b
         bos_id=BOS_ID,
         eos_id=EOS_ID,
         num_threads=1,  # unigram training gives another model with another number of threads
-        input_sentence_size=2_000_000,  # bounds memory; a larger corpus is sampled
+        input_sentence_size=500_000,  # bounds memory at a kilobyte or two each; a larger corpus is sampled
         max_sentence_length=1 << 16,
         minloglevel=2,
     )

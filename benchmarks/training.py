@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from contender import PEERS, Contender
 
 from mt_cli.config import Config, load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.training.prepare import PreparedData, prepare
 
 HERE = Path(__file__).parent
-PEERS = {
+SCRIPTS = {
     "marian": ("train_plain.py", {"model": "marian", "batches": "bucketed"}),
     "torch": ("train_plain.py", {"model": "torch", "batches": "bucketed"}),
     "torch-random": ("train_plain.py", {"model": "torch", "batches": "random"}),
@@ -31,60 +30,6 @@ PEERS = {
 }
 WITH_OWN_ENVIRONMENT = ("eole",)
 BY_DEFAULT = ("mt", "marian", "torch", "eole")
-
-
-@dataclass
-class Contender:
-    """One training in a process of its own, which runs only while it is measured."""
-
-    name: str
-    precision: str
-    command: list[str]
-    log: Path
-    windows: list[dict[str, Any]] = field(default_factory=list)
-
-    def start(self, n_threads: int) -> None:
-        """Returns after the first update."""
-        environment = {**os.environ, "OMP_NUM_THREADS": str(n_threads)}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                self.command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self._answer()
-
-    def run(self, seconds: float) -> dict[str, Any]:
-        """Trains for so long and returns what was counted meanwhile (peers/meter.py)."""
-        assert self.process.stdin
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.log.read_text()}\n{self.name} {self.precision} has ended by itself; see above")
-        return json.loads(line)
-
-    def stop(self) -> None:
-        if hasattr(self, "process"):
-            self.process.kill()
-            self.process.communicate()
-
-    def figures(self) -> dict[str, Any]:
-        total = {key: sum(window[key] for window in self.windows) for key in self.windows[0]}
-        speeds = [window["tgt_tokens"] / window["seconds"] for window in self.windows]
-        return {
-            "contender": self.name,
-            "precision": self.precision,
-            "tokens_per_second": statistics.median(speeds),
-            "slowest_window": min(speeds),
-            "fastest_window": max(speeds),
-            "tokens_per_update": total["tgt_tokens"] / total["updates"],
-            "target_padding": 1 - total["tgt_tokens"] / total["tgt_places"],
-            "source_padding": 1 - total["src_tokens"] / total["src_places"],
-            "peak_mib": max(window["peak_mib"] for window in self.windows),
-        }
 
 
 def main() -> None:
@@ -97,14 +42,14 @@ def main() -> None:
         finally:
             for contender in contenders:
                 contender.stop()
-    figures = [contender.figures() for contender in contenders]
+    figures = [figures_of(contender) for contender in contenders]
     print("\n".join(table(figures)))
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 def parse_arguments() -> argparse.Namespace:
-    names = ("mt", *PEERS)
+    names = ("mt", *SCRIPTS)
     parser = argparse.ArgumentParser(description="Training speed of mt and its peers; see benchmarks/README.md.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter windows: three minutes, less exact")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"of {', '.join(names)}")
@@ -145,9 +90,9 @@ def contenders_for(only: list[str] | None, config: Config, folder: Path) -> list
             if name == "mt":
                 command = ["train_mt.py", *mt_arguments(config, precision, data, folder)]
             else:
-                script, mode = PEERS[name]
+                script, mode = SCRIPTS[name]
                 command = [script, json.dumps({**work, **mode, "precision": precision})]
-            command = [str(python), str(HERE / "peers" / command[0]), *command[1:]]
+            command = [str(python), str(PEERS / command[0]), *command[1:]]
             found.append(Contender(name, precision, command, folder / f"{name}-{precision}.log"))
     return found
 
@@ -173,6 +118,22 @@ def write_work(config: Config, data: PreparedData, folder: Path) -> dict[str, An
         "vocab_size": len(pieces),
         **config.model.model_dump(),
         **config.training.model_dump(),
+    }
+
+
+def figures_of(contender: Contender) -> dict[str, Any]:
+    total = {key: sum(window[key] for window in contender.windows) for key in contender.windows[0]}
+    speeds = [window["tgt_tokens"] / window["seconds"] for window in contender.windows]
+    return {
+        "contender": contender.name,
+        "precision": contender.precision,
+        "tokens_per_second": statistics.median(speeds),
+        "slowest_window": min(speeds),
+        "fastest_window": max(speeds),
+        "tokens_per_update": total["tgt_tokens"] / total["updates"],
+        "target_padding": 1 - total["tgt_tokens"] / total["tgt_places"],
+        "source_padding": 1 - total["src_tokens"] / total["src_places"],
+        "peak_mib": max(window["peak_mib"] for window in contender.windows),
     }
 
 

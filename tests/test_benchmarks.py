@@ -79,5 +79,5 @@ def test_training_runs_mt_beside_a_peer(tiny: Path) -> None:
 
 @pytest.mark.slow
 def test_training_runs_every_peer_that_is_installed(tiny: Path) -> None:
-    installed = [name for name in load("training").PEERS if name != "eole" or (BENCHMARKS / ".envs/eole").exists()]
+    installed = [name for name in load("training").SCRIPTS if name != "eole" or (BENCHMARKS / ".envs/eole").exists()]
     run_training(tiny, *installed)

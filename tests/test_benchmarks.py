@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import io
 import json
@@ -19,6 +20,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 def load(name: str) -> ModuleType:
     """A file of `benchmarks/`, which is no package."""
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))  # as when it is run as a script
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -81,3 +84,60 @@ def test_training_runs_mt_beside_a_peer(tiny: Path) -> None:
 def test_training_runs_every_peer_that_is_installed(tiny: Path) -> None:
     installed = [name for name in load("training").SCRIPTS if name != "eole" or (BENCHMARKS / ".envs/eole").exists()]
     run_training(tiny, *installed)
+
+
+# memory.py -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_synthetic_corpus_is_parallel_and_always_the_same(tmp_path: Path) -> None:
+    memory = load("memory")
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        memory.write_corpus(tmp_path, name, 50, seed)
+    text = {name: [(tmp_path / f"{name}.{lang}").read_text() for lang in ("en", "de")] for name in "abc"}
+    assert text["a"] == text["b"] != text["c"]
+    sides = [[line.split(" ") for line in side.splitlines()] for side in text["a"]]
+    assert len(sides[0]) == 50 and all(len(src) == len(tgt) for src, tgt in zip(*sides, strict=True))
+
+
+@pytest.mark.slow
+def test_memory_measures_both_starts_for_each_size(tmp_path: Path) -> None:
+    command = [sys.executable, BENCHMARKS / "memory.py", "--pairs", "2000", "4000", "--threads", "1"]
+    command += ["--seconds", "0.1", "--folder", tmp_path, "--json", tmp_path / "figures.json"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    rows = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["pairs"] for row in rows] == [2000, 4000]
+    assert all(0 < row["second_start_seconds"] < row["first_start_seconds"] for row in rows)
+    assert all(row["second_anonymous_mib"] > 50 and row["preparing_peak_mib"] > 50 for row in rows)
+    assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
+
+
+# speedrun.py ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_clock_stops_at_the_first_validation_that_is_good_enough() -> None:
+    speedrun = load("speedrun")
+    validations = [{"seconds": 60.0 * n, "step": 100 * n, "bleu": bleu} for n, bleu in enumerate((20, 38.9, 39, 41), 1)]
+    arguments = argparse.Namespace(bleu=39.0, minutes=90)
+    mine = speedrun.until_reached("mt", iter(validations), arguments)
+    assert mine[-1]["seconds"] == 180
+    theirs = speedrun.until_reached("marian", iter(validations[:2]), arguments)
+    assert "not reached" in speedrun.table({"mt": mine, "marian": theirs}, 39.0)[-1]
+    assert speedrun.table({"mt": mine, "marian": [*mine, {**mine[-1], "seconds": 360.0}]}, 39.0)[-1] == (
+        "mt needs 0.50 of the time of marian"
+    )
+    late = speedrun.until_reached("marian", iter(validations), argparse.Namespace(bleu=50, minutes=1.5))
+    assert late[-1]["seconds"] == 120
+
+
+@pytest.mark.slow
+def test_speedrun_runs_mt_beside_its_peer(tiny: Path) -> None:
+    command = [sys.executable, BENCHMARKS / "speedrun.py", "--config", "tiny.yaml", "--threads", "1", "--bleu", "0"]
+    command += ["--set", "training.validate_every_steps=5", "--set", "data.bleu_tokenize=none", "--json", "runs.json"]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tiny)
+    assert answer.returncode == 0, answer.stderr
+    runs = json.loads((tiny / "runs.json").read_text())
+    assert {name: [validation["step"] for validation in run] for name, run in runs.items()} == {
+        "mt": [5],
+        "marian": [5],
+    }

@@ -17,6 +17,9 @@ class Marian(nn.Module):
         from transformers import MarianConfig, MarianMTModel
 
         super().__init__()
+        dropouts = {
+            key: work["dropout"] if work[key] is None else work[key] for key in ("attention_dropout", "ffn_dropout")
+        }
         config = MarianConfig(
             vocab_size=work["vocab_size"],
             d_model=work["d_model"],
@@ -28,8 +31,8 @@ class Marian(nn.Module):
             decoder_attention_heads=work["n_heads"],
             activation_function="relu",
             dropout=work["dropout"],
-            attention_dropout=work["dropout"],
-            activation_dropout=work["dropout"],
+            attention_dropout=dropouts["attention_dropout"],
+            activation_dropout=dropouts["ffn_dropout"],
             scale_embedding=True,
             pad_token_id=PAD_ID,
             bos_token_id=BOS_ID,

@@ -42,6 +42,8 @@ def test_any_pairs_are_read_back(tmp_path_factory, rows):
     src, tgt = dataset.lengths(0, len(dataset))
     assert src.tolist() == [len(pair.src) for pair in pairs]
     assert tgt.tolist() == [len(pair.tgt) for pair in pairs]
+    backwards = list(reversed(range(len(pairs))))
+    assert [side.tolist() for side in dataset.lengths_of(backwards)] == [src.tolist()[::-1], tgt.tolist()[::-1]]
 
 
 def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):

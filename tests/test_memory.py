@@ -62,6 +62,16 @@ def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
         assert max(map(size, tried)) == max(map(size, every))
 
 
+def test_of_a_large_corpus_only_a_part_is_looked_at(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = trainer_of(tiny / "run").data.train
+    looked_at: list[int] = []
+    monkeypatch.setattr(memory, "MOST_PAIRS", 50)
+    lengths_of = dataset.lengths_of
+    monkeypatch.setattr(dataset, "lengths_of", lambda indices: looked_at.extend(indices) or lengths_of(indices))
+    assert memory.largest_batches(dataset, 128, seed=1, epoch=0)
+    assert 50 <= len(looked_at) < 100 < len(dataset)
+
+
 def test_too_large_a_batch_is_told_before_the_first_step_and_its_advice_can_be_followed(
     mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]
 ) -> None:

@@ -60,6 +60,12 @@ class TokenDataset:
         src, tgt = (np.diff(self._starts[side][first : last + 1]) for side in ("src", "tgt"))
         return src, tgt
 
+    def lengths_of(self, indices: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Numbers of source and of target ids of these pairs."""
+        first = np.asarray(indices, np.int64)
+        src, tgt = (self._starts[side][first + 1] - self._starts[side][first] for side in ("src", "tgt"))
+        return src, tgt
+
     def line(self, index: int) -> int:
         """Where the pair stands in the training files, counted from 1."""
         return int(self._lines[index])

@@ -20,6 +20,7 @@ from mt_cli.training.optimizer import Optimizer
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 64
+MOST_PAIRS = 100_000  # that the largest batches are looked for among: a start shall not take longer for a large corpus
 
 
 def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
@@ -85,14 +86,18 @@ def _device(optimizer: Optimizer) -> torch.device:
 
 
 def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of an epoch with the most target positions, source positions and pairs of positions (attention).
+    """The batches with the most target positions, source positions and pairs of positions (attention), of an epoch or
+    of the beginning of a long one.
 
     Those of other epochs differ from them by the order of pairs of one length alone.
     """
-    src, tgt = (lengths + 1 for lengths in dataset.lengths(0, len(dataset)))
     largest: dict[int, tuple[int, list[int]]] = {}
+    n_pairs = 0
     for indices in epoch_batches(dataset, batch_tokens, seed, epoch):
-        n_rows, n_src, n_tgt = len(indices), int(src[indices].max()), int(tgt[indices].max())
+        if n_pairs >= MOST_PAIRS:
+            break
+        n_pairs += len(indices)
+        n_rows, (n_src, n_tgt) = len(indices), (int(side.max()) + 1 for side in dataset.lengths_of(indices))
         sizes = (n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2)
         for kind, size in enumerate(sizes):
             if size > largest.get(kind, (0, []))[0]:

@@ -19,16 +19,18 @@ from contender import PEERS, Contender
 
 from mt_cli.config import Config, load_config
 from mt_cli.run_dir import RunDir
+from mt_cli.text.batching import epoch_batches
 from mt_cli.training.prepare import PreparedData, prepare
 
 HERE = Path(__file__).parent
 SCRIPTS = {
-    "marian": ("train_plain.py", {"model": "marian", "batches": "bucketed"}),
-    "torch": ("train_plain.py", {"model": "torch", "batches": "bucketed"}),
+    "marian": ("train_plain.py", {"model": "marian", "batches": "given"}),
+    "torch": ("train_plain.py", {"model": "torch", "batches": "given"}),
     "torch-random": ("train_plain.py", {"model": "torch", "batches": "random"}),
     "eole": ("train_eole.py", {}),
 }
 WITH_OWN_ENVIRONMENT = ("eole",)
+N_EPOCHS = 20  # after which the batches given begin anew; more than a run takes
 BY_DEFAULT = ("mt", "marian", "torch", "eole")
 
 
@@ -107,12 +109,18 @@ def mt_arguments(config: Config, precision: str, data: PreparedData, folder: Pat
 
 
 def write_work(config: Config, data: PreparedData, folder: Path) -> dict[str, Any]:
-    """What the peers are told. Their corpus is written as subword pieces with spaces between them."""
+    """What the peers are told. Their corpus is written as subword pieces with spaces between them, and the batches that
+    `mt train` takes, which the loops without batches of their own take too."""
     pieces = data.tokenizer.tgt_pieces(list(range(data.tokenizer.tgt_vocab_size)))
     (folder / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
     for side, sentence in (("src", data.train.src), ("tgt", data.train.tgt)):
         with (folder / f"train.{side}").open("w", encoding="utf-8") as file:
             file.writelines(" ".join(pieces[i] for i in sentence(n)) + "\n" for n in range(len(data.train)))
+    settings = config.training
+    with (folder / "batches.txt").open("w", encoding="utf-8") as file:
+        for epoch in range(N_EPOCHS):
+            for indices in epoch_batches(data.train, settings.batch_tokens, settings.seed, epoch):
+                file.write(" ".join(map(str, indices)) + "\n")
     return {
         "folder": str(folder),
         "vocab_size": len(pieces),

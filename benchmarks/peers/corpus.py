@@ -1,7 +1,8 @@
-"""What the peers' loops train on: sentences as subword pieces, and batches of them by number of tokens."""
+"""What the peers' loops train on: sentences as subword pieces, and batches of them."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,11 +38,17 @@ def pad(sentences: list[list[int]]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, sentences)), batch_first=True, padding_value=PAD_ID)
 
 
+def given(pairs: list[Pair], folder: Path) -> Iterator[tuple[Tensor, Tensor]]:
+    """src_ids (B,S) and tgt (B,1+T) without end, by `folder/batches.txt`: numbers of pairs, a batch a line."""
+    for line in itertools.cycle((folder / "batches.txt").read_text(encoding="utf-8").splitlines()):
+        yield _tensors([pairs[int(i)] for i in line.split()])
+
+
 def bucketed(pairs: list[Pair], batch_tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """src_ids (B,S) and tgt (B,1+T) without end: each epoch, pairs of equal length together, batches in random order."""
+    """Each epoch, pairs of like length together (sources in turns up and down), batches in random order."""
     while True:
         random.shuffle(pairs)
-        pairs.sort(key=lambda pair: (len(pair.tgt), len(pair.src)))
+        pairs.sort(key=lambda pair: (len(pair.tgt), len(pair.src) * (-1) ** len(pair.tgt)))
         batches: list[list[Pair]] = [[]]
         for pair in pairs:
             if batches[-1] and (len(batches[-1]) + 1) * (len(pair.tgt) - 1) > batch_tokens:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
-from corpus import PAD_ID, bucketed, of_random_pairs, read_pairs
+from corpus import PAD_ID, given, of_random_pairs, read_pairs
 from meter import Meter
 from models import MODELS
 from torch import Tensor, nn
@@ -28,8 +28,9 @@ def main() -> None:
             logits = model(src_ids, tgt[:, :-1])
             return criterion(logits.flatten(0, 1), tgt[:, 1:].flatten())
 
-    pairs = read_pairs(Path(work["folder"]))
-    batches = of_random_pairs(pairs, 128) if work["batches"] == "random" else bucketed(pairs, work["batch_tokens"])
+    folder = Path(work["folder"])
+    pairs = read_pairs(folder)
+    batches = of_random_pairs(pairs, 128) if work["batches"] == "random" else given(pairs, folder)
     for src_ids, tgt in batches:
         meter.count(src_ids, tgt[:, 1:], PAD_ID)
         loss_of(src_ids, tgt).backward()

@@ -59,9 +59,10 @@ def keep_freed_memory() -> None:
         pass
 
 
-# The names in <malloc.h>: no block is mapped on its own, and nothing is given back before 1 GiB is free.
-_M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -4, -1, -2
-_MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26}
+# The names in <malloc.h>: no block is mapped on its own, nothing is given back before 1 GiB is free, and threads share
+# one heap (heaps of their own consist of pieces of 64 MiB, which are mapped and given back all the time).
+_M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_ARENA_MAX = -4, -1, -2, -8
+_MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26, _M_ARENA_MAX: 1}
 
 
 def available_memory() -> int | None:

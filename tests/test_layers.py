@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
-from mt_cli.model.dropout import Dropout
+from mt_cli.model.dropout import Dropout, seed_dropout
 from mt_cli.model.layers import (
     AddNorm,
     Conv1dFeedForward,
@@ -397,19 +398,22 @@ def test_every_place_of_a_tensor_is_dropped_equally_often() -> None:
     assert (counts.float() / n_trials - 0.5).abs().max() < 5 * math.sqrt(0.25 / n_trials)
 
 
+def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone() -> None:
+    def dropped(*seeds: int) -> torch.Tensor:
+        seed_dropout(*seeds)
+        torch.rand(1)  # other draws have no part in it
+        return Dropout(0.5)(torch.ones(999))
+
+    with ThreadPoolExecutor(4) as pool:
+        first, again, *others = pool.map(lambda seeds: dropped(*seeds), [(1, 2, 3), (1, 2, 3), (1, 2, 4), (2, 2, 3)])
+    assert torch.equal(first, again)
+    assert not any(torch.equal(first, other) for other in others)
+
+
 def test_dropout_is_off_without_training_and_at_rate_zero() -> None:
     x = torch.randn(100)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
-
-
-def test_dropout_follows_the_seed() -> None:
-    module, x = Dropout(0.5), torch.ones(1000)
-    torch.manual_seed(3)
-    first, second = module(x), module(x)
-    torch.manual_seed(3)
-    assert torch.equal(module(x), first)
-    assert not torch.equal(first, second)
 
 
 def test_the_gradient_of_dropout_passes_where_the_value_passed() -> None:

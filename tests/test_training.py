@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,10 +28,11 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
-from mt_cli.training import loop
+from mt_cli.training import loop, objective
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import prepare
 from mt_cli.training.signals import StopSignals
+from mt_cli.training.workers import Workers
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
 SCORED = ["training.validate_every_steps=1", "training.select_by=loss", "training.n_samples=0"]
@@ -498,6 +500,61 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
+    settings = [*SHORT, f"training.precision={precision}", "model.dropout=0.0", "training.batch_tokens=4096"]
+    gradients, losses = [], []
+    for n_threads in (1, 3):
+        torch.set_num_threads(n_threads)
+        trainer = trainer_of(tiny / f"run-{n_threads}", *settings)
+        assert trainer.workers.n == n_threads
+        losses.append(trainer._forward_backward()[0])
+        gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.model.parameters()]))
+        assert torch.get_num_threads() == n_threads
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
+    whole, shared = gradients
+    assert (whole - shared).norm() / whole.norm() < (1e-5 if precision == "fp32" else 0.05)
+
+
+def test_threads_that_share_batches_train_alike_in_every_run(tiny):
+    torch.set_num_threads(2)
+    runs = []
+    for name in ("a", "b"):
+        trainer = trainer_of(tiny / name, *SHORT, "training.max_steps=8", "training.batch_tokens=4096")
+        trainer.train()
+        runs.append(weights(trainer))
+    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+
+
+def test_a_small_batch_is_not_cut_into_parts_and_a_gpu_has_no_use_for_threads():
+    torch.set_num_threads(4)
+    assert Workers(torch.device("cpu"), batch_tokens=500).n == 1
+    assert Workers(torch.device("cpu"), batch_tokens=2500).n == 2
+    assert Workers(torch.device("cuda"), batch_tokens=100_000).n == 1
+
+
+@pytest.mark.parametrize("part_logits", [1, 150, 10**6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_gradients_are_those_of_cross_entropy_at_once(monkeypatch, part_logits, smoothing):
+    monkeypatch.setattr(objective, "_CPU_LOGITS", part_logits)
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 8, generator=generator).requires_grad_() for n in (23, 50))
+    targets = torch.randint(0, 50, (23,), generator=generator)
+
+    expected = F.cross_entropy(hidden @ weight.T, targets, label_smoothing=smoothing, reduction="sum")
+    slopes = torch.autograd.grad(expected * 3, (hidden, weight))
+    loss = objective.ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-4)
+    for slope, own in zip(slopes, torch.autograd.grad(loss * 3, (hidden, weight)), strict=True):
+        torch.testing.assert_close(own, slope, rtol=1e-4, atol=1e-5)
+
+
+def test_a_target_that_seems_impossible_costs_much_but_not_infinitely_much():
+    hidden, weight = torch.ones(1, 1), torch.tensor([[500.0], [-500.0]])
+    loss = objective.ProjectedCrossEntropy.apply(hidden, weight, torch.tensor([1]), 0.0)
+    assert 80 < loss.item() < math.inf
+
+
 @pytest.fixture
 def tiny_model(tiny, trained_run):
     config = load_config(Path("tiny.yaml"))
@@ -513,9 +570,7 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     assert master.dtype == torch.float32 and copy.dtype == torch.bfloat16
     seen = set()
     for _ in range(40):
-        for parameter in optimizer.network.parameters():
-            parameter.grad = torch.ones_like(parameter)
-        optimizer.collect_gradients()
+        optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
         optimizer.step(1e-4)
         seen.add(copy.detach()[0].item())
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
@@ -537,7 +592,7 @@ def test_the_norm_told_is_that_before_clipping(tiny_model):
     for parameter in tiny_model.parameters():
         parameter.grad = torch.ones_like(parameter)
     n = sum(parameter.numel() for parameter in tiny_model.parameters())
-    assert float(optimizer.clip()) == pytest.approx(math.sqrt(n), rel=1e-5)
+    assert float(optimizer.average_and_clip(1)) == pytest.approx(math.sqrt(n), rel=1e-5)
     clipped = math.sqrt(sum(float(parameter.grad.square().sum()) for parameter in tiny_model.parameters()))
     assert clipped == pytest.approx(0.5, rel=1e-3)
 

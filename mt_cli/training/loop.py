@@ -7,6 +7,7 @@ on is in the checkpoint: weights, AdamW's moments, the position in the data, the
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import random
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes, save_checkpoint
@@ -25,14 +27,16 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, choose_precision
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.model.dropout import seed_dropout
 from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import Batch, epoch_batches, make_batch
+from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
 from mt_cli.training.schedule import learning_rate
 from mt_cli.training.signals import StopSignals
+from mt_cli.training.workers import Workers
 
 LOG_EVERY_STEPS = 50
 N_KEPT = 2  # newest checkpoints, beside the best one
@@ -109,22 +113,34 @@ class Trainer:
     def _forward_backward(self) -> tuple[float, float]:
         """Loss of the update in nats for each target token and the norm of its gradient, which is left clipped."""
         batches = [next(self._batches) for _ in range(self.settings.accumulate)]
-        self._update_indices = [index for batch in batches for index in batch.indices]
-        n_tokens = sum(batch.n_tokens for batch in batches)
+        self._update_indices = [index for batch in batches for index in batch]
         self.optimizer.network.train()
-        loss = 0.0
-        for batch in batches:
-            batch_loss = summed_loss(self.optimizer.network, batch.to(self.device), self.settings.label_smoothing)
-            (batch_loss / n_tokens).backward()
-            self.optimizer.collect_gradients()
-            loss += batch_loss.item()
+        n = self.workers.n
+        parts = [part for batch in batches for k in range(n) if (part := batch[k::n])]
+        loss, n_tokens = 0.0, 0
+        for part_loss, part_tokens, gradients in self.workers.map(self._gradients, enumerate(parts)):
+            self.optimizer.add(gradients)
+            loss += part_loss
+            n_tokens += part_tokens
         self._loss_sum += loss
         self._n_tokens += n_tokens
         self._speed_tokens += n_tokens
-        return loss / n_tokens, float(self.optimizer.clip())
+        return loss / n_tokens, float(self.optimizer.average_and_clip(n_tokens))
 
-    def _remaining_batches(self) -> Iterator[Batch]:
-        """Batches from the present position on, epoch after epoch without end."""
+    @functools.cached_property
+    def workers(self) -> Workers:
+        return Workers(self.device, self.settings.batch_tokens)  # a number by now, if it was `auto`
+
+    def _gradients(self, numbered_part: tuple[int, list[int]]) -> tuple[float, int, tuple[Tensor, ...]]:
+        """Summed loss, number of target tokens and summed gradients of some pairs; runs in a thread of its own."""
+        number, indices = numbered_part
+        seed_dropout(self.settings.seed, self.progress.step, number)
+        batch = make_batch(self.data.train, indices).to(self.device)
+        loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing)
+        return loss.item(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
+
+    def _remaining_batches(self) -> Iterator[list[int]]:
+        """The pairs of each batch from the present position on, epoch after epoch without end."""
         p, settings = self.progress, self.settings
         while True:
             n_done = p.batch
@@ -133,7 +149,7 @@ class Trainer:
             ):
                 if number >= n_done:
                     p.batch = number + 1
-                    yield make_batch(self.data.train, indices)
+                    yield indices
             p.epoch, p.batch = p.epoch + 1, 0
 
     def _refuse_non_finite(self, loss: float, grad_norm: float) -> None:

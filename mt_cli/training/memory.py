@@ -73,12 +73,11 @@ def _try(
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
             for indices in largest_batches(dataset, batch_tokens, training.seed, epoch):
                 batch = make_batch(dataset, indices).to(device)
-                summed_loss(network, batch, training.label_smoothing).backward()
-                optimizer.collect_gradients()
+                loss = summed_loss(network, batch, training.label_smoothing)
+                optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
             del moments
         finally:
             optimizer.adamw.zero_grad()
-            network.zero_grad()
 
 
 def _device(optimizer: Optimizer) -> torch.device:

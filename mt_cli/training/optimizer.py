@@ -8,6 +8,7 @@ written anew after each update. In fp32 both are one and the same.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ class Optimizer:
         self.network = model if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
         self.clip_norm = training.clip_norm
         self._weights: list[Tensor] = list(model.parameters())
-        self._copies: list[Tensor] = list(self.network.parameters())
+        self.network_weights: list[Tensor] = list(self.network.parameters())
         self.adamw = torch.optim.AdamW(
             self._weights,
             lr=training.learning_rate,
@@ -31,17 +32,15 @@ class Optimizer:
             fused=True,
         )
 
-    def collect_gradients(self) -> None:
-        """Adds the network's gradients to those of the float32 weights; to be called after every `backward`."""
-        if self.network is self.model:
-            return
-        for weight, copied in zip(self._weights, self._copies, strict=True):
-            if copied.grad is not None:
-                weight.grad = copied.grad.float() if weight.grad is None else weight.grad.add_(copied.grad)
-                copied.grad = None
+    def add(self, gradients: Sequence[Tensor]) -> None:
+        """Adds gradients of the network's weights to those of the float32 weights."""
+        for weight, gradient in zip(self._weights, gradients, strict=True):
+            weight.grad = gradient.float() if weight.grad is None else weight.grad.add_(gradient)
 
-    def clip(self) -> Tensor:
-        """Scales the gradients down to `clip_norm` together; returns their norm before (a scalar)."""
+    def average_and_clip(self, n_tokens: int) -> Tensor:
+        """Divides the summed gradients by `n_tokens`, then scales them down to `clip_norm` together; returns their
+        norm before that (a scalar)."""
+        torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
     def step(self, learning_rate: float) -> None:
@@ -54,4 +53,4 @@ class Optimizer:
     @torch.no_grad()
     def sync_network(self) -> None:
         if self.network is not self.model:
-            torch._foreach_copy_(self._copies, self._weights)
+            torch._foreach_copy_(self.network_weights, self._weights)

@@ -82,18 +82,22 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint (`best`, `last` or `step-N`), ready to translate, with what belongs to it."""
+    """The model of a run's checkpoint (`best`, `last`, `step-N`: whichever weights scored better there; or `averaged`,
+    those of the last), ready to translate, with what belongs to it."""
     config = run.load_config()
     tokenizer = run.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
     content = load_checkpoint(file)
     if content.get("tokenizer_sha256") != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
+    weights = content.get(checkpoint if checkpoint == "averaged" else content.get("weights", "model"))
+    if not isinstance(weights, dict):
+        raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():
         with torch.device("meta"):
-            refuse_other_shapes(build_model(config, tokenizer), content["model"], file)
+            refuse_other_shapes(build_model(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
-    model.load_state_dict(content["model"])
+    model.load_state_dict(weights)
     return LoadedModel(model.eval(), tokenizer, config, content)
 
 

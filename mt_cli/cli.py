@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -98,7 +99,7 @@ def say(text: str) -> None:
 BadInput = Literal["error", "replace"]
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 CheckpointsOption = Annotated[
-    list[str] | None, typer.Option("--checkpoint", help="best (the default), last or step-N; repeatable.")
+    list[str] | None, typer.Option("--checkpoint", help="best (the default), last, step-N or averaged; repeatable.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, max=1000, help="1 is greedy; the config's by default.")]
@@ -114,6 +115,9 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Lay a value over the config's; repeatable.")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Fit the number of steps and the schedule to this time.")
+    ] = None,
 ) -> None:
     """Train a translator from raw text.
 
@@ -121,8 +125,10 @@ def train(
     """
     from mt_cli.training.signals import StopSignals
 
+    began = time.monotonic()
+    time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
     with StopSignals() as signals:
-        config = load_config(config_file, overrides or ())
+        config = load_config(config_file, [*(overrides or ()), *time_limit])
         run = RunDir(run_dir or Path("runs") / config_file.stem)
         config = _continue(config, run)
         _refuse_missing_files(config)
@@ -131,7 +137,7 @@ def train(
 
         choose_device(config.training.device)
         with run.lock():
-            _train(config, run, signals)
+            _train(config, run, signals, began)
 
 
 def _continue(config: Config, run: RunDir) -> Config:
@@ -166,7 +172,7 @@ def _refuse_missing_files(config: Config) -> None:
         raise DataError("\n".join(problems))
 
 
-def _train(config: Config, run: RunDir, signals: Any) -> None:
+def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     from mt_cli.device import keep_freed_memory
     from mt_cli.provenance import record_start
     from mt_cli.training.loop import Trainer
@@ -175,7 +181,7 @@ def _train(config: Config, run: RunDir, signals: Any) -> None:
     run.save_config(config)
     data = prepare(config, run, say)
     keep_freed_memory()  # of training alone: what preparing took is given back
-    trainer = Trainer(config, run, data, signals, say)
+    trainer = Trainer(config, run, data, signals, say, began)
     p = trainer.progress
     if trainer.is_finished:
         say(f"{run.path} is finished: step {p.step}, best step {p.best_step}; nothing was changed")
@@ -191,12 +197,12 @@ def _train(config: Config, run: RunDir, signals: Any) -> None:
         from_step=p.step,
         seed=config.training.seed,
         device=str(trainer.device),
-        precision=precision,
+        precision=f"{precision} ({trainer.why_dtype})",
         data_sha256=data.sha256,
         tokenizer_sha256=data.tokenizer.sha256,
     )
     trainer.train()
-    why = "the last step" if p.step >= config.training.max_steps else "no better dev score for long"
+    why = "the last step" if p.step >= trainer.settings.max_steps else "no better dev score for long"
     say(f"finished at step {p.step} ({why}); best step {p.best_step}; try: mt translate {run.path}")
 
 
@@ -498,7 +504,7 @@ def export(
         Literal["float32", "float16", "bfloat16", "int8"] | None,
         typer.Option(help="Of ctranslate2 (float32 by default) and argos (int8 by default)."),
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last or step-N.")] = "best",
+    checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
     """Write a run as a model of another engine: CTranslate2, Hugging Face Marian, Argos Translate."""
     RunDir.existing(run).find_checkpoint(checkpoint)

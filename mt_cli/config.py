@@ -91,6 +91,7 @@ class ModelConfig(Section):
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
+    minutes: float | None = Field(None, gt=0, le=1e6)  # fit max_steps and the schedule to this time, see `--minutes`
     batch_tokens: BatchTokens = 4096  # target tokens of a batch, padding included; auto: the most that memory holds
     accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
     learning_rate: float = Field(1e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
@@ -101,6 +102,7 @@ class TrainingConfig(Section):
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1
     clip_norm: float = Field(1.0, gt=0)
+    average_decay: Probability = 0.999  # of the moving average of the weights; 0: none is kept
     validate_every_steps: int = Field(500, ge=1)
     select_by: Literal["bleu", "chrf", "loss"] = "bleu"  # what makes a checkpoint the best
     patience: int = Field(10, ge=1)  # validations without a new best before training stops
@@ -138,7 +140,7 @@ class Config(Section):
         return yaml.dump(self.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.patience", "training.device"}
+KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.minutes", "training.patience", "training.device"}
 """What may differ when a run is continued: it changes where and how long, not what is trained."""
 
 

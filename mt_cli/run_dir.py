@@ -113,14 +113,15 @@ class RunDir:
         write_text(self.path / name, f"checkpoints/{self.checkpoint_file(step).name}\n")
 
     def find_checkpoint(self, name: str) -> Path:
-        """The file of `best`, `last` or `step-N`. A name never leads out of the run directory."""
+        """The file of `best`, `last`, `step-N` or `averaged` (that of the last). A name never leads out of the run."""
         if re.fullmatch(r"step-\d+", name):
             file = self.checkpoint_file(int(name[5:]))
-        elif name not in {"best", "last"}:
-            raise RunDirError(f"'{name}' is no checkpoint's name; give best, last or step-N")
+        elif name not in {"best", "last", "averaged"}:
+            raise RunDirError(f"'{name}' is no checkpoint's name; give best, last, step-N or averaged")
         else:
             try:
-                named = (self.path / name).read_text(encoding="utf-8").strip().removeprefix("checkpoints/")
+                file = self.path / ("last" if name == "averaged" else name)
+                named = file.read_text(encoding="utf-8").strip().removeprefix("checkpoints/")
             except (OSError, UnicodeDecodeError):
                 named = ""
             if not _STEP_NAME.match(named):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.schedule import learning_rate
+from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400
@@ -87,3 +87,28 @@ def test_without_a_warm_up_the_first_step_has_the_peak(schedule):
 def test_a_rate_is_finite_and_never_negative_nor_above_the_peak(schedule, step, steps, warmup, d_model):
     training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=PEAK, max_steps=steps)
     assert 0 <= learning_rate(step, training, d_model) <= PEAK
+
+
+@pytest.mark.parametrize("n_minutes", [1, 10, 100])
+def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_minutes):
+    training = TrainingConfig(schedule="linear", warmup_steps=50, validate_every_steps=100, max_steps=7)
+    pace = Pace(training_seconds=30 * 0.25, validation_seconds=8, n_validations=2)
+    fitted = training.model_copy(update=fit_to_time(training, 30, 60 * n_minutes, pace))
+    n_steps = fitted.max_steps - 30
+    seconds = 0.25 * n_steps + 4 * (n_steps / fitted.validate_every_steps + 1)
+    assert seconds == pytest.approx(60 * n_minutes, rel=0.05 if n_minutes > 1 else 0.3)
+    assert fitted.warmup_steps == min(50, fitted.max_steps // 10)
+    assert fitted.max_steps // fitted.validate_every_steps >= 4
+    assert learning_rate(fitted.max_steps, fitted, 512) < 2 * PEAK / n_steps
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("noam", "linear"), ("inverse_sqrt", "linear"), ("cosine", "cosine")]
+)
+def test_a_schedule_without_an_end_gets_one_and_patience_waits_for_it(schedule, expected):
+    fitted = fit_to_time(TrainingConfig(schedule=schedule, patience=1), 10, 60, Pace(training_seconds=1))
+    assert (fitted["schedule"], fitted["patience"]) == (expected, fitted["max_steps"])
+
+
+def test_when_no_time_is_left_one_more_step_ends_it():
+    assert fit_to_time(TrainingConfig(), 80, -5, Pace(training_seconds=8))["max_steps"] == 81

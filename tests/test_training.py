@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.checkpoint import build_model, load_checkpoint
+from mt_cli.checkpoint import build_model, load_checkpoint, load_model
 from mt_cli.config import TrainingConfig, load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
@@ -35,7 +35,12 @@ from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
-SCORED = ["training.validate_every_steps=1", "training.select_by=loss", "training.n_samples=0"]
+SCORED = [
+    "training.validate_every_steps=1",
+    "training.select_by=loss",
+    "training.n_samples=0",
+    "training.average_decay=0",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +67,12 @@ def trainer_of(run: Path, *overrides: str, say: Callable[[str], None] = lambda l
 def assert_same_training(run: Path, expected: Path) -> None:
     """Bit for bit: weights, moments, position, scores, log."""
     mine, theirs = (load_checkpoint(RunDir(path).find_checkpoint("last")) for path in (run, expected))
-    assert mine["model"].keys() == theirs["model"].keys()
-    for name, weight in theirs["model"].items():
-        assert torch.equal(mine["model"][name], weight), name
+    kinds = {"model", "averaged"} & theirs.keys()
+    assert kinds == {"model", "averaged"} & mine.keys()
+    for kind in kinds:
+        assert mine[kind].keys() == theirs[kind].keys()
+        for name, weight in theirs[kind].items():
+            assert torch.equal(mine[kind][name], weight), (kind, name)
     for index, state in theirs["optimizer"]["state"].items():
         assert all(torch.equal(mine["optimizer"]["state"][index][name], value) for name, value in state.items())
     assert torch.equal(mine["random"]["torch"], theirs["random"]["torch"])
@@ -569,13 +577,28 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     master, copy = (dict(module.named_parameters())[norm] for module in (tiny_model, optimizer.network))
     assert master.dtype == torch.float32 and copy.dtype == torch.bfloat16
     seen = set()
-    for _ in range(40):
+    for step in range(1, 41):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-4)
+        optimizer.step(1e-4, step)
         seen.add(copy.detach()[0].item())
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
     assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
     assert (torch.tensor(1.0, dtype=torch.bfloat16) - 1e-4) == 1, "in bf16 alone none of them would count"
+
+
+def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
+    optimizer = Optimizer(tiny_model, TrainingConfig(average_decay=0.5), torch.float32)
+    weight = next(tiny_model.parameters())
+    average = next(optimizer.averaged.parameters())
+    expected, decays = weight.detach().clone(), [2 / 11, 3 / 12, 4 / 13, 0.5, 0.5]
+    for step in (1, 2, 3, 50, 51):
+        optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
+        optimizer.step(1e-2, step)
+        decay = decays.pop(0)
+        expected = decay * expected + (1 - decay) * weight.detach()
+        torch.testing.assert_close(average.detach(), expected)
+    assert not torch.equal(average, weight)
+    assert Optimizer(tiny_model, TrainingConfig(average_decay=0.0), torch.float32).averaged is None
 
 
 def test_in_fp32_the_network_is_the_model(tiny_model):
@@ -600,10 +623,43 @@ def test_the_norm_told_is_that_before_clipping(tiny_model):
 def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=2", "model.dropout=0.9")
     trainer.train()
-    trainer.model.eval()
-    again = mean_loss(trainer.model, trainer.data.dev, 64)
-    logged = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])["dev_loss"]
-    assert logged == pytest.approx(again, rel=1e-5)
+    losses = {name: mean_loss(model, trainer.data.dev, 64) for name, model in trainer._candidates().items()}
+    record = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert record["dev_loss"] == pytest.approx(min(losses.values()), rel=1e-5)
+    assert record["weights"] == min(losses, key=losses.get)
+
+
+@pytest.mark.parametrize("better", ["model", "averaged"])
+def test_a_checkpoint_translates_with_whichever_weights_scored_better_on_dev(tiny, monkeypatch, better):
+    trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=4")
+    monkeypatch.setattr(loop, "mean_loss", lambda model, *rest: 1.0 if model is trainer._candidates()[better] else 2.0)
+    trainer.train()
+    run, expected = RunDir(tiny / "run"), trainer._candidates()
+    assert not torch.equal(*(next(model.parameters()) for model in expected.values()))
+    for name, weights in (("best", better), ("last", better), ("step-4", better), ("averaged", "averaged")):
+        for a, b in zip(load_model(run, name).model.parameters(), expected[weights].parameters(), strict=True):
+            assert torch.equal(a, b), name
+
+
+def test_without_an_average_there_is_none_to_load(tiny):
+    trainer_of(tiny / "run", "training.max_steps=2", "training.average_decay=0").train()
+    load_model(RunDir(tiny / "run"), "best")
+    with pytest.raises(CheckpointError, match=r"step-000002\.pt: holds no averaged weights; choose another checkpoint"):
+        load_model(RunDir(tiny / "run"), "averaged")
+
+
+def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
+    started = time.monotonic()
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.1", *options("training.n_samples=0"))
+    seconds = time.monotonic() - started
+    assert answer.code == 0
+    assert re.search(rb"0\.1 minutes are about [\d,]+ steps", answer.err)
+    records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    rates = [record["learning_rate"] for record in records if "learning_rate" in record]
+    assert rates[-1] < 0.05 * max(rates)
+    assert 4.8 < seconds < 7.2  # other work on the machine while the last validation runs cannot be foreseen
+    again = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.1", *options("training.n_samples=0"))
+    assert b"is finished" in again.err
 
 
 # Learning ------------------------------------------------------------------------------------------------------------

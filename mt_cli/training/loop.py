@@ -28,17 +28,19 @@ from mt_cli.device import choose_device, choose_precision
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
 from mt_cli.model.dropout import seed_dropout
+from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
-from mt_cli.training.schedule import learning_rate
+from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
 LOG_EVERY_STEPS = 50
+FIT_EVERY_STEPS = 10
 N_KEPT = 2  # newest checkpoints, beside the best one
 
 
@@ -53,13 +55,23 @@ class Progress:
     best_score: float = -math.inf  # higher is better, whatever `select_by` is
     n_validations_without_best: int = 0
     last_validation: int = 0  # step
+    weights: str = "model"  # or "averaged": which of the two scored better there
     elapsed_seconds: float = 0.0
 
 
 class Trainer:
     """Trains one run from where it stands to its end."""
 
-    def __init__(self, config: Config, run: RunDir, data: PreparedData, signals: StopSignals, say: Say):
+    def __init__(
+        self,
+        config: Config,
+        run: RunDir,
+        data: PreparedData,
+        signals: StopSignals,
+        say: Say,
+        began: float | None = None,
+    ):
+        """`began`: when the command did, in seconds of `time.monotonic`; now by default."""
         self.config, self.run, self.data, self.signals, self.say = config, run, data, signals, say
         self.settings = config.training
         self.device = choose_device(self.settings.device)
@@ -67,12 +79,12 @@ class Trainer:
         random.seed(self.settings.seed)
         self.model = build_model(config, data.tokenizer).to(self.device)
         self.dtype, self.why_dtype = choose_precision(self.settings.precision, self.device)
-        self.progress = Progress()
+        self.progress, self.pace = Progress(), Pace()
         self.optimizer = Optimizer(self.model, self.settings, self.dtype)
         self._loss_sum, self._n_tokens = 0.0, 0  # since the last line of the log
         self._restore_newest()
         self._batches = self._remaining_batches()
-        self._started = time.monotonic() - self.progress.elapsed_seconds
+        self._started = (time.monotonic() if began is None else began) - self.progress.elapsed_seconds
         self._speed_tokens, self._speed_started = 0, time.monotonic()
 
     @property
@@ -101,12 +113,30 @@ class Trainer:
                     self._save_and_stop()
                 if self.is_finished:
                     break
+                started = time.monotonic()
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
                 loss, grad_norm = self._forward_backward()
                 self._refuse_non_finite(loss, grad_norm)
-                self.optimizer.step(rate)
                 p.step += 1
+                self.optimizer.step(rate, p.step)
+                self.pace.training_seconds += time.monotonic() - started
+                if self.settings.minutes is not None and p.step % FIT_EVERY_STEPS == 0:
+                    self._fit_to_time(self.settings.minutes)
                 self._log(rate, grad_norm)
+
+    def _fit_to_time(self, minutes: float) -> None:
+        """Fits the schedule to the time by the speed so far, again and again: the nearer the end, the less there is to
+        be wrong about."""
+        left = 60 * minutes - (time.monotonic() - self._started)
+        fitted = fit_to_time(self.config.training, self.progress.step, left, self.pace)
+        if not self.pace.fitted:
+            self.say(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
+        self._follow(fitted)
+        self.bar.total = self.settings.max_steps
+
+    def _follow(self, fitted: dict[str, Any]) -> None:
+        self.pace.fitted = fitted
+        self.settings = self.settings.model_copy(update=fitted)
 
     # One update ------------------------------------------------------------------------------------------------------
 
@@ -195,17 +225,22 @@ class Trainer:
     def _validate(self) -> None:
         """Scores the dev set as `mt evaluate` would, and saves. A signal meanwhile leaves it to be done again."""
         p, data, started = self.progress, self.data, time.monotonic()
-        self.model.eval()
+        candidates = self._candidates()
         try:
-            with tqdm(total=2 * len(data.dev), desc="validating", unit="sent", leave=False, disable=None) as bar:
+            n_sentences = (len(candidates) + 1) * len(data.dev)
+            with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
                 def on_batch(n_sentences: int) -> None:
                     bar.update(n_sentences)
                     if self.signals.is_stopping:
                         raise _Stopped
 
-                loss = mean_loss(self.model, data.dev, self.settings.batch_tokens, on_batch)
-                translator = Translator([self.model], data.tokenizer, self.config)
+                losses = {
+                    name: mean_loss(model, data.dev, self.settings.batch_tokens, on_batch)
+                    for name, model in candidates.items()
+                }
+                better = min(losses, key=lambda name: losses[name])
+                translator = Translator([candidates[better]], data.tokenizer, self.config)
                 sources = [pair.src for pair in data.dev_pairs]
                 found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
                 outputs = [translation.text for translation in found]
@@ -213,7 +248,7 @@ class Trainer:
             return
         tokenize = bleu_tokenizer(self.config.data.bleu_tokenize, self.config.data.tgt_lang)
         scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
-        p.last_validation = p.step
+        p.last_validation, p.weights, loss = p.step, better, losses[better]
         is_best = self._note_score({"bleu": scores.bleu, "chrf": scores.chrf, "loss": -loss}[self.settings.select_by])
         figures = {
             "dev_loss": loss,
@@ -221,15 +256,28 @@ class Trainer:
             "bleu": scores.bleu,
             "chrf": scores.chrf,
         }
-        self.run.append(self.run.metrics_file, {"step": p.step, "epoch": p.epoch, **figures, "is_best": is_best})
-        self._log_time(validation_seconds=round(time.monotonic() - started, 2))
+        record = {"step": p.step, "epoch": p.epoch, **figures, "weights": p.weights, "is_best": is_best}
+        self.run.append(self.run.metrics_file, record)
+        seconds = time.monotonic() - started
+        self.pace.note_validation(seconds)
+        self._log_time(validation_seconds=round(seconds, 2))
         self.say(
             f"step {p.step}, epoch {p.epoch + 1}: dev loss {loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
-            f" BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}{' (best)' if is_best else ''}"
+            f" BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}{', averaged weights' if p.weights == 'averaged' else ''}"
+            f"{' (best)' if is_best else ''}"
         )
         for pair, output in list(zip(data.dev_pairs, outputs, strict=True))[: self.settings.n_samples]:
             self.say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
         self.save()
+
+    def _candidates(self) -> dict[str, Transformer]:
+        """The weights that a checkpoint holds; the dev loss decides which are translated with."""
+        candidates = {"model": self.model}
+        if self.optimizer.averaged is not None:
+            candidates["averaged"] = self.optimizer.averaged
+        for model in candidates.values():
+            model.eval()
+        return candidates
 
     def _note_score(self, score: float) -> bool:
         """Whether this validation is the best so far; a score that is not a number never is."""
@@ -248,9 +296,11 @@ class Trainer:
         save_checkpoint(
             self.run.checkpoint_file(p.step),
             {
-                "model": self.model.state_dict(),
+                **{name: model.state_dict() for name, model in self._candidates().items()},
+                "weights": p.weights,
                 "optimizer": self.optimizer.adamw.state_dict(),
                 "progress": asdict(p),
+                "pace": asdict(self.pace),
                 "since_log": [self._loss_sum, self._n_tokens],
                 "log_sizes": self.run.sizes(),
                 "random": self._random_state(),
@@ -272,7 +322,8 @@ class Trainer:
 
     def _refuse_small_disk(self) -> None:
         """A full disk is better met now than at the first save."""
-        n_bytes = 3 * sum(weight.nbytes for weight in self.model.parameters())  # weights and AdamW's two moments
+        # Weights, their average and AdamW's two moments.
+        n_bytes = 4 * sum(weight.nbytes for weight in self.model.parameters())
         needed, free = (N_KEPT + 2) * n_bytes, shutil.disk_usage(self.run.path).free
         if free < needed:
             raise RunDirError(
@@ -330,14 +381,21 @@ class Trainer:
         if content["tokenizer_sha256"] != self.data.tokenizer.sha256:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
         refuse_other_shapes(self.model, content["model"], file)
-        self.model.load_state_dict(content["model"])
+        for model in self._candidates().values():
+            model.load_state_dict(content["model"])
         precision = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
         if precision != self.dtype:
             self.dtype, self.why_dtype = precision, "as this run began"
             self.optimizer = Optimizer(self.model, self.settings, self.dtype)
+        if self.optimizer.averaged is not None and "averaged" in content:
+            refuse_other_shapes(self.model, content["averaged"], file)
+            self.optimizer.averaged.load_state_dict(content["averaged"])
         self.optimizer.adamw.load_state_dict(content["optimizer"])
         self.optimizer.sync_network()
         self.progress = Progress(**content["progress"])
+        self.pace = Pace(**content.get("pace", {}))
+        if self.settings.minutes is not None:
+            self._follow(self.pace.fitted)
         self._loss_sum, self._n_tokens = content["since_log"]
         self._set_random_state(content["random"])
         self.run.rewind(content["log_sizes"])

@@ -1,7 +1,7 @@
 """AdamW on float32 weights, whatever precision the network computes in.
 
 In bf16 a weight of 1.0 cannot take an update of 0.001: it rounds away. So the optimizer keeps float32 weights (those of
-`model`, which are saved, averaged and translated with) and the `network` that runs forward and backward is a bf16 copy,
+`model`, which are saved and translated with) and the `network` that runs forward and backward is a bf16 copy,
 written anew after each update. In fp32 both are one and the same.
 """
 
@@ -21,7 +21,8 @@ class Optimizer:
     def __init__(self, model: Transformer, training: TrainingConfig, dtype: torch.dtype):
         self.model = model
         self.network = model if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
-        self.clip_norm = training.clip_norm
+        self.averaged = copy.deepcopy(model).requires_grad_(False) if training.average_decay else None
+        self.clip_norm, self.average_decay = training.clip_norm, training.average_decay
         self._weights: list[Tensor] = list(model.parameters())
         self.network_weights: list[Tensor] = list(self.network.parameters())
         self.adamw = torch.optim.AdamW(
@@ -43,12 +44,21 @@ class Optimizer:
         torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float, step: int) -> None:
+        """Update number `step`, counted from 1."""
         for group in self.adamw.param_groups:
             group["lr"] = learning_rate
         self.adamw.step()
         self.adamw.zero_grad()
         self.sync_network()
+        self._average(step)
+
+    @torch.no_grad()
+    def _average(self, step: int) -> None:
+        """An exponential moving average (Polyak and Juditsky 1992), over fewer updates while there are only few."""
+        if self.averaged is not None:
+            decay = min(self.average_decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_(list(self.averaged.parameters()), self._weights, 1 - decay)
 
     @torch.no_grad()
     def sync_network(self) -> None:

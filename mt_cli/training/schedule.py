@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
+from typing import Any
 
 from mt_cli.config import TrainingConfig
 
@@ -30,3 +32,35 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     if training.schedule == "linear":
         return peak * (1 - progress)
     return peak * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@dataclass
+class Pace:
+    """How fast a training has been, by which one for a given time plans the rest."""
+
+    training_seconds: float = 0.0
+    validation_seconds: float = 0.0
+    n_validations: int = 0
+    fitted: dict[str, Any] = field(default_factory=dict)  # the plan it follows
+
+    def note_validation(self, seconds: float) -> None:
+        self.validation_seconds += seconds
+        self.n_validations += 1
+
+
+def fit_to_time(training: TrainingConfig, step: int, seconds_left: float, pace: Pace) -> dict[str, Any]:
+    """What to change in `training` so that it ends in time after so many steps, its rate at zero, validations included.
+
+    Warm-up gets a tenth of the steps at most, and there are four validations at least.
+    """
+    step_seconds = pace.training_seconds / step
+    validation_seconds = pace.validation_seconds / max(1, pace.n_validations)
+    every = training.validate_every_steps
+    max_steps = step + max(1, int((seconds_left - validation_seconds) / (step_seconds + validation_seconds / every)))
+    return {
+        "max_steps": max_steps,
+        "warmup_steps": min(training.warmup_steps, max_steps // 10),
+        "validate_every_steps": min(every, max(1, max_steps // 4)),
+        "schedule": "cosine" if training.schedule == "cosine" else "linear",
+        "patience": max_steps,  # the best comes at the end, where the rate is low
+    }

@@ -54,6 +54,8 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
         raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{file}: format {content.get('format')}, this version of mt reads {FORMAT}; update mt")
+    if not isinstance(content.get("progress"), dict):
+        raise CheckpointError(f"{file}: not an mt checkpoint (no progress in it)")
     return content
 
 
@@ -65,13 +67,23 @@ def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
 def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:
     """Raises CheckpointError when names or shapes of `weights` are not the model's."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(t.shape) if isinstance(t, torch.Tensor) else () for name, t in weights.items()}
-    for name in sorted(expected.keys() | found.keys()):
+    found = {name: shape_of(weight) for name, weight in weights.items()}
+    for name in sorted(expected.keys() | found.keys(), key=str):
         if expected.get(name) != found.get(name):
             raise CheckpointError(
                 f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
                 f" expected {expected.get(name, 'no such weight')}"
             )
+
+
+def shape_of(weight: object) -> tuple[int, ...] | str:
+    """The shape of a tensor that takes the room it claims; of anything else, what it is."""
+    if type(weight) is not torch.Tensor:
+        return type(weight).__name__
+    if weight.dtype != torch.float32 or weight.layout != torch.strided or weight.device.type != "cpu":
+        return f"{weight.dtype} on {weight.device}, {weight.layout}"
+    # One number may pose as any number of them.
+    return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
 
 
 class LoadedModel(NamedTuple):

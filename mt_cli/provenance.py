@@ -33,8 +33,8 @@ def record_start(run: RunDir, **facts: object) -> None:
     starts = []
     if run.provenance_file.exists():
         try:
-            starts = json.loads(run.provenance_file.read_text(encoding="utf-8"))["starts"]
-        except (ValueError, KeyError):
+            starts = list(json.loads(run.provenance_file.read_text(encoding="utf-8"))["starts"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             starts = []  # a damaged note must not stop a training
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

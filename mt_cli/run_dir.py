@@ -43,6 +43,7 @@ class RunDir:
         self.timing_file = path / "timing.jsonl"
         self.checkpoints = path / "checkpoints"
         self.cache = path / "cache"
+        self._logs = (self.metrics_file, self.timing_file)
 
     @classmethod
     def existing(cls, path: Path) -> RunDir:
@@ -65,7 +66,7 @@ class RunDir:
         try:
             known = json.loads(self.data_file.read_text(encoding="utf-8"))
             known["train"], known["dev"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
             return
         changed = [name for name in sha256 if sha256[name] != known.get(name)]
@@ -144,29 +145,39 @@ class RunDir:
             raise cannot_write(file, error) from None
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the two logs, which a checkpoint keeps."""
-        files = (self.metrics_file, self.timing_file)
-        return {file.name: file.stat().st_size if file.exists() else 0 for file in files}
+        """Bytes of the two logs, which a checkpoint keeps; they are on the disk before it is."""
+        sizes = {}
+        for file in self._logs:
+            if file.exists():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+            sizes[file.name] = file.stat().st_size if file.exists() else 0
+        _sync_folder(self.path)
+        return sizes
 
     def rewind(self, sizes: dict[str, int]) -> None:
         """Cuts the logs back to what they were at a checkpoint: what came after it is done again."""
-        for name, size in sizes.items():
-            file = self.path / name
-            if file.exists() and file.stat().st_size > size:
-                os.truncate(file, size)
+        for file in self._logs:
+            if file.exists() and file.stat().st_size > sizes[file.name]:
+                os.truncate(file, sizes[file.name])
 
     # Lock
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Held while training; the kernel lets go of it when the process ends, however it ends."""
-        owner = self.path / ".owner"
+        owner, lock_file = self.path / ".owner", self.path / ".lock"
+        for file in (owner, lock_file, *self._logs):
+            if file.is_symlink():  # what is written to it in place would go wherever a stranger wants
+                raise RunDirError(f"{file}: is a symbolic link, expected a file; delete it")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".lock", timeout=0)
+            for folder in (*reversed(self.path.parents), self.path):
+                _make_folder(folder)
+            lock = FileLock(lock_file, timeout=0)
             lock.acquire()
         except Timeout:
-            who = owner.read_text(encoding="utf-8") if owner.exists() else "another process"
+            who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
+            who = " ".join(who.split())[:80]
             raise RunDirError(f"{self.path} is in use ({who}); wait for it, or choose another --run-dir") from None
         except OSError as error:
             raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
@@ -188,7 +199,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        path.parent.mkdir(exist_ok=True)  # no parents: a run directory that has vanished stays away
+        _make_folder(path.parent)  # no parents: a run directory that has vanished stays away
         try:
             with temporary.open("wb") as handle:
                 write(handle)
@@ -209,6 +220,13 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes it, on the disk when this returns, if it is not there."""
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

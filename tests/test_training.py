@@ -10,8 +10,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nursery import nursery_in, wait_until
+from same_training import differences
 
 from mt_cli.checkpoint import build_model, load_checkpoint, load_model
 from mt_cli.config import TrainingConfig, load_config
@@ -65,75 +65,10 @@ def trainer_of(run: Path, *overrides: str, say: Callable[[str], None] = lambda l
 
 
 def assert_same_training(run: Path, expected: Path) -> None:
-    """Bit for bit: weights, moments, position, scores, log."""
-    mine, theirs = (load_checkpoint(RunDir(path).find_checkpoint("last")) for path in (run, expected))
-    kinds = {"model", "averaged"} & theirs.keys()
-    assert kinds == {"model", "averaged"} & mine.keys()
-    for kind in kinds:
-        assert mine[kind].keys() == theirs[kind].keys()
-        for name, weight in theirs[kind].items():
-            assert torch.equal(mine[kind][name], weight), (kind, name)
-    for index, state in theirs["optimizer"]["state"].items():
-        assert all(torch.equal(mine["optimizer"]["state"][index][name], value) for name, value in state.items())
-    assert torch.equal(mine["random"]["torch"], theirs["random"]["torch"])
-    for progress in (mine["progress"], theirs["progress"]):
-        del progress["elapsed_seconds"]
-    assert mine["progress"] == theirs["progress"]
-    assert (run / "metrics.jsonl").read_text() == (expected / "metrics.jsonl").read_text()
-    assert [(run / name).read_text() for name in ("best", "last")] == [
-        (expected / name).read_text() for name in ("best", "last")
-    ]
+    assert not differences(run, expected)
 
 
 # Processes that are stopped ------------------------------------------------------------------------------------------
-
-NURSERY = """
-import json, os, sys
-import torch._dynamo  # AdamW needs it at its first step
-import mt_cli.evaluation.evaluate, mt_cli.provenance, mt_cli.training.loop
-from mt_cli import cli
-
-for line in sys.stdin:
-    request = json.loads(line)
-    if isinstance(request, int):
-        print(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]), flush=True)
-        continue
-    if not (pid := os.fork()):
-        for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-        sys.argv = ["mt", *request]
-        try:
-            cli.main()
-        except SystemExit as end:
-            sys.stderr.flush()
-            os._exit(end.code)  # taking down all that was imported would last longer than the training
-    print(pid, flush=True)
-"""
-
-
-class Nursery:
-    """Starts `mt` as processes of their own, from one that has imported torch already."""
-
-    def __init__(self, folder: Path):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", NURSERY]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def _ask(self, request: object) -> int:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def start(self, *arguments: str) -> int:
-        """The process's id."""
-        return self._ask(arguments)
-
-    def wait(self, pid: int) -> int:
-        """Its exit code, or minus the signal that killed it."""
-        return self._ask(pid)
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +82,8 @@ def nursery_folder(tiny_corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def nursery(nursery_folder):
-    nursery = Nursery(nursery_folder)
-    with nursery.process as process:
+    with nursery_in(nursery_folder) as nursery:
         yield nursery
-        process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +100,6 @@ def straight_run(nursery_folder, nursery):
         return made[precision]
 
     return run
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -299,61 +225,6 @@ def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, tra
         run.checkpoint_file(step).write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"checkpoints: none of 2 checkpoints can be read; restore one$"):
         trainer_of(run.path)
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.mark.parametrize("n_before", [0, 2])
-def test_a_crash_at_any_moment_of_saving_loses_nothing_that_was_announced(tiny, monkeypatch, scripted, n_before):
-    """Every write, sync, rename and removal on the way to the next checkpoint is the last thing the process does."""
-
-    def trainer(run: Path, n_steps: int, say: Callable[[str], None] = lambda line: None) -> loop.Trainer:
-        trainer = trainer_of(run, *SCORED, "training.schedule=constant", f"training.max_steps={n_steps}", say=say)
-        scripted(iter([3.0, 1.0, 2.0][trainer.progress.last_validation :]))
-        return trainer
-
-    begun, n_steps = tiny / "begun", n_before + 1
-    prepared = trainer(begun, max(1, n_before))
-    if n_before:
-        prepared.train()
-    trainer(Path(shutil.copytree(begun, tiny / "whole")), n_steps).train()
-    for moment in range(1, 100):
-        run, n_calls = Path(shutil.copytree(begun, tiny / f"crash-{moment}")), 0
-
-        def dying(real: Callable, moment: int = moment) -> Callable:
-            def call(*args, **kwargs):
-                nonlocal n_calls
-                n_calls += 1
-                if n_calls >= moment:
-                    raise Killed
-                return real(*args, **kwargs)
-
-            return call
-
-        crashing = trainer(run, n_steps)
-        with monkeypatch.context() as patch:
-            for owner, name in (
-                (os, "fsync"),
-                (Path, "replace"),
-                (Path, "unlink"),
-                (torch, "save"),
-                (RunDir, "append"),
-            ):
-                patch.setattr(owner, name, dying(getattr(owner, name)))
-            try:
-                crashing.train()
-                break
-            except Killed:
-                pass
-        said: list[str] = []
-        again = trainer(run, n_steps, said.append)
-        assert not [line for line in said if "warning" in line]
-        assert again.progress.step == max([0, *RunDir(run).steps()]) >= n_before
-        again.train()
-        assert_same_training(run, tiny / "whole")
-    assert 15 < moment < 99
 
 
 # What is stopped, kept and refused -----------------------------------------------------------------------------------

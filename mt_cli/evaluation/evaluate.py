@@ -52,7 +52,7 @@ def evaluate_run(
             {
                 "run": str(run.path),
                 "checkpoint": checkpoint,
-                "step": content["progress"]["step"],
+                "step": content["progress"].get("step"),
                 "test_set": name,
                 **asdict(score_texts(outputs, references, tokenize)),
                 "loss": loss,
@@ -62,7 +62,7 @@ def evaluate_run(
                 "n_sentences": len(sources),
                 "test_sha256": sha256_of(paths),
                 "tokenizer_sha256": tokenizer.sha256,
-                "data_sha256": content["data_sha256"],
+                "data_sha256": content.get("data_sha256"),
             }
         )
     return results

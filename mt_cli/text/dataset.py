@@ -7,6 +7,7 @@ from. It is built by streaming and counts only once `meta.json`, written last, i
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,7 +31,8 @@ class TokenDataset:
     def __init__(self, folder: Path):
         self.folder = folder
         self.meta: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        self._ids = {side: self._map(f"{side}.ids", np.dtype(self.meta["dtype"])) for side in ("src", "tgt")}
+        dtype = {name: np.dtype(name) for name in ("uint16", "uint32")}[self.meta["dtype"]]
+        self._ids = {side: self._map(f"{side}.ids", dtype) for side in ("src", "tgt")}
         self._starts = {side: self._map(f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
         self._lines = self._map("lines", np.dtype(np.int64))
         for side, starts in self._starts.items():  # a power failure can leave files cut, whatever was written last
@@ -88,6 +90,9 @@ class TokenDataset:
                     ends[side] += len(ids)
                     files[f"{side}.starts"].write(np.int64(ends[side]).tobytes())
                 files["lines"].write(np.int64(pair.line).tobytes())
+            for file in files.values():  # on the disk before `meta.json` says so
+                file.flush()
+                os.fsync(file.fileno())
         finally:
             for file in files.values():
                 file.close()
@@ -99,6 +104,6 @@ class TokenDataset:
         """The dataset in `folder` if it is complete and was built from the same `meta` (hashes), else None."""
         try:
             dataset = cls(folder)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return dataset if {**dataset.meta, **meta} == dataset.meta else None

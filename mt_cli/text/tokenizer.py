@@ -76,7 +76,7 @@ def _load(model: bytes) -> spm.SentencePieceProcessor:
     processor = spm.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         raise CheckpointError("the tokenizer is damaged: not a sentencepiece model; restore it from a copy") from None
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):

@@ -261,6 +261,7 @@ class Trainer:
         seconds = time.monotonic() - started
         self.pace.note_validation(seconds)
         self._log_time(validation_seconds=round(seconds, 2))
+        self.save()  # what is said below is on the disk
         self.say(
             f"step {p.step}, epoch {p.epoch + 1}: dev loss {loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
             f" BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}{', averaged weights' if p.weights == 'averaged' else ''}"
@@ -268,7 +269,6 @@ class Trainer:
         )
         for pair, output in list(zip(data.dev_pairs, outputs, strict=True))[: self.settings.n_samples]:
             self.say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
-        self.save()
 
     def _candidates(self) -> dict[str, Transformer]:
         """The weights that a checkpoint holds; the dev loss decides which are translated with."""
@@ -378,8 +378,20 @@ class Trainer:
         self.run.rewind(dict.fromkeys(self.run.sizes(), 0))  # of steps that were never saved
 
     def _restore(self, content: dict[str, Any], file: Path) -> None:
-        if content["tokenizer_sha256"] != self.data.tokenizer.sha256:
+        if content.get("tokenizer_sha256") != self.data.tokenizer.sha256:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
+        if content.get("data_sha256") != self.data.sha256:
+            raise RunDirError(
+                f"{self.run.path}: the train or dev files have changed since this run began;"
+                " restore them, or choose another --run-dir"
+            )
+        try:
+            self._take_over(content, file)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
+
+    def _take_over(self, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(self.model, content["model"], file)
         for model in self._candidates().values():
             model.load_state_dict(content["model"])
@@ -390,13 +402,15 @@ class Trainer:
         if self.optimizer.averaged is not None and "averaged" in content:
             refuse_other_shapes(self.model, content["averaged"], file)
             self.optimizer.averaged.load_state_dict(content["averaged"])
-        self.optimizer.adamw.load_state_dict(content["optimizer"])
-        self.optimizer.sync_network()
+        self.optimizer.restore(content["optimizer"]["state"])
         self.progress = Progress(**content["progress"])
+        if [type(value) for value in asdict(self.progress).values()] != [type(v) for v in asdict(Progress()).values()]:
+            raise TypeError(f"progress is {content['progress']}")
         self.pace = Pace(**content.get("pace", {}))
         if self.settings.minutes is not None:
             self._follow(self.pace.fitted)
-        self._loss_sum, self._n_tokens = content["since_log"]
+        loss_sum, n_tokens = content["since_log"]
+        self._loss_sum, self._n_tokens = float(loss_sum), int(n_tokens)
         self._set_random_state(content["random"])
         self.run.rewind(content["log_sizes"])
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
 
@@ -59,6 +61,17 @@ class Optimizer:
         if self.averaged is not None:
             decay = min(self.average_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.averaged.parameters()), self._weights, 1 - decay)
+
+    def restore(self, state: dict[int, dict[str, Any]]) -> None:
+        """Goes on with the moments of `adamw.state_dict()["state"]`. Raises ValueError when they are not of these weights."""
+        for index, moments in state.items():
+            shape = tuple(self._weights[index].shape)
+            expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
+            found = {name: shape_of(moment) for name, moment in moments.items()}
+            if found != expected:
+                raise ValueError(f"moments of weight {index} are {found}, expected {expected}")
+        self.adamw.load_state_dict({**self.adamw.state_dict(), "state": state})
+        self.sync_network()
 
     @torch.no_grad()
     def sync_network(self) -> None:

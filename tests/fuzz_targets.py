@@ -1,0 +1,246 @@
+"""Every reader of what may come from a stranger, as a function of any bytes: whatever they are, it ends as it should.
+
+Each function returns nothing, lets an `MTError` be (that is the refusal), and fails if what was accepted is not what it
+ought to be. `test_fuzz_targets.py` gives them random and damaged bytes, `fuzz.py` lets atheris look for worse ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import random
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt_cli import fetch
+from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.config import Config, load_config
+from mt_cli.errors import MTError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import normalize, read_lines, read_pairs
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+
+CONFIG = Config.model_validate(
+    {
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"]},
+        "model": {"d_model": 2, "ffn_dim": 1, "n_heads": 1, "n_encoder_layers": 1, "n_decoder_layers": 1},
+    }
+)
+
+
+@cache
+def folder() -> Path:
+    """Where the bytes are written; of this process alone."""
+    return Path(tempfile.mkdtemp(prefix="fuzz-"))
+
+
+def file_of(data: bytes, name: str) -> Path:
+    path = folder() / name
+    path.write_bytes(data)
+    return path
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return train_tokenizer([lambda: iter(["the cat sees the dog"] * 3)], "bpe", 280, lambda line: None)
+
+
+@cache
+def run_dir() -> RunDir:
+    """A run as a training leaves it."""
+    run = RunDir(folder() / "run")
+    run.path.mkdir()
+    run.save_config(CONFIG)
+    run.save_tokenizer(tokenizer())
+    torch.manual_seed(1)
+    weights = build_model(CONFIG, tokenizer()).state_dict()
+    content = {"model": weights, "tokenizer_sha256": tokenizer().sha256, "progress": {"step": 5}}
+    save_checkpoint(run.checkpoint_file(5), content)
+    run.point("best", 5)
+    return run
+
+
+def records_of(checkpoint: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(checkpoint) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def corpus(data: bytes) -> None:
+    """The two sides of a corpus, and the same bytes as a TSV."""
+    middle = len(data) // 2
+    two = [str(file_of(data[:middle], "train.src")), str(file_of(data[middle:], "train.tgt"))]
+    for files in (two, [str(file_of(data, "train.tsv"))]):
+        for on_bad_line in ("error", "skip"):
+            with contextlib.suppress(MTError):
+                for pair in read_pairs(files, on_bad_line=on_bad_line):
+                    assert pair.src and pair.tgt and pair.line > 0
+                    assert normalize(pair.src) == pair.src and len(pair.tgt.splitlines()) == 1
+
+
+def compressed(data: bytes) -> None:
+    """A `.gz` file: of these bytes, and with these bytes in it."""
+    with contextlib.suppress(MTError):
+        read_lines(file_of(data, "any.gz"))
+    with contextlib.suppress(MTError):
+        assert len(read_lines(file_of(gzip.compress(data), "any.gz"))) == data.count(b"\n") + (
+            not data.endswith(b"\n") and bool(data)
+        )
+
+
+def config(data: bytes) -> None:
+    """A config file; what is accepted can be written and read back."""
+    with contextlib.suppress(MTError):
+        found = load_config(file_of(data, "any.yaml"))
+        assert load_config(file_of(found.to_yaml().encode(), "again.yaml")) == found
+
+
+def option(data: bytes) -> None:
+    """A value of `--set`."""
+    text = data.decode("utf-8", errors="replace")
+    with contextlib.suppress(MTError):
+        load_config(run_dir().config_file, [text, f"data.train={text}", f"training.seed={text}"])
+
+
+def tokenizer_model(data: bytes) -> None:
+    """A sentencepiece model, which then has to take text apart and put ids together."""
+    with contextlib.suppress(MTError):
+        found = Tokenizer([data])
+        for text in ("", "the cat ü 🐈", "<s>\x00"):
+            ids = found.encode_src(normalize(text))
+            assert all(0 <= i < found.src_vocab_size for i in ids)
+            assert len(found.decode_tgt(ids).splitlines()) <= 1
+
+
+def checkpoint(data: bytes) -> None:
+    """A checkpoint's file."""
+    with contextlib.suppress(MTError):
+        load_checkpoint(file_of(data, "any.pt"))
+
+
+def checkpoint_content(data: bytes) -> None:
+    """A checkpoint whose checksums are right and whose description of the tensors is these bytes; then loaded as a
+    run's model."""
+    records = records_of(run_dir().checkpoint_file(5))
+    records[next(name for name in records if name.endswith("data.pkl"))] = data
+    path = run_dir().checkpoint_file(6)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in records.items():
+            archive.writestr(name, content)
+    with contextlib.suppress(MTError):
+        model = load_model(run_dir(), "step-6").model
+        assert all(
+            weight.dtype == torch.float32 and weight.device.type == "cpu" for weight in model.state_dict().values()
+        )
+
+
+def text_files_of_a_run(data: bytes) -> None:
+    """What a run directory says of itself: names of checkpoints, hashes, owner."""
+    run = RunDir(Path(shutil.copytree(run_dir().path, folder() / "copy", dirs_exist_ok=True)))
+    for name in ("best", "last", "data.json", ".owner", "metrics.jsonl", "timing.jsonl", "provenance.json"):
+        (run.path / name).write_bytes(data)
+    for name in ("best", "last", data.decode("utf-8", errors="replace")):
+        with contextlib.suppress(MTError):
+            assert run.find_checkpoint(name) == run.checkpoint_file(5)
+    with contextlib.suppress(MTError):
+        run.refuse_other_data({"train": "a", "dev": "b"})
+    run.rewind(dict.fromkeys(run.sizes(), 1))
+    with run.lock():
+        (run.path / ".owner").write_bytes(data)
+        with pytest.raises(MTError) as caught, run.lock():
+            pass
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def dataset(data: bytes) -> None:
+    """The description of a folder of token ids."""
+    meta = {"data": "x"}
+    built = folder() / "dataset"
+    if not built.exists():
+        TokenDataset.build(built, [TokenPair([5, 6], [7], 1)], 300, meta)
+    (built / "meta.json").write_bytes(data)
+    found = TokenDataset.open(built, meta)
+    assert found is None or found.src(0).tolist() == [5, 6]
+
+
+def fetched(data: bytes) -> None:
+    """A file that `mt fetch` gets, as it is and compressed: taken only if its text is the one expected."""
+    text = b"a small corpus\n" * 20
+    known = fetch.Text(len(text), hashlib.sha256(text).hexdigest())
+    fetch.CORPORA["fuzz"] = fetch.Corpus("fuzz", "", "", "", "", "", {"train.en.gz": known})
+    for content, name in ((data, "train.en.gz"), (data, "train.en"), (gzip.compress(data), "train.en.gz")):
+        source, target = folder() / "source", folder() / "target"
+        for path in (source, target):
+            shutil.rmtree(path, ignore_errors=True)
+        source.mkdir()
+        (source / name).write_bytes(content)
+        try:
+            fetch.fetch("fuzz", str(source), target, lambda line: None)
+        except MTError:
+            assert not list(target.iterdir())
+        else:
+            assert gzip.decompress((target / "train.en.gz").read_bytes()) == text
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    function.__name__: function
+    for function in (
+        corpus,
+        compressed,
+        config,
+        option,
+        tokenizer_model,
+        checkpoint,
+        checkpoint_content,
+        text_files_of_a_run,
+        dataset,
+        fetched,
+    )
+}
+
+
+def examples(name: str) -> list[bytes]:
+    """Whole inputs of a target, for damaging and mutating."""
+    text = "the cat\tdie Katze\nü\t\u2028\r\n".encode()
+    records = records_of(run_dir().checkpoint_file(5))
+    evil = io.BytesIO()
+    torch.save({"format": 1, "model": {"w": torch.zeros(2, 3).expand(4, 2, 3)}}, evil)
+    whole = {
+        "compressed": [gzip.compress(text)],
+        "config": [CONFIG.to_yaml().encode()],
+        "option": [b"training.seed=3", b"data: {a: [b, c]}"],
+        "tokenizer_model": tokenizer().models,
+        "checkpoint": [run_dir().checkpoint_file(5).read_bytes(), evil.getvalue()],
+        "checkpoint_content": [content for name, content in records.items() if name.endswith("data.pkl")],
+        "text_files_of_a_run": [b"checkpoints/step-000005.pt\n", b'{"train": "a", "dev": "b"}', b'{"starts": []}'],
+        "dataset": [json.dumps({"data": "x", "dtype": dtype}).encode() for dtype in ("uint16", "object", "V0", "i1")],
+        "fetched": [gzip.compress(b"a small corpus\n" * 20), b"a small corpus\n" * 20],
+    }
+    return whole.get(name, [text])
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """The bytes with some of them flipped, cut out, doubled or replaced."""
+    changed = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at, n = rng.randrange(len(changed) + 1), rng.choice([1, 1, 2, 4, 16])
+        kind = rng.randrange(4)
+        if kind == 0 and at < len(changed):
+            changed[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del changed[at : at + n]
+        elif kind == 2:
+            changed[at:at] = changed[at : at + n]
+        else:
+            changed[at : at + n] = rng.randbytes(n)
+    return bytes(changed)

@@ -1,0 +1,49 @@
+"""Whether two runs are one and the same training, bit for bit; the clock apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt_cli.checkpoint import load_checkpoint
+from mt_cli.run_dir import RunDir
+
+_CLOCK = {
+    "progress.elapsed_seconds",
+    "log_sizes.timing.jsonl",
+    "pace.training_seconds",
+    "pace.validation_seconds",
+}
+
+
+def differences(run: Path, expected: Path) -> list[str]:
+    """What differs: in the last checkpoint (weights, moments, position, random generators, scores), `best` and `last`,
+    the log, and which checkpoints there are."""
+    found = [
+        name
+        for name in ("metrics.jsonl", "best", "last", "config.yaml", "data.json")
+        if (run / name).read_bytes() != (expected / name).read_bytes()
+    ]
+    if RunDir(run).steps() != RunDir(expected).steps():
+        found.append("checkpoints")
+    for name in ("best", "last"):
+        mine, theirs = (load_checkpoint(RunDir(path).find_checkpoint(name)) for path in (run, expected))
+        found += [f"{name}: {key}" for key in _unequal(mine, theirs, "") if key not in _CLOCK]
+    return found
+
+
+def _unequal(mine: Any, theirs: Any, key: str) -> Iterator[str]:
+    if isinstance(theirs, dict) and isinstance(mine, dict) and mine.keys() == theirs.keys():
+        for name in theirs:
+            yield from _unequal(mine[name], theirs[name], f"{key}.{name}".lstrip("."))
+    elif isinstance(theirs, torch.Tensor):
+        if not (isinstance(mine, torch.Tensor) and mine.dtype == theirs.dtype and torch.equal(mine, theirs)):
+            yield key
+    elif isinstance(theirs, list | tuple) and type(mine) is type(theirs) and len(mine) == len(theirs):
+        for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            yield from _unequal(one, other, f"{key}[{index}]")
+    elif mine != theirs:
+        yield key

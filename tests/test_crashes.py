@@ -1,0 +1,196 @@
+"""A training that is killed, cut off or stopped anywhere ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import crash_points
+import pytest
+from nursery import Nursery, announced_step, continued_step, nursery_in
+from same_training import differences
+
+LIFE = {
+    "model.dropout": 0.2,
+    "training.max_steps": 4,
+    "training.validate_every_steps": 1,
+    "training.n_samples": 0,
+    "training.batch_tokens": 256,
+    "training.accumulate": 2,
+    "training.select_by": "bleu",  # the first step stays the best
+    "training.patience": 3,  # and so the fourth is the last
+}
+
+
+def options(values: dict[str, object]) -> list[str]:
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus, tmp_path_factory) -> Path:
+    return Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("crashes") / "corpus"))
+
+
+@pytest.fixture(scope="module")
+def nursery(folder: Path) -> Iterator[Nursery]:
+    with nursery_in(folder) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="module")
+def whole(nursery: Nursery, folder: Path) -> Path:
+    """A short training that nothing disturbed."""
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "whole", *options(LIFE)) == 0, nursery.said
+    return folder / "whole"
+
+
+@pytest.fixture(scope="module")
+def begun(nursery: Nursery, folder: Path, whole: Path) -> Path:
+    """The same one, killed when it had saved two steps."""
+    before = "import crash_points; crash_points.kill_after('Trainer.save', 2)"
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "begun", *options(LIFE), before=before) == -signal.SIGKILL
+    return folder / "begun"
+
+
+class Sweep:
+    """Disturbs a training at one change of the disk after the other, from an empty folder or from a begun run."""
+
+    def __init__(self, nursery: Nursery, whole: Path, begun: Path | None):
+        self.nursery, self.whole, self.begun, self.run = nursery, whole, begun, whole.with_name("disturbed")
+
+    def train(self, before: str = "") -> int:
+        return self.nursery.run("train", "tiny.yaml", "--run-dir", self.run.name, *options(LIFE), before=before)
+
+    def meets(self, mishap: str, moment: int) -> bool:
+        """Whether the training was still alive at that moment; and if so, that nothing was lost."""
+        shutil.rmtree(self.run, ignore_errors=True)
+        if self.begun is not None:
+            shutil.copytree(self.begun, self.run)
+        code = self.train(f"from crash_points import CrashPoints; CrashPoints({mishap!r}, {moment})")
+        said, where = self.nursery.said, f"{mishap} at change {moment}"
+        assert "Traceback" not in said, where + said
+        if code == 0 and "finished at step" in said:
+            assert not differences(self.run, self.whole), where
+            return False
+        assert code == {"full disk": 1, "SIGTERM": 143, "SIGINT": 130}.get(mishap, crash_points.EXIT_CODE), where + said
+        saved = announced_step(said) or (2 if self.begun else 0)
+        assert self.train() == 0, where + self.nursery.said
+        again = self.nursery.said
+        assert continued_step(again) >= saved, (
+            f"{where}: step {saved} was saved, and it went on from {continued_step(again)}"
+        )
+        assert "trying the one before" not in again, f"{where}: {again}"
+        found = differences(self.run, self.whole)
+        assert not found, f"{where}: {found}"
+        assert not list(self.run.rglob(".tmp-*")), where
+        return True
+
+    def last_moment(self, mishap: str) -> int:
+        """The last change at which the mishap still disturbs."""
+        moment = 0
+        while self.meets(mishap, moment + 1):
+            moment += 1
+        return moment
+
+
+@pytest.fixture(params=["first start", "continued"])
+def sweep(request, nursery, whole, begun) -> Sweep:
+    return Sweep(nursery, whole, begun if request.param == "continued" else None)
+
+
+@pytest.mark.parametrize("mishap", crash_points.MISHAPS)
+def test_a_training_disturbed_somewhere_loses_nothing(nursery, whole, begun, mishap):
+    """A sample of the next test."""
+    rng = random.Random(mishap)
+    assert Sweep(nursery, whole, None).meets(mishap, rng.randint(1, 40))
+    Sweep(nursery, whole, begun).meets(mishap, rng.randint(1, 25))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mishap", crash_points.MISHAPS)
+def test_a_training_disturbed_at_any_change_of_the_disk_loses_nothing(sweep, mishap):
+    """Of the first start (tokenizer, token ids, config, lock), of continuing, of every save and of its pruning."""
+    assert sweep.last_moment(mishap) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothing(nursery, whole):
+    sweep = Sweep(nursery, whole, None)
+    shutil.rmtree(sweep.run, ignore_errors=True)
+    reached, moment = 0, 0
+    while moment := moment + 1:
+        code = sweep.train(f"from crash_points import CrashPoints; CrashPoints('killed', {moment})")
+        assert not reached or continued_step(nursery.said) in {0, reached}
+        reached = max(reached, announced_step(nursery.said))
+        if code == 0:
+            break
+        assert code == crash_points.EXIT_CODE, nursery.said
+    assert moment > 20 and not differences(sweep.run, whole)
+
+
+LONG = {
+    **LIFE,
+    "training.max_steps": 100,
+    "training.validate_every_steps": 10,
+    "training.select_by": "chrf",
+    "training.patience": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def long_run(nursery: Nursery, folder: Path) -> tuple[Path, float]:
+    """A longer training that nothing disturbed, and its seconds."""
+    started = time.monotonic()
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "long", *options(LONG)) == 0, nursery.said
+    return folder / "long", time.monotonic() - started
+
+
+def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run):
+    expected, seconds = long_run
+    rng, n_kills, n_runs = random.Random(1), 0, 0
+    while n_kills < 20:
+        n_runs, reached, code = n_runs + 1, 0, -signal.SIGKILL
+        run = folder / f"killed-{n_runs}"
+        while code != 0:
+            pid = nursery.start("train", "tiny.yaml", "--run-dir", run.name, *options(LONG))
+            if n_kills < 20:
+                time.sleep(rng.uniform(0, seconds))
+                os.kill(pid, signal.SIGKILL)
+            code, said = nursery.wait(pid), nursery.said
+            n_kills += code != 0
+            assert code in {0, -signal.SIGKILL}, said
+            if "computing in" in said or code == 0:
+                assert continued_step(said) >= reached, said
+            reached = max(reached, announced_step(said))
+        assert not differences(run, expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "n_calls"),
+    [
+        ("make_batch", 5),  # in the middle of an epoch
+        ("summed_loss", 27),  # between the two batches of an update
+        ("Optimizer.clip", 14),  # between gradients and update
+        ("Optimizer.step", 13),
+        ("mean_loss", 2),  # in the middle of a validation
+        ("score_texts", 1),
+        ("save_checkpoint", 3),  # before `last` and `best` are told
+        ("Trainer.save", 2),  # before anybody is told
+    ],
+)
+def test_a_kill_between_two_steps_of_anything_changes_nothing(nursery, folder, long_run, function, n_calls):
+    run = folder / f"killed-after-{function}"
+    command = ["train", "tiny.yaml", "--run-dir", run.name, *options(LONG)]
+    before = f"import crash_points; crash_points.kill_after({function!r}, {n_calls})"
+    assert nursery.run(*command, before=before) == -signal.SIGKILL
+    reached = announced_step(nursery.said)
+    assert nursery.run(*command) == 0
+    assert continued_step(nursery.said) >= reached
+    assert not differences(run, long_run[0])

@@ -102,6 +102,18 @@ def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_mi
     assert learning_rate(fitted.max_steps, fitted, 512) < 2 * PEAK / n_steps
 
 
+def test_a_new_plan_moves_the_end_and_not_the_next_validation():
+    training, pace = TrainingConfig(warmup_steps=500, validate_every_steps=500), Pace(training_seconds=10)
+    pace.fitted = first = fit_to_time(training, 20, 100, pace)
+    pace.training_seconds = 1000
+    second = fit_to_time(training, 200, 50, pace)
+    assert second["max_steps"] == 210 != first["max_steps"]
+    assert {key: second[key] for key in ("warmup_steps", "validate_every_steps")} == {
+        "warmup_steps": 22,
+        "validate_every_steps": 55,
+    }
+
+
 @pytest.mark.parametrize(
     ("schedule", "expected"), [("noam", "linear"), ("inverse_sqrt", "linear"), ("cosine", "cosine")]
 )

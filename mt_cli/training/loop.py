@@ -40,7 +40,7 @@ from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
 LOG_EVERY_STEPS = 50
-FIT_EVERY_STEPS = 10
+FIT_EVERY_STEPS = 20
 N_KEPT = 2  # newest checkpoints, beside the best one
 
 

@@ -51,16 +51,20 @@ class Pace:
 def fit_to_time(training: TrainingConfig, step: int, seconds_left: float, pace: Pace) -> dict[str, Any]:
     """What to change in `training` so that it ends in time after so many steps, its rate at zero, validations included.
 
-    Warm-up gets a tenth of the steps at most, and there are four validations at least.
+    Warm-up gets a tenth of the steps at most, and there are four validations at least; the first plan settles both.
     """
     step_seconds = pace.training_seconds / step
     validation_seconds = pace.validation_seconds / max(1, pace.n_validations)
-    every = training.validate_every_steps
+    every = pace.fitted.get("validate_every_steps", training.validate_every_steps)
     max_steps = step + max(1, int((seconds_left - validation_seconds) / (step_seconds + validation_seconds / every)))
-    return {
-        "max_steps": max_steps,
+    first_plan = {
         "warmup_steps": min(training.warmup_steps, max_steps // 10),
         "validate_every_steps": min(every, max(1, max_steps // 4)),
+    }
+    return {
+        **first_plan,
+        **pace.fitted,
+        "max_steps": max_steps,
         "schedule": "cosine" if training.schedule == "cosine" else "linear",
         "patience": max_steps,  # the best comes at the end, where the rate is low
     }

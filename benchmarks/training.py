@@ -53,7 +53,7 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     names = ("mt", *SCRIPTS)
     parser = argparse.ArgumentParser(description="Training speed of mt and its peers; see benchmarks/README.md.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter windows: three minutes, less exact")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter windows: four minutes, less exact")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=2, help="of each contender; 2 by default")
     parser.add_argument("--rounds", type=int, help="windows of each contender")

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from mt_cli.config import load_config
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -28,6 +30,11 @@ def load(name: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("config", sorted(BENCHMARKS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_config_loads(config: Path) -> None:
+    load_config(config)
 
 
 def test_a_window_counts_tokens_and_not_padding() -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import sys
+import threading
 import time
 from collections import Counter
 from typing import TextIO
@@ -22,6 +23,7 @@ class Meter:
     def __init__(self, requests: TextIO, windows: TextIO) -> None:
         self._requests, self._windows = requests, windows
         self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._started = self._ends = time.perf_counter()
 
     @classmethod
@@ -31,11 +33,13 @@ class Meter:
         return cls(sys.stdin, windows)
 
     def count(self, src_ids: Tensor, tgt_out: Tensor, pad_id: int) -> None:
-        """src_ids (B,S) and tgt_out (B,T): what is read and what is to be predicted, end symbols included."""
-        self._counts["src_tokens"] += int((src_ids != pad_id).sum())
-        self._counts["tgt_tokens"] += int((tgt_out != pad_id).sum())
-        self._counts["src_places"] += src_ids.numel()
-        self._counts["tgt_places"] += tgt_out.numel()
+        """src_ids (B,S) and tgt_out (B,T): what is read and what is to be predicted, end symbols included. Parts of a
+        batch may be counted by several threads."""
+        with self._lock:
+            self._counts["src_tokens"] += int((src_ids != pad_id).sum())
+            self._counts["tgt_tokens"] += int((tgt_out != pad_id).sum())
+            self._counts["src_places"] += src_ids.numel()
+            self._counts["tgt_places"] += tgt_out.numel()
 
     def update(self) -> None:
         self._counts["updates"] += 1

@@ -506,12 +506,12 @@ def export(
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
-    """Write a run as a model of another engine: CTranslate2, Hugging Face Marian, Argos Translate."""
+    """Write a run as a model of another engine: CTranslate2, Hugging Face transformers (marian), Argos Translate."""
     RunDir.existing(run).find_checkpoint(checkpoint)
     if folder.exists():
         raise UsageError(f"{folder} exists already; delete it or choose another DIR")
     if to == "marian" and quantization is not None:
-        raise UsageError("--quantization is for ctranslate2 and argos; the Marian format holds float32")
+        raise UsageError("--quantization is for ctranslate2 and argos; a Hugging Face folder holds float32")
 
     from mt_cli.decoding.translator import Translator
     from mt_cli.export.argos import write_argos

@@ -18,7 +18,7 @@ from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.argos import write_argos
-from mt_cli.export.ctranslate2 import write_ctranslate2
+from mt_cli.export.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from mt_cli.export.engine import CTranslate2Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run_dir import RunDir
@@ -33,7 +33,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "post": {"norm": "post"},
     "untied": {"tie_embeddings": "none"},
     "target-projection": {"tie_embeddings": "target", "embedding_scale": "projection", "norm": "post"},
+    "all-projection": {"embedding_scale": "projection"},
     "temperature-conv": {"attention_temperature": 2.5, "feed_forward": "conv1d", "norm": "post"},
+    "first-position": {"first_position": 1},
     "no-bias": {"attention_bias": False, "embedding_scale": "none"},
     "own": {"first_position": 1, "embedding_norm": True, "head_dim": 12},
 }
@@ -94,10 +96,13 @@ def test_ctranslate2_gives_the_same_scores_and_translations(
         assert output.hypotheses[0] == tokenizer.tgt_pieces(ids)
 
 
-def test_an_exported_run_translates_as_the_run(trained_run: Path, tmp_path: Path, mt: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_an_exported_run_translates_as_the_run(
+    quantization: str, trained_run: Path, tmp_path: Path, mt: Callable[..., Any]
+) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")
-    answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
-    assert answer.code == 0, answer.err
+    answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2", "--quantization", quantization)
+    assert (answer.code, answer.said) == (0, [f"ctranslate2 model in {tmp_path / 'ct2'}"])
     translator = Translator.load(trained_run)
     engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
     lines = ["the red cat", "dog", "house sees the tree"]
@@ -189,18 +194,23 @@ def test_what_the_engine_cannot_do_is_refused(
     assert reason in line
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("variant", ["post", "untied", "target-projection", "temperature-conv", "no-bias"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    "variant", ["pre", "untied", "target-projection", "all-projection", "temperature-conv", "no-bias", "first-position"]
+)
 def test_hugging_face_gives_the_same_ids_and_scores(
-    variant: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
+    variant: str, norm: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
     joint = VARIANTS[variant].get("tie_embeddings", "all") == "all"
-    translator = random_translator(tokenizers, joint, **{**VARIANTS[variant], "norm": "post"})
+    if (variant, norm) == ("first-position", "post"):
+        pytest.skip("refused by name: the next test")
+    translator = random_translator(tokenizers, joint, **{**VARIANTS[variant], "norm": norm})
     write_marian(translator, tmp_path)
-    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    model = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading.values()), loading
     sources, targets, expected = forced(translator)
     assert [tokenizer(text).input_ids for text in SENTENCES] == [[*ids, EOS_ID] for ids in sources]
     src_ids, _ = source_batch(sources)
@@ -221,10 +231,10 @@ def test_what_the_marian_format_cannot_hold_is_named_with_the_way_out(
     tokenizers: dict[bool, Tokenizer], tmp_path: Path
 ) -> None:
     pytest.importorskip("safetensors")
-    with pytest.raises(UsageError, match=r"model\.norm is pre.*--set model\.norm=post"):
-        write_marian(random_translator(tokenizers), tmp_path)
+    with pytest.raises(UsageError, match=r"model\.first_position is 1.*--set model\.first_position=0"):
+        write_marian(random_translator(tokenizers, norm="post", first_position=1), tmp_path)
     with pytest.raises(UsageError, match=r"model\.head_dim is 12"):
-        write_marian(random_translator(tokenizers, norm="post", head_dim=12), tmp_path)
+        write_marian(random_translator(tokenizers, head_dim=12), tmp_path)
 
 
 def test_an_argos_package_holds_model_tokenizer_and_languages(

@@ -62,3 +62,14 @@ def test_the_python_runs(trained_run: Path) -> None:
     names: dict[str, Any] = {}
     exec(code.replace("runs/phrasebook", str(trained_run)), names)
     assert "translator" in names
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_exported_folder_is_read_by_hugging_face_as_it_says(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    assert mt("export", trained_run, tmp_path / "DIR", "--to", "marian").code == 0
+    section = README.split("## Taking the model elsewhere")[1].split("\n## ")[0]
+    *setup, translate = [line.strip() for line in section.splitlines() if line.startswith("    ") and "mt " not in line]
+    names: dict[str, Any] = {}
+    exec("\n".join(setup).replace("DIR", str(tmp_path / "DIR")).replace("A dog runs.", "the cat"), names)
+    assert eval(translate, names) == ["die Katze"]

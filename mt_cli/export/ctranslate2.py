@@ -21,7 +21,7 @@ from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer, LayerNorm
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8")
-_NEVER = -1e9  # the bias of what is no part of a translation: its probability is zero, as in our own search
+_NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
 
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:

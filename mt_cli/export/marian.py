@@ -1,8 +1,10 @@
-"""Writes a run as a Hugging Face `MarianMTModel` folder, which `transformers.pipeline("translation", DIR)` loads.
+"""Writes a run as a Hugging Face folder, which `AutoModelForSeq2SeqLM` and `AutoTokenizer` of `transformers` load.
 
-The format has the Transformer of the paper alone: post-norm, sinusoids from position 0, biases everywhere, heads of
-d_model / n_heads. Its sinusoids hold all sines first and then all cosines, ours take turns; the order of the d_model
-dimensions means nothing to the rest of the network, so they are put into that order in every weight that touches them.
+Two formats of that library hold the Transformer of the paper: Marian, whose norms come after the sublayers (post-norm),
+and Pegasus, which has the same parts with the norms before them (pre-norm). Both have biases everywhere, heads of
+d_model / n_heads, and here Marian's tokenizer. Marian makes its own sinusoids, from position 0, all sines first and then
+all cosines; ours take turns. The order of the d_model dimensions means nothing to the rest of the network, so they are
+put into that order in every weight that touches them.
 """
 
 from __future__ import annotations
@@ -12,19 +14,20 @@ import math
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.config import Config
+from mt_cli.config import Config, ModelConfig
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
-_NEVER = -1e9  # the bias of what is no part of a translation: its probability is zero, as in our own search
+_NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
 
 def write_marian(translator: Translator, folder: Path) -> None:
-    """The folder's files; it must exist. Raises UsageError when safetensors is not installed or the format, which knows
-    post-norm only, cannot hold the run."""
+    """The folder's files; it must exist. Raises UsageError when safetensors is not installed or the formats cannot hold
+    the run."""
     try:
         from safetensors.torch import save_file
     except ImportError:
@@ -52,11 +55,10 @@ def _refuse_unsupported(config: Config) -> None:
     model = config.model
     head_dim = model.d_model // model.n_heads
     wanted = {
-        "norm": (model.norm, "post"),
         "layer_norm": (model.layer_norm, "variance"),
         "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-5),
         "embedding_norm": (model.embedding_norm, False),
-        "first_position": (model.first_position, 0),
+        "first_position": (model.first_position, model.first_position if model.norm == "pre" else 0),
         "head_dim": (model.head_dim or head_dim, head_dim),
         "value_dim": (model.value_dim or model.head_dim or head_dim, head_dim),
     }
@@ -65,7 +67,7 @@ def _refuse_unsupported(config: Config) -> None:
         found = ", ".join(f"model.{key} is {is_}" for key, (is_, _) in wrong.items())
         settings = " ".join(f"--set model.{key}={str(must).lower()}" for key, (_, must) in wrong.items())
         raise UsageError(
-            f"the Marian format cannot hold this run ({found}); train one that it can: mt train CONFIG {settings},"
+            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train CONFIG {settings},"
             " or export --to ctranslate2"
         )
 
@@ -87,27 +89,32 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
             weights[f"{theirs}.{name}.weight"], weights[f"{theirs}.{name}.bias"] = weight * factor, bias * factor
 
     def norm(mine: str, theirs: str) -> None:
-        weights[f"{theirs}.weight"] = own[f"{mine}.norm.gamma"][order]
-        weights[f"{theirs}.bias"] = own[f"{mine}.norm.beta"][order]
+        weights[f"{theirs}.weight"], weights[f"{theirs}.bias"] = own[f"{mine}.gamma"][order], own[f"{mine}.beta"][order]
 
     for side, n_layers in (("encoder", config.n_encoder_layers), ("decoder", config.n_decoder_layers)):
         for n in range(n_layers):
             mine, theirs = f"{side}_layers.{n}", f"model.{side}.layers.{n}"
             layer = getattr(model, f"{side}_layers")[n]
             attention(f"{mine}.self_attention", f"{theirs}.self_attn", layer.self_attention.temperature)
-            norm(f"{mine}.self_attention_norm", f"{theirs}.self_attn_layer_norm")
+            norm(f"{mine}.self_attention_norm.norm", f"{theirs}.self_attn_layer_norm")
             if side == "decoder":
                 attention(f"{mine}.cross_attention", f"{theirs}.encoder_attn", layer.cross_attention.temperature)
-                norm(f"{mine}.cross_attention_norm", f"{theirs}.encoder_attn_layer_norm")
+                norm(f"{mine}.cross_attention_norm.norm", f"{theirs}.encoder_attn_layer_norm")
             weights[f"{theirs}.fc1.weight"] = own[f"{mine}.feed_forward.w_1.weight"].flatten(1)[:, order]
             weights[f"{theirs}.fc1.bias"] = own[f"{mine}.feed_forward.w_1.bias"]
             weights[f"{theirs}.fc2.weight"] = own[f"{mine}.feed_forward.w_2.weight"].flatten(1)[order]
             weights[f"{theirs}.fc2.bias"] = own[f"{mine}.feed_forward.w_2.bias"][order]
-            norm(f"{mine}.feed_forward_norm", f"{theirs}.final_layer_norm")
+            norm(f"{mine}.feed_forward_norm.norm", f"{theirs}.final_layer_norm")
+        if config.norm == "pre":
+            norm(f"{side}_norm", f"model.{side}.layer_norm")
+            # Pegasus reads its positions from the file; Marian makes its own.
+            embeddings = translator.model.src_embeddings if side == "encoder" else translator.model.tgt_embeddings
+            weights[f"model.{side}.embed_positions.weight"] = embeddings.position[1:, order].cpu()  # row 0: padding
 
     weights |= _embeddings(translator, own, order)
-    bias = torch.zeros(1, translator.tokenizer.tgt_vocab_size)
+    bias = torch.zeros(1, weights["lm_head.weight"].size(0))
     bias[0, [PAD_ID, UNK_ID, BOS_ID]] = _NEVER
+    bias[0, translator.tokenizer.tgt_vocab_size :] = _NEVER  # rows that only the source's embeddings have
     weights["final_logits_bias"] = bias
     return {name: tensor.contiguous().clone() for name, tensor in weights.items()}  # safetensors takes no shared memory
 
@@ -115,21 +122,45 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
 def _embeddings(translator: Translator, own: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
     config = translator.config.model
     src, tgt = own["src_embeddings.token.weight"][:, order], own["tgt_embeddings.token.weight"][:, order]
-    weights = {"lm_head.weight": own["projection.weight"][:, order] * translator.model.projection_scale}
-    if _is_shared(config.tie_embeddings):
-        return weights | {"model.shared.weight": tgt}
-    return weights | {"model.encoder.embed_tokens.weight": src, "model.decoder.embed_tokens.weight": tgt}
+    projection = own["projection.weight"][:, order] * translator.model.projection_scale
+    if config.norm == "pre":  # one number of rows for all three
+        n_rows = max(len(src), len(tgt))
+        src, tgt, projection = (F.pad(weight, (0, 0, 0, n_rows - len(weight))) for weight in (src, tgt, projection))
+    weights = {"lm_head.weight": projection}
+    if config.norm == "pre" or _is_shared(config):
+        weights["model.shared.weight"] = src
+    if not (_is_shared(config) and _is_tied(config)):
+        weights |= {"model.encoder.embed_tokens.weight": src, "model.decoder.embed_tokens.weight": tgt}
+    return weights
 
 
-def _is_shared(tie_embeddings: str) -> bool:
-    return tie_embeddings == "all"
+def _is_shared(config: ModelConfig) -> bool:
+    return config.tie_embeddings == "all"
+
+
+def _is_tied(config: ModelConfig) -> bool:
+    """Whether the projection is an embedding: for Pegasus, that all three are one."""
+    is_one = _is_shared(config) or (config.tie_embeddings == "target" and config.norm == "post")
+    return is_one and config.embedding_scale != "projection"
 
 
 def _model_config(translator: Translator) -> dict[str, object]:
     config, tokenizer = translator.config.model, translator.tokenizer
-    return {
+    sizes = {"vocab_size": tokenizer.src_vocab_size, "decoder_vocab_size": tokenizer.tgt_vocab_size}
+    own: dict[str, object] = {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
+        **sizes,
+        "share_encoder_decoder_embeddings": _is_shared(config),
+        "static_position_embeddings": True,
+    }
+    if config.norm == "pre":
+        own = {
+            "architectures": ["PegasusForConditionalGeneration"],
+            "model_type": "pegasus",
+            "vocab_size": max(sizes.values()),
+        }
+    return own | {
         "d_model": config.d_model,
         "encoder_layers": config.n_encoder_layers,
         "decoder_layers": config.n_decoder_layers,
@@ -140,11 +171,7 @@ def _model_config(translator: Translator) -> dict[str, object]:
         "activation_function": "relu",
         "scale_embedding": config.embedding_scale == "embedding",
         "max_position_embeddings": config.max_positions,
-        "vocab_size": tokenizer.src_vocab_size,
-        "decoder_vocab_size": tokenizer.tgt_vocab_size,
-        "share_encoder_decoder_embeddings": _is_shared(config.tie_embeddings),
-        "tie_word_embeddings": config.tie_embeddings != "none" and config.embedding_scale != "projection",
-        "static_position_embeddings": True,
+        "tie_word_embeddings": _is_tied(config),
         "is_encoder_decoder": True,
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,

@@ -19,6 +19,7 @@ from mt_cli.config import Config
 from mt_cli.errors import CheckpointError, RunDirError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir, write_atomically
+from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -91,6 +92,7 @@ class LoadedModel(NamedTuple):
     tokenizer: Tokenizer
     config: Config
     content: dict[str, Any]  # of the checkpoint
+    profile: CorpusProfile | None  # of the training text
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
@@ -110,7 +112,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
             refuse_other_shapes(build_model(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
     model.load_state_dict(weights)
-    return LoadedModel(model.eval(), tokenizer, config, content)
+    return LoadedModel(model.eval(), tokenizer, config, content, run.load_profile())
 
 
 class _Uninitialized(TorchFunctionMode):

@@ -3,6 +3,7 @@
     config.yaml            every key with its value; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
     data.json              hashes of the files it is trained on
+    corpus.json            what the training text was like: lengths, characters
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
@@ -28,6 +29,7 @@ from filelock import FileLock, Timeout
 
 from mt_cli.config import Config, load_config
 from mt_cli.errors import RunDirError
+from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
@@ -38,6 +40,7 @@ class RunDir:
         self.path = path
         self.config_file = path / "config.yaml"
         self.data_file = path / "data.json"
+        self.profile_file = path / "corpus.json"
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
         self.timing_file = path / "timing.jsonl"
@@ -97,6 +100,20 @@ class RunDir:
     def save_tokenizer(self, tokenizer: Tokenizer) -> None:
         for file, model in zip(self._tokenizer_files(tokenizer.is_joint), tokenizer.models, strict=True):
             write_bytes(file, model)
+
+    def load_profile(self) -> CorpusProfile | None:
+        """What the training text was like; None for a run that was made before this was kept."""
+        try:
+            return CorpusProfile.model_validate_json(self.profile_file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            raise RunDirError(
+                f"{self.profile_file}: damaged; restore it, or delete it and do without what it is for"
+            ) from None
+
+    def save_profile(self, profile: CorpusProfile) -> None:
+        write_text(self.profile_file, profile.model_dump_json(indent=2) + "\n")
 
     # Checkpoints
 

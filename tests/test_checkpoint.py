@@ -236,7 +236,7 @@ def test_a_signal_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch):
 
 
 def test_the_model_of_a_run_is_loaded_ready_to_translate(run):
-    model, tokenizer, config, content = load_model(run)
+    model, tokenizer, config, content, _ = load_model(run)
     assert not model.training and config == CONFIG and content["progress"]["step"] == 5
     torch.manual_seed(1)
     fresh = build_model(CONFIG, tokenizer)

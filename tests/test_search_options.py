@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +206,21 @@ def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run: Path, two_thre
     search = translator._search_batch
     translator._search_batch = lambda *args: [decoded.append(1), search(*args)][1]  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        translator.translations(["the cat"] * 100, batch_size=2, on_batch=stop)
+        translator.translations(list(map(" ".join, product(WORDS, repeat=3)))[:100], batch_size=2, on_batch=stop)
     assert told == [2] and len(decoded) < 25
     assert torch.get_num_threads() == 2
+
+
+def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_run: Path) -> None:
+    translator, asked = Translator.load(trained_run), []
+    search = translator.search
+    translator.search = lambda sentences, *rest: [asked.append(len(sentences)), search(sentences, *rest)][1]  # type: ignore[method-assign]
+    lines, told = ["the cat", "dog", "", "the cat", "the cat"], []
+    assert translator.translate(lines, on_batch=told.append) == ["die Katze", "Hund", "", "die Katze", "die Katze"]
+    assert asked == [2] and sum(told) == 4
+    translator.translations(lines, ["", "", "", "die", ""])
+    translator.translations(lines, sample=True)
+    assert asked == [2, 3, 4]
 
 
 # On the command line -------------------------------------------------------------------------------------------------

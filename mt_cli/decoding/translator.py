@@ -1,6 +1,6 @@
 """From lines of text to lines of text: what `mt translate`, validation and Python users all call.
 
-It splits what is too long, batches by length, calls a search and gives results back in order, blank for blank. It
+It splits what is longer than training was, batches by length, calls a search and gives results back in order, blank for blank. It
 knows text and searches, not files or terminals.
 """
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
@@ -33,9 +33,12 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.text.corpus import normalize
+from mt_cli.text.profile import CorpusProfile
+from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
 
-_LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
+_FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
+LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,26 @@ class Translation:
         return self.texts[0]
 
 
+class _Request(NamedTuple):
+    """What a search is asked for: equal requests have equal answers."""
+
+    src_ids: tuple[int, ...]
+    prefix: tuple[int, ...]
+    seed: tuple[int, ...]  # () where nothing is drawn
+
+
 class Translator:
     """Trained models with their tokenizer. Safe to share between threads: nothing in it changes while it translates."""
 
-    def __init__(self, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config):
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        tokenizer: Tokenizer,
+        config: Config,
+        profile: CorpusProfile | None = None,
+    ):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
+        self.profile = profile  # of the training text, where the run has kept it
         self.device = next(models[0].parameters()).device
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
@@ -79,7 +97,7 @@ class Translator:
         for run, other in zip([run for run in runs for _ in names], loaded, strict=True):
             if other.tokenizer.sha256 != tokenizer.sha256:
                 raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
-        return cls([one.model.to(choose_device(device)) for one in loaded], tokenizer, config)
+        return cls([one.model.to(choose_device(device)) for one in loaded], tokenizer, config, loaded[0].profile)
 
     @property
     def model(self) -> Transformer:
@@ -109,25 +127,44 @@ class Translator:
         settings = self.settings(**options)
         sources = [normalize(line) for line in lines]
         parts = [self.split(source) for source in sources]
-        where = [(line, number) for line, of_line in enumerate(parts) for number in range(len(of_line))]
-        # Only the first part of a split line begins with its prefix.
-        forced = [
-            self.tokenizer.encode_tgt(normalize(prefixes[line])) if prefixes is not None and number == 0 else []
-            for line, number in where
-        ]
-        seeds: list[tuple[int, ...]] = [(settings.seed, first_line + line, number) for line, number in where]
-        found = iter(self.search([parts[line][number] for line, number in where], settings, forced, seeds, on_batch))
+        requests = []
+        for line, of_line in enumerate(parts):
+            prefix = self.tokenizer.encode_tgt(normalize(prefixes[line])) if prefixes is not None else []
+            for number, ids in enumerate(of_line):
+                seed = (settings.seed, first_line + line, number) if settings.sample else ()
+                # Only the first part of a split line begins with its prefix.
+                requests.append(_Request(tuple(ids), tuple(prefix) if number == 0 else (), seed))
+        found = self._search_once(requests, settings, on_batch)
+        answers = iter(requests)
         return [
-            self._join(source, [Part(ids, next(found)) for ids in of_line], settings.n_best)
+            self._join(source, [Part(ids, found[next(answers)]) for ids in of_line], settings.n_best)
             for source, of_line in zip(sources, parts, strict=True)
         ]
 
+    def _search_once(
+        self, requests: list[_Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None
+    ) -> dict[_Request, list[Hypothesis]]:
+        """What is found for each; what is asked for twice is searched once."""
+        distinct = list(dict.fromkeys(requests))
+        sources, prefixes, seeds = (
+            [list(one.src_ids) for one in distinct],
+            [list(one.prefix) for one in distinct],
+            [one.seed for one in distinct],
+        )
+        found = dict(zip(distinct, self.search(sources, settings, prefixes, seeds, on_batch), strict=True))
+        if on_batch is not None:
+            on_batch(len(requests) - len(distinct))
+        return found
+
     def score(self, lines: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Log-probabilities of the reference's tokens for each line, the end symbol's last; [] where a side is blank."""
-        encode_src, encode_tgt = self.tokenizer.encode_src, self.tokenizer.encode_tgt
-        pairs = [(encode_src(normalize(s)), encode_tgt(normalize(t))) for s, t in zip(lines, references, strict=True)]
+        pairs = [self.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
         scores = iter(self.token_scores([(src, tgt) for src, tgt in pairs if src and tgt]))
         return [next(scores) if src and tgt else [] for src, tgt in pairs]
+
+    def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
+        """The ids of both sides, without begin and end symbols."""
+        return self.tokenizer.encode_src(normalize(src)), self.tokenizer.encode_tgt(normalize(tgt))
 
     def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]], batch_size: int = 64) -> list[list[float]]:
         """`score` for pairs of ids. Raises UsageError for one that is longer than the model can read."""
@@ -182,8 +219,9 @@ class Translator:
 
         def decode(chosen: list[int]) -> list[list[Hypothesis]]:
             src_ids, src_mask = source_batch([sentences[i] for i in chosen])
-            limits = [self.max_length(len(sentences[i]), settings) for i in chosen]
             forced = [prefixes[i] for i in chosen] if prefixes is not None and any(prefixes) else []
+            n_forced = map(len, forced or [[]] * len(chosen))
+            limits = [self.max_length(len(sentences[i]), settings, n) for i, n in zip(chosen, n_forced, strict=True)]
             constraints = Constraints(settings.min_length, settings.no_repeat_ngram, forced)
             own_seeds: list[tuple[int, ...]] = [seeds[i] if seeds is not None else (settings.seed, i) for i in chosen]
             batch = (src_ids.to(self.device), src_mask.to(self.device), limits)
@@ -227,27 +265,46 @@ class Translator:
             None if is_free else constraints,
         )
 
-    def max_length(self, n_src_tokens: int, settings: DecodingConfig) -> int:
-        return min(int(n_src_tokens * settings.max_length_ratio) + 10, self.config.model.max_positions)
+    def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
+        """How many tokens a translation of `n_src` tokens may have, of which the first `n_prefix` are given; one
+        position is left for the end symbol."""
+        return min(int(n_src * settings.max_length_ratio) + 10 + n_prefix, self.config.model.max_positions - 1)
 
     def split(self, text: str) -> list[list[int]]:
-        """Source ids of normalized text: none for '', several where it is longer than training sentences may be."""
+        """Source ids of the parts that normalized text is read in: none for '', one as a rule.
+
+        Several for a line with several sentences, if it is longer than training's or if training never had such lines:
+        a model that has only seen one sentence at a time translates the first one. And several for a sentence that is
+        longer than any in training.
+        """
         if not text:
             return []
-        limit = self.config.data.max_length
+        limit, never_several = self.config.data.max_length, False
+        if self.profile is not None:
+            limit = min(limit, self.profile.longest_src - 1)  # without end symbol
+            never_several = self.profile.several_sentences < _FEW_LINES
+        if not never_several and (ids := self._encode_up_to(limit, text)) is not None:
+            return [ids]
+        return [part for sentence in sentences(text) for part in self._parts(sentence, limit)]
+
+    def _parts(self, text: str, limit: int) -> list[list[int]]:
+        if len(text) == 1:  # a single character can be spelled by several bytes
+            return [self.tokenizer.encode_src(text)]
+        ids = self._encode_up_to(limit, text)
+        return [ids] if ids is not None else [part for half in halves(text) for part in self._parts(half, limit)]
+
+    def _encode_up_to(self, limit: int, text: str) -> list[int] | None:
         # No piece spells more than 16 characters, so such a text is too long whatever its pieces are.
-        if len(text) <= 16 * limit:
-            ids = self.tokenizer.encode_src(text)
-            if len(ids) <= limit:
-                return [ids]
-        cut = _cut_near_the_middle(text)
-        return self.split(text[:cut].strip()) + self.split(text[cut:].strip())
+        if len(text) > 16 * limit:
+            return None
+        ids = self.tokenizer.encode_src(text)
+        return ids if len(ids) <= limit else None
 
     def _join(self, source: str, parts: list[Part], n_best: int) -> Translation:
         if not parts:
             return Translation(source, [""], [0.0], [])
         language = re.split("[-_]", self.config.data.tgt_lang)[0].lower()
-        space = "" if language in _LANGUAGES_WITHOUT_SPACES else " "
+        space = "" if language in LANGUAGES_WITHOUT_SPACES else " "
         texts, scores = [], []
         for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
             chosen = [part.hypotheses[n] for part in parts]
@@ -271,19 +328,3 @@ def _workers(n_batches: int, device: torch.device) -> Iterator[Callable[..., Ite
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(n_threads)
-
-
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？；][”’」』）]*")
-
-
-def _cut_near_the_middle(text: str) -> int:
-    """Where to split a text of at least two characters: at the sentence end nearest to the middle if one lies in the
-    middle half, else at a comma, at a space, in the middle."""
-    middle, quarter = len(text) // 2, len(text) // 4
-    window = text[middle - quarter : middle + quarter]
-    for pattern in (_SENTENCE_END, re.compile("[,;:，、] ?"), re.compile(" ")):
-        cuts = [middle - quarter + match.end() for match in pattern.finditer(window)]
-        cuts = [cut for cut in cuts if 0 < cut < len(text)]
-        if cuts:
-            return min(cuts, key=lambda cut: abs(cut - middle))
-    return max(1, middle)

@@ -37,8 +37,8 @@ def evaluate_run(
     device: str,
 ) -> list[dict[str, Any]]:
     """A result for the dev set and each test set of the run's config, or for `files` (source, reference)."""
-    model, tokenizer, config, content = load_model(run, checkpoint)
-    translator = Translator([model.to(choose_device(device))], tokenizer, config)
+    model, tokenizer, config, content, profile = load_model(run, checkpoint)
+    translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     results = []

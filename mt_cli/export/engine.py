@@ -33,7 +33,7 @@ class CTranslate2Translator(Translator):
             import ctranslate2
         except ImportError:
             raise missing_extra("mt translate --engine ctranslate2", "ctranslate2", "ct2") from None
-        super().__init__(translator.models, translator.tokenizer, translator.config)
+        super().__init__(translator.models, translator.tokenizer, translator.config, translator.profile)
         self._engine = ctranslate2.Translator(
             str(model_folder),
             device="cpu",

@@ -240,7 +240,7 @@ class Trainer:
                     for name, model in candidates.items()
                 }
                 better = min(losses, key=lambda name: losses[name])
-                translator = Translator([candidates[better]], data.tokenizer, self.config)
+                translator = Translator([candidates[better]], data.tokenizer, self.config, data.profile)
                 sources = [pair.src for pair in data.dev_pairs]
                 found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
                 outputs = [translation.text for translation in found]

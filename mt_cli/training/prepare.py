@@ -1,4 +1,4 @@
-"""From raw text to ids on disk: trains the tokenizer and builds the datasets of a run, once.
+"""From raw text to ids on disk: trains the tokenizer, builds the datasets of a run and describes its text, once.
 
 The training text alone decides the tokenizer. What is there already and was made from the same bytes is used again.
 """
@@ -9,19 +9,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mt_cli.config import Config
 from mt_cli.errors import DataError
 from mt_cli.run_dir import RunDir, cannot_write
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.profile import CorpusProfile
+from mt_cli.text.splitting import sentences
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
 Say = Callable[[str], None]
+
+_OUTLIERS = 0.001  # the share of pairs, at either end, that is not taken for usual: a corpus has a few misaligned ones
 
 
 @dataclass
 class PreparedData:
     tokenizer: Tokenizer
+    profile: CorpusProfile
     train: TokenDataset
     dev: TokenDataset
     dev_pairs: list[SentencePair]
@@ -52,7 +59,12 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
             raise DataError(f"{files[0]}: no pair is left to {name} on; see data.max_length and the counts above")
         return found
 
-    return PreparedData(tokenizer, dataset("train", data.train), dataset("dev", data.dev), dev_pairs, sha256)
+    train = dataset("train", data.train)
+    profile = run.load_profile()
+    if profile is None:
+        profile = _profile(train, tokenizer)
+        run.save_profile(profile)
+    return PreparedData(tokenizer, profile, train, dataset("dev", data.dev), dev_pairs, sha256)
 
 
 def _build(folder: Path, pairs: Iterator[TokenPair], vocab_size: int, meta: dict[str, str]) -> TokenDataset:
@@ -109,3 +121,22 @@ def _encode(
             report.drop(f"longer than {max_length} tokens")
             continue
         yield TokenPair(src, tgt, pair.line)
+
+
+def _profile(dataset: TokenDataset, tokenizer: Tokenizer) -> CorpusProfile:
+    src, tgt = (lengths + 1 for lengths in dataset.lengths(0, len(dataset)))
+    ratio = tgt.sum() / src.sum()
+    deviations = (tgt - ratio * src) / np.sqrt(src)
+    characters, n_several = set[str](), 0
+    for index in range(len(dataset)):
+        text = tokenizer.decode_src(dataset.src(index).tolist())
+        characters.update(text)
+        n_several += len(sentences(text)) > 1
+    return CorpusProfile(
+        longest_src=int(src.max()),
+        several_sentences=n_several / len(dataset),
+        length_ratio=float(ratio),
+        shortest_deviation=float(np.quantile(deviations, _OUTLIERS)),
+        longest_deviation=float(np.quantile(deviations, 1 - _OUTLIERS)),
+        characters="".join(sorted(characters)),
+    )

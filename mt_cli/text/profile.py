@@ -1,0 +1,32 @@
+"""What the training text was like: how long its sentences are, how long their translations, which characters occur.
+
+A run keeps it, so that what is translated later can be compared with what the model has seen.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import BaseModel, ConfigDict
+
+
+class CorpusProfile(BaseModel):
+    """Lengths are in tokens, the end symbol counted."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    longest_src: int
+    several_sentences: float  # share of the source lines in which more than one sentence stands
+    length_ratio: float  # target tokens for each source token
+    shortest_deviation: float  # of a target's length from that ratio, over the square root of the source's length
+    longest_deviation: float
+    characters: str  # of the source, in order
+
+    def usual_lengths(self, n_src: int) -> tuple[int, int]:
+        """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
+        length (Gale and Church 1993), so one scale serves short and long sentences."""
+        least, most = (
+            self.length_ratio * n_src + deviation * n_src**0.5
+            for deviation in (self.shortest_deviation, self.longest_deviation)
+        )
+        return max(0, math.ceil(least)), math.floor(most)

@@ -1,0 +1,27 @@
+"""Where a line of text may be cut: after its sentences, or, where a sentence is too long, near its middle."""
+
+from __future__ import annotations
+
+import re
+
+_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？][”’」』）]*(?!$)")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of normalized text; together they are the text. Abbreviations end sentences, too."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    return [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def halves(text: str) -> list[str]:
+    """Two parts of a text of at least two characters: cut at the comma nearest to the middle if one lies in the middle
+    half, else at a space, else in the middle."""
+    middle, quarter = len(text) // 2, len(text) // 4
+    window = text[middle - quarter : middle + quarter]
+    for pattern in ("[,;:，、；] ?", " "):
+        cuts = [middle - quarter + match.end() for match in re.finditer(pattern, window)]
+        cuts = [cut for cut in cuts if 0 < cut < len(text)]
+        if cuts:
+            middle = min(cuts, key=lambda cut: abs(cut - middle))
+            break
+    return [text[:middle].strip(), text[middle:].strip()]

@@ -243,7 +243,10 @@ def translate(
         Path | None, typer.Option(help="Translate nothing: log-probabilities of the references in this file.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment.")
+        bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, doubts.")
+    ] = False,
+    doubts: Annotated[
+        bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
     ] = False,
     attention: Annotated[
         Path | None, typer.Option(help="Draw what every head attended to: a page (.html), or one sentence as .png.")
@@ -302,15 +305,15 @@ def translate(
     translator = _load_translator(runs, checkpoint or ["best"], device, engine)
     translator.settings(**options)
     name = str(input_file or "stdin")
-    form: Form = Translated(translator, options, say, name, prefix, prefix_column, as_json, attention is not None)
+    form: Form = Translated(
+        translator, options, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
+    )
     if score is not None:
-        form = Scored(translator, iter(read_lines(score)))
+        form = Scored(translator, iter(read_lines(score)), say, name)
     elif trace:
         form = Traced(translator)
     with _open_output(output) as out:
-        n_lines = _pump(descriptor, name, bad_input, form, out)
-    if isinstance(form, Scored):
-        form.refuse_more(n_lines)
+        form.end(_pump(descriptor, name, bad_input, form, out))
     if attention is not None and isinstance(form, Translated):
         from mt_cli.evaluation.attention import write_attention_page
 

@@ -11,16 +11,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from mt_cli.decoding.trace import trace
 from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import DataError
-from mt_cli.evaluation.attention import AttentionMaps, attend, pharaoh
-from mt_cli.text.corpus import normalize
+from mt_cli.evaluation.attention import Attended, AttentionMaps, attend, attended, links_of_line
+from mt_cli.evaluation.doubts import Doubt, doubts
 from mt_cli.text.tokenizer import EOS_ID
 
-Form = Callable[[Sequence[str], int], list[str]]
+
+class Form(Protocol):
+    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]: ...
+
+    def end(self, n_lines: int) -> None:
+        """What is left to say or to refuse after the last of `n_lines`."""
 
 
 @dataclass
@@ -34,8 +39,10 @@ class Translated:
     prefix: str | None = None  # how every translation begins
     has_prefix_column: bool = False  # each line is: source, a tab, how its translation begins
     is_json: bool = False
+    says_doubts: bool = False
     keeps_maps: bool = False  # whether `maps` is filled
     maps: list[AttentionMaps] = field(default_factory=list)
+    n_split: int = 0  # lines that were translated in parts
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)
@@ -43,26 +50,48 @@ class Translated:
             columns = [line.partition("\t") for line in lines]
             lines, prefixes = [source for source, _, _ in columns], [given for _, _, given in columns]
         found = self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
-        for number, one in enumerate(found, n_before + 1):
-            if len(one.parts) > 1:
-                self.say(
-                    f"warning: {self.name}:{number}: too long to read at once; translated in {len(one.parts)} parts"
-                )
+        self._tell_of_splits(found, n_before)
         if self.keeps_maps:
             self.maps += [maps for one in found for maps in attend(self.translator, one)]
-        if self.is_json:
-            return [as_json(self.translator, one) for one in found]
+        if self.is_json or self.says_doubts:
+            judged = judge(self.translator, found)
+            if self.says_doubts:
+                self._tell_doubts(judged, n_before)
+            if self.is_json:
+                return as_json(self.translator, judged)
         if (self.options.get("n_best") or 1) > 1:
             return [line for number, one in enumerate(found, n_before) for line in as_n_best(number, one)]
         return [one.text for one in found]
 
+    def _tell_of_splits(self, found: list[Translation], n_before: int) -> None:
+        for number, one in enumerate(found, n_before + 1):
+            if len(one.parts) > 1:
+                self.n_split += 1
+                if self.n_split == 1:
+                    self.say(
+                        f"note: {self.name}:{number}: longer than training lines are, or of more sentences;"
+                        f" translated in {len(one.parts)} parts"
+                    )
+
+    def _tell_doubts(self, judged: list[Judged], n_before: int) -> None:
+        for number, one in enumerate(judged, n_before + 1):
+            for doubt in one.doubts:
+                self.say(f"doubt: {self.name}:{number}: {doubt.kind}: {doubt.detail}")
+
+    def end(self, n_lines: int) -> None:
+        if self.n_split > 1:
+            self.say(f"note: {self.name}: {self.n_split:,} of {n_lines:,} lines were translated in parts")
+
 
 @dataclass
 class Scored:
-    """Log-probabilities of given translations: the sum, a tab, and each token with its own."""
+    """Log-probabilities of given translations: the sum, a tab, and each token with its own. An empty line where a side
+    is blank or, with a warning, too long to read at once: its probability is not the product of its parts'."""
 
     translator: Translator
     references: Iterator[str]
+    say: Callable[[str], None]
+    name: str  # of the input, for messages
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         given = list(islice(self.references, len(lines)))
@@ -70,15 +99,24 @@ class Scored:
             raise DataError(
                 f"the references have {n_before + len(given)} lines, the input more; make them line for line"
             )
-        tokenizer = self.translator.tokenizer
+        tokenizer, limit = self.translator.tokenizer, self.translator.config.model.max_positions - 1
+        pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, given, strict=True)]
+        for number, pair in enumerate(pairs, n_before + 1):
+            if (longest := max(map(len, pair))) > limit:
+                self.say(
+                    f"warning: {self.name}:{number}: {longest:,} tokens, the model reads {limit:,} at most; no score"
+                )
+        is_fit = [all(0 < len(ids) <= limit for ids in pair) for pair in pairs]
+        scores = iter(self.translator.token_scores([pair for pair, fits in zip(pairs, is_fit, strict=True) if fits]))
         printed = []
-        for reference, scores in zip(given, self.translator.score(lines, given), strict=True):
-            pieces = tokenizer.tgt_pieces([*tokenizer.encode_tgt(normalize(reference)), EOS_ID])
-            tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, scores, strict=False))
-            printed.append(f"{math.fsum(scores):.6f}\t{tokens}" if scores else "")
+        for (_, tgt_ids), fits in zip(pairs, is_fit, strict=True):
+            own = next(scores) if fits else []
+            pieces = tokenizer.tgt_pieces([*tgt_ids, EOS_ID])
+            tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, own, strict=False))
+            printed.append(f"{math.fsum(own):.6f}\t{tokens}" if own else "")
         return printed
 
-    def refuse_more(self, n_lines: int) -> None:
+    def end(self, n_lines: int) -> None:
         if next(self.references, None) is not None:
             raise DataError(f"the references have more lines than the input, {n_lines}; make them line for line")
 
@@ -92,6 +130,9 @@ class Traced:
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         return [told for line in lines for told in (list(trace(self.translator, line)) or [""])]
 
+    def end(self, n_lines: int) -> None:
+        pass
+
 
 def as_n_best(number: int, translation: Translation) -> list[str]:
     """`number ||| text ||| score` for each hypothesis, best first; sentences count from 0."""
@@ -99,28 +140,62 @@ def as_n_best(number: int, translation: Translation) -> list[str]:
     return [f"{number} ||| {text} ||| {score:.6f}" for text, score in pairs]
 
 
-def as_json(translator: Translator, translation: Translation) -> str:
-    """Source, hypotheses with the score of each and of each token, and the alignment of the best one over the pieces.
+class Judged(NamedTuple):
+    """A line's translation and what is told of its best hypothesis."""
+
+    translation: Translation
+    attended: list[Attended]  # by part
+    doubts: list[Doubt]
+
+
+def judge(translator: Translator, found: list[Translation]) -> list[Judged]:
+    return [
+        Judged(one, own, doubts(translator, one, own))
+        for one, own in zip(found, attended(translator, found), strict=True)
+    ]
+
+
+def as_json(translator: Translator, judged: list[Judged]) -> list[str]:
+    """Source, hypotheses with the score of each and of each token; of the best one the alignment over the pieces and
+    the reasons to doubt it.
 
     Scores are natural logarithms: of a hypothesis over its length penalty, of a token as the first model gives it.
     """
-    tokenizer = translator.tokenizer
-    hypotheses = []
-    for n, (text, score) in enumerate(zip(translation.texts, translation.scores, strict=True)):
-        chosen = [(part.src_ids, part.hypotheses[n].ids) for part in translation.parts]
-        token_scores = [s for row in translator.token_scores(chosen) for s in row]
-        hypotheses.append(
+    chosen = [
+        [
+            [(part.src_ids, part.hypotheses[n].ids) for part in one.translation.parts]
+            for n in range(len(one.translation.texts))
+        ]
+        for one in judged
+    ]
+    token_scores = iter(translator.token_scores([pair for line in chosen for pairs in line for pair in pairs]))
+    return [
+        json.dumps(
+            _record(translator, one, [[(ids, next(token_scores)) for _, ids in pairs] for pairs in line]),
+            ensure_ascii=False,
+        )
+        for one, line in zip(judged, chosen, strict=True)
+    ]
+
+
+def _record(
+    translator: Translator, one: Judged, hypotheses: list[list[tuple[list[int], list[float]]]]
+) -> dict[str, Any]:
+    """`hypotheses` has the ids of each part of each hypothesis and their scores, the end symbol's last."""
+    tokenizer, line = translator.tokenizer, one.translation
+    n_pieces = [len(part.src_ids) for part in line.parts]
+    return {
+        "source": line.source,
+        "source_tokens": [piece for part in line.parts for piece in tokenizer.src_pieces(part.src_ids)],
+        "hypotheses": [
             {
                 "text": text,
                 "score": round(score, 6),
-                "tokens": [piece for _, ids in chosen for piece in tokenizer.tgt_pieces([*ids, EOS_ID])],
-                "token_scores": [round(s, 4) if math.isfinite(s) else None for s in token_scores],
+                "tokens": [piece for ids, _ in parts for piece in tokenizer.tgt_pieces([*ids, EOS_ID])],
+                "token_scores": [round(s, 4) if math.isfinite(s) else None for _, scores in parts for s in scores],
             }
-        )
-    record = {
-        "source": translation.source,
-        "source_tokens": [piece for part in translation.parts for piece in tokenizer.src_pieces(part.src_ids)],
-        "hypotheses": hypotheses,
-        "alignment": pharaoh(attend(translator, translation)),
+            for text, score, parts in zip(line.texts, line.scores, hypotheses, strict=True)
+        ],
+        "alignment": links_of_line(zip([own.links() for own in one.attended], n_pieces, strict=True)),
+        "doubts": [doubt._asdict() for doubt in one.doubts],
     }
-    return json.dumps(record, ensure_ascii=False)

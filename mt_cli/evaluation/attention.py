@@ -15,11 +15,12 @@ import json
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from torch import Tensor
 from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.run_dir import write_bytes, write_text
-from mt_cli.text.batching import source_batch, subsequent_mask
+from mt_cli.text.batching import pad, source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 Weights = list[list[list[list[float]]]]  # by layer, head, row that asks, column that answers
@@ -86,12 +87,51 @@ def _align(cross: Tensor, n_tgt: int) -> list[tuple[int, int]]:
     return [(src, tgt) for tgt, src in enumerate(best.tolist())]
 
 
+class Attended(NamedTuple):
+    """How the best translation of a part attended to its source, by the mean of all heads and layers."""
+
+    received: Tensor  # (S,) by each source piece and the end symbol, from all target pieces together
+    alignment: Tensor  # (T,) the source piece that each target piece looked at most; without end symbols
+
+    def links(self) -> list[tuple[int, int]]:
+        return [(src, tgt) for tgt, src in enumerate(self.alignment.tolist())]
+
+
+_PAIRS_AT_ONCE = 8  # all weights of so many pairs fit into memory at any length that a model reads
+
+
+@torch.inference_mode()
+def attended(translator: Translator, translations: Sequence[Translation]) -> list[list[Attended]]:
+    """For each line how each of its parts was attended to. Unlike `attend`, for any number of lines."""
+    pairs = [(part.src_ids, part.hypotheses[0].ids) for one in translations for part in one.parts]
+    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
+    found: dict[int, Attended] = {}
+    for start in range(0, len(order), _PAIRS_AT_ONCE):
+        chosen = order[start : start + _PAIRS_AT_ONCE]
+        src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))
+        tgt_in = pad([[BOS_ID, *pairs[i][1]] for i in chosen]).to(translator.device)
+        tgt_mask = subsequent_mask(tgt_in.size(1)).to(translator.device)
+        memory, _ = translator.model.encode(src_ids, src_mask)
+        _, _, cross = translator.model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
+        for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):  # (T,S)
+            n_src, n_tgt = map(len, pairs[i])
+            weights = weights[: n_tgt + 1, : n_src + 1]
+            found[i] = Attended(weights.sum(0), weights[:-1, :-1].argmax(-1))
+    in_order = (found[i] for i in range(len(pairs)))
+    return [list(islice(in_order, len(one.parts))) for one in translations]
+
+
 def pharaoh(parts: Iterable[AttentionMaps]) -> str:
     """The alignment of a line as `0-0 1-2`: source piece, target piece, counted through all parts of the line."""
+    return links_of_line((maps.alignment, len(maps.src_pieces) - 1) for maps in parts)
+
+
+def links_of_line(parts: Iterable[tuple[list[tuple[int, int]], int]]) -> str:
+    """`pharaoh` for each part's links and number of source pieces."""
     links, n_src, n_tgt = list[str](), 0, 0
-    for maps in parts:
-        links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in maps.alignment]
-        n_src, n_tgt = n_src + len(maps.src_pieces) - 1, n_tgt + len(maps.alignment)
+    for own, n_pieces in parts:
+        links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in own]
+        n_src, n_tgt = n_src + n_pieces, n_tgt + len(own)
     return " ".join(links)
 
 

@@ -1,0 +1,142 @@
+"""Reasons to doubt a translation: each is found where it was put, and not where a translation is as it should be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt_cli.decoding.greedy import Hypothesis
+from mt_cli.decoding.translator import Part, Translation, Translator
+from mt_cli.errors import RunDirError
+from mt_cli.evaluation.attention import Attended, attend, attended
+from mt_cli.evaluation.doubts import doubts
+from mt_cli.run_dir import RunDir
+from mt_cli.text.profile import CorpusProfile
+
+Mt = Callable[..., Any]
+PROFILE = CorpusProfile(
+    longest_src=40,
+    several_sentences=0.0,
+    length_ratio=1.0,
+    shortest_deviation=-2.0,
+    longest_deviation=3.0,
+    characters=" abcdefghijklmnopqrstuvwxyzAKHBT.,0123456789",
+)
+
+
+@pytest.fixture(scope="module")
+def translator(trained_run: Path) -> Translator:
+    loaded = Translator.load(trained_run, device="cpu")
+    return Translator(loaded.models, loaded.tokenizer, loaded.config, PROFILE)
+
+
+def found(translator: Translator, source: str, output: str, received: float = 1.0) -> dict[str, str]:
+    """The doubts about `output` as the translation of `source`, each source piece attended to by `received`."""
+    src_ids, tgt_ids = translator.tokenizer.encode_src(source), translator.tokenizer.encode_tgt(output)
+    translation = Translation(source, [output], [0.0], [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])])
+    own = Attended(torch.full((len(src_ids) + 1,), received), torch.zeros(len(tgt_ids), dtype=torch.long))
+    return dict(doubts(translator, translation, [own]))
+
+
+def test_a_good_translation_gives_no_reason_to_doubt(translator: Translator) -> None:
+    for source, output in (
+        ("red cat", "rot Katze"),
+        ("the dog sees the house", "die Hund sieht die Haus"),
+        ("12", "12"),
+    ):
+        assert found(translator, source, output) == {}
+
+
+def test_output_that_loops_is_found_and_a_source_that_does_so_excuses_it(translator: Translator) -> None:
+    assert found(translator, "the red cat sees the house", "rot Katze sieht die die die die die")["looped"] == "die"
+    assert found(translator, "the red cat sees the house", "die Hund Haus die Hund Haus die Hund Haus")["looped"]
+    assert "looped" not in found(translator, "the red cat sees the house", "die die rot Katze")
+    assert "looped" not in found(translator, "cat cat cat cat cat", "Katze Katze Katze Katze Katze")
+
+
+def test_copied_source_is_found_and_a_name_is_not(translator: Translator) -> None:
+    assert found(translator, "the red cat sees the house", "die red cat sees the Haus")["copied"] == "red cat sees the"
+    assert found(translator, "他看见一只猫", "他看见一只猫")["copied"]
+    assert "copied" not in found(translator, "the red cat sees the house", "red cat sieht die Haus und Baum")
+    assert "copied" not in found(translator, "1 2 3 4 5 6", "1 2 3 4 5 6")
+
+
+def test_a_length_unlike_that_of_training_is_found(translator: Translator) -> None:
+    src = "the red cat sees the house and the dog sees the tree"
+    n_src, n_tgt = (len(ids) + 1 for ids in translator.encode_pair(src, "rot"))
+    least, most = PROFILE.usual_lengths(n_src)
+    told = f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
+    assert found(translator, src, "rot")["length"] == told
+    assert "length" in found(translator, "cat", "die rot Katze sieht die Haus, Hund sieht Baum, rot Haus")
+
+
+def test_usual_lengths_are_what_training_pairs_have() -> None:
+    assert PROFILE.usual_lengths(16) == (8, 28)  # 16 - 2 * 4, 16 + 3 * 4
+    assert PROFILE.usual_lengths(1) == (0, 4)
+
+
+def test_source_words_that_nothing_attended_to_are_named(translator: Translator) -> None:
+    assert found(translator, "red cat, dog", "rot", received=0.01)["unattended"] == "red cat, dog"
+    assert "unattended" not in found(translator, "red cat", "rot Katze", received=0.3)
+    assert "unattended" not in found(translator, ". ,", ".", received=0.01), "punctuation is no word"
+
+
+def test_characters_that_training_never_had_are_named(translator: Translator) -> None:
+    assert found(translator, "cat 猫猫 é cat", "Katze")["unseen"] == "猫é"
+
+
+def test_without_what_training_was_like_length_and_characters_give_no_doubt(trained_run: Path) -> None:
+    loaded = Translator.load(trained_run, device="cpu")
+    bare = Translator(loaded.models, loaded.tokenizer, loaded.config)
+    assert set(found(bare, "猫", "die " * 30, received=0.0)) == {"looped", "unattended"}
+
+
+def test_a_line_in_several_parts_names_each_kind_once(translator: Translator) -> None:
+    src_ids, tgt_ids = translator.encode_pair("the cat", "die die die die die die")
+    parts = [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])] * 3
+    own = Attended(torch.zeros(len(src_ids) + 1), torch.zeros(len(tgt_ids), dtype=torch.long))
+    kinds = [doubt.kind for doubt in doubts(translator, Translation("the cat", ["die"], [0.0], parts), [own] * 3)]
+    assert kinds == sorted(set(kinds)) and "looped" in kinds
+
+
+def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator) -> None:
+    lines = ["the red cat", "", "dog", "house sees the tree", "the cat sees the dog " * 9]
+    translations = translator.translations(lines)
+    for translation, parts in zip(translations, attended(translator, translations), strict=True):
+        for maps, own in zip(attend(translator, translation), parts, strict=True):
+            mean = torch.tensor(maps.cross).mean((0, 1))  # (T,S)
+            torch.testing.assert_close(own.received, mean.sum(0))
+            assert own.links() == maps.alignment
+
+
+def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path) -> None:
+    profile = RunDir(trained_run).load_profile()
+    assert profile is not None
+    assert profile.characters == "".join(sorted(set(" redcatogshu")))
+    assert 2 <= profile.longest_src <= 16 and profile.several_sentences == 0
+    assert profile.shortest_deviation <= 0 <= profile.longest_deviation and profile.length_ratio == 1
+
+
+def test_a_damaged_note_of_the_training_text_is_told_and_none_is_done_without(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    assert run.load_profile() is None
+    run.profile_file.write_text('{"longest_src": "many"}')
+    with pytest.raises(RunDirError, match=r"corpus\.json: damaged; restore it, or delete it"):
+        run.load_profile()
+
+
+def test_doubts_are_in_json_and_on_request_on_stderr(mt: Mt, trained_run: Path) -> None:
+    stdin = "cat\n\nкошка\n".encode()
+    answer = mt("translate", trained_run, "--json", stdin=stdin)
+    good, blank, strange = (json.loads(line)["doubts"] for line in answer.lines)
+    assert good == blank == [] and {"kind": "unseen", "detail": "коша"} in strange
+    assert b"doubt:" not in answer.err
+    plain = mt("translate", trained_run, "--doubts", stdin=stdin)
+    assert plain.out == mt("translate", trained_run, stdin=stdin).out
+    assert "doubt: stdin:3: unseen: коша" in plain.said
+    assert not [line for line in plain.said if line.startswith("doubt: stdin:1")]

@@ -75,7 +75,7 @@ RUNTIME_MISTAKES = {
     ("evaluate", "none"): "error: none: no such directory; expected a run directory",
     ("translate", "RUN", "none.txt"): "error: none.txt: No such file or directory; ",
     ("translate", "RUN", "--checkpoint", "step-7"): "error: RUN/checkpoints/step-000007.pt: no such checkpoint; choose one of step-80, step-160",
-    ("translate", "RUN", "--checkpoint", "worst"): "error: 'worst' is no checkpoint's name; give best, last or step-N",
+    ("translate", "RUN", "--checkpoint", "worst"): "error: 'worst' is no checkpoint's name; give best, last, step-N or averaged",
     ("evaluate", "--hyp", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
     ("evaluate", "--hyp", "none", "--ref", "dev.de"): "error: none: No such file or directory; ",
     ("evaluate", "RUN", "--src", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",

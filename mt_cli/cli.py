@@ -173,7 +173,7 @@ def _refuse_missing_files(config: Config) -> None:
 
 
 def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
-    from mt_cli.device import keep_freed_memory
+    from mt_cli.device import keep_freed_memory, multiply_float32_fast
     from mt_cli.provenance import record_start
     from mt_cli.training.loop import Trainer
     from mt_cli.training.prepare import prepare
@@ -181,6 +181,7 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     run.save_config(config)
     data = prepare(config, run, say)
     keep_freed_memory()  # of training alone: what preparing took is given back
+    multiply_float32_fast()
     trainer = Trainer(config, run, data, signals, say, began)
     p = trainer.progress
     if trainer.is_finished:

@@ -45,6 +45,19 @@ def _cpu_multiplies_bf16() -> bool:
     return any(check() for check in checks if check is not None)
 
 
+def multiply_float32_fast() -> None:
+    """Lets torch choose oneDNN's float32 products on a CPU, which on AMD's run up to twice as fast as MKL's.
+
+    torch offers them as a "medium" precision, under which some CPUs round to bf16; there all stays as it was.
+    """
+    numbers = torch.linspace(1, 2, 1 << 16).view(256, 256)
+    exact = numbers.double() @ numbers.double()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    if not torch.allclose((numbers @ numbers).double(), exact, rtol=1e-5):
+        torch.set_float32_matmul_precision(before)
+
+
 def keep_freed_memory() -> None:
     """Tells glibc to keep the memory of freed tensors for the next ones.
 

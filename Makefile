@@ -6,12 +6,14 @@ MT := $(VENV)/bin/mt
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow check format peers clean
+.PHONY: help demo test test-slow soak fuzz check format peers clean
 
 help:
 	@echo "make demo       install, train on the embedded corpus, translate, evaluate (3 to 6 minutes on 2 cores)"
 	@echo "make test       fast tests (under 3 minutes)"
 	@echo "make test-slow  tests that train for minutes"
+	@echo "make soak       kills and continues trainings for two hours, or MINUTES=10"
+	@echo "make fuzz       lets atheris look for bytes that a reader does not survive, SECONDS=600 for each reader"
 	@echo "make check      ruff and mypy"
 	@echo "make peers      installs other toolkits for benchmarks/training.py"
 	@echo "make clean      remove .venv, caches and runs/phrasebook"
@@ -23,6 +25,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-fuzz: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pip install --quiet --editable '.[fuzz]'
 	@touch $@
 
 demo: $(VENV)/installed
@@ -38,6 +44,12 @@ test: $(VENV)/installed-dev
 
 test-slow: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m slow
+
+soak: $(VENV)/installed
+	$(VENV)/bin/python tests/soak.py --minutes $(or $(MINUTES),120)
+
+fuzz: $(VENV)/installed-fuzz
+	$(VENV)/bin/python tests/fuzz.py --seconds $(or $(SECONDS),600)
 
 check: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

@@ -53,8 +53,10 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
         raise CheckpointError(f"{file}: damaged or not a checkpoint ({reason})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
-    if content.get("format") != FORMAT:
-        raise CheckpointError(f"{file}: format {content.get('format')}, this version of mt reads {FORMAT}; update mt")
+    number = content.get("format")
+    if type(number) is not int or number != FORMAT:
+        number = " ".join(str(number).split())[:40]
+        raise CheckpointError(f"{file}: format {number}, this version of mt reads {FORMAT}; update mt")
     if not isinstance(content.get("progress"), dict):
         raise CheckpointError(f"{file}: not an mt checkpoint (no progress in it)")
     return content
@@ -102,7 +104,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     tokenizer = run.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
     content = load_checkpoint(file)
-    if content.get("tokenizer_sha256") != tokenizer.sha256:
+    if str(content.get("tokenizer_sha256")) != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
     weights = content.get(checkpoint if checkpoint == "averaged" else content.get("weights", "model"))
     if not isinstance(weights, dict):

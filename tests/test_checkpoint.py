@@ -143,6 +143,38 @@ def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
             assert "damaged" in assert_refused(file)
 
 
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory) -> bytes:
+    file = tmp_path_factory.mktemp("smallest") / "a.pt"
+    content = {"model": {"w": torch.arange(6.0)}, "progress": {"step": 5}, "random": torch.get_rng_state()[:8]}
+    save_checkpoint(file, content)
+    return file.read_bytes()
+
+
+def test_the_smallest_checkpoint_cut_at_any_byte_is_refused(smallest, tmp_path):
+    file = tmp_path / "cut.pt"
+    for end in range(len(smallest)):
+        file.write_bytes(smallest[:end])
+        assert_refused(file)
+
+
+@pytest.mark.slow
+def test_the_smallest_checkpoint_with_any_bit_flipped_is_refused_or_the_same(smallest, tmp_path):
+    file, n_refused = tmp_path / "flipped.pt", 0
+    for place in range(len(smallest)):
+        for bit in range(8):
+            flipped = bytearray(smallest)
+            flipped[place] ^= 1 << bit
+            file.write_bytes(flipped)
+            try:
+                loaded = load_checkpoint(file)
+            except CheckpointError:
+                n_refused += 1
+                continue
+            assert_same(loaded, smallest, file)
+    assert n_refused > 4 * len(smallest)
+
+
 def test_a_block_of_zeros_is_refused(whole, tmp_path):
     file = tmp_path / "zeroed.pt"
     for start in range(0, len(whole) - 512, len(whole) // 40):
@@ -221,6 +253,16 @@ def test_compressed_records_that_could_swell_up_are_refused(whole, tmp_path):
         for name in archive.namelist():
             packed.writestr(name, archive.read(name))
     assert assert_refused(tmp_path / "b.pt") == f"{tmp_path}/b.pt: not an mt checkpoint (its records are compressed)"
+
+
+@pytest.mark.parametrize("claimed", [torch.ones(1).expand(10**6, 10**6), torch.ones(2, device="meta"), torch.ones(2).to_sparse(), torch.ones(2).double(), torch.nn.Parameter(torch.ones(2))])  # fmt: skip
+def test_a_weight_that_is_less_than_it_claims_is_refused_before_memory_is_taken(run, claimed):
+    content = dict(load_checkpoint(run.checkpoint_file(5)))
+    name = sorted(content["model"])[0]
+    save_checkpoint(run.checkpoint_file(6), {**content, "model": {**content["model"], name: claimed}})
+    with pytest.raises(CheckpointError, match=rf"step-000006\.pt: not of this config: {name} is ") as caught:
+        load_model(run, "step-6")
+    assert "expected (" in str(caught.value)
 
 
 # A run's model -------------------------------------------------------------------------------------------------------

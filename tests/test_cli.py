@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mt_cli.checkpoint import load_checkpoint
 
@@ -179,6 +181,43 @@ def test_one_line_comes_out_for_each_line_that_goes_in(mt, trained_run, name):
         assert len(line.splitlines()) <= 1 and "\t" not in line and line == line.strip()
     if "cat" in content.decode("latin-1").split("\n")[n_lines - 1 : n_lines]:
         assert answer.lines[-1] == "Katze"
+
+
+FORMS = {
+    "text": [],
+    "json": ["--json"],
+    "two best": ["--n-best", "2"],
+    "scores": ["--score", "references"],
+    "trace": ["--trace"],
+    "a beam": ["--beam-size", "3"],
+}
+PIECES = [b"cat", b" the dog", b"\n", b"\n\n", b"\r\n", b"\r", b"\t", b"\x00", b"\xff", b"\xed\xa0\x80", b"\xc2\x85", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"x" * 300]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=20).map(b"".join))
+def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run, tmp_path, form, content):
+    n_lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+    (tmp_path / "references").write_bytes(b"rot\n" * n_lines)
+    options = [str(tmp_path / word) if word == "references" else word for word in FORMS[form]]
+    answer = mt("translate", trained_run, "--bad-input", "replace", *options, stdin=content)
+    if content.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")):  # UTF-16 and gzip are told apart
+        assert (answer.code, answer.out) == (1, b"") and answer.said[-1].startswith("error: stdin:1: ")
+        return
+    if form == "scores" and answer.code == 2:  # what is to be scored is never split
+        assert re.fullmatch(
+            r"error: \d+ tokens in a line to be scored, the model reads at most 63; shorten it", *answer.said
+        )
+        return
+    assert answer.code == 0, answer.err
+    if form == "two best":
+        assert list(dict.fromkeys(line.split(" ||| ")[0] for line in answer.lines)) == list(map(str, range(n_lines)))
+    elif form == "trace":
+        assert len(answer.lines) >= n_lines
+    else:
+        assert len(answer.lines) == n_lines
+    assert all(len(line.splitlines()) <= 1 for line in answer.lines)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_change_nothing(mt, trained_run):
@@ -476,6 +515,23 @@ def test_a_folder_with_other_files_is_left_alone(mt, tiny):
     assert answer.code == 1
     assert answer.said == ["error: runs/tiny holds other files and no run; choose another --run-dir"]
     assert files_of(Path("runs/tiny")) == {"thesis.txt": b"precious"}
+
+
+ANY_LINES = st.lists(st.sampled_from([b"cat", *PIECES]), max_size=20).map(b"".join) | st.binary(max_size=40)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(src=ANY_LINES, tgt=ANY_LINES, on_bad_line=st.sampled_from(["error", "skip"]))
+def test_any_bytes_as_a_corpus_are_trained_on_or_refused_in_words(mt, tiny, tmp_path_factory, src, tgt, on_bad_line):
+    Path("any.en").write_bytes(src)
+    Path("any.de").write_bytes(tgt)
+    sets = ["data.train=[any.en, any.de]", f"data.on_bad_line={on_bad_line}", "training.max_steps=1"]
+    run = tmp_path_factory.mktemp("any") / "run"
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *(word for one in sets for word in ("--set", one)))
+    if answer.code == 0:
+        assert answer.said[-1].startswith("finished at step 1 ")
+    else:
+        assert answer.code == 1 and answer.said[-1].startswith("error: ") and "Traceback" not in answer.err.decode()
 
 
 def test_training_text_that_is_not_parallel_never_trains(mt, tiny):

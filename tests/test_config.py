@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -489,3 +490,37 @@ def test_no_set_at_all_raises_anything_but_a_config_error(tmp_path_factory, text
     for override in (text, f"training.seed={text}", f"data.train={text}"):
         with contextlib.suppress(ConfigError):
             load_config(file, [override])
+
+
+KEYS = [
+    (section, key)
+    for section, values in Config.model_validate(yaml.safe_load(BASE)).model_dump().items()
+    for key in values
+]
+WILD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([0, -1, 1, 2**31, 2**63, 10**400, 1e-320, 1e308, "auto", "", "1e5", "no", "../../x", "en"])
+    | st.floats()
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=150)
+@given(st.dictionaries(st.sampled_from(KEYS), WILD, min_size=1, max_size=4))
+def test_wild_values_for_known_keys_are_accepted_or_refused_by_name(tmp_path_factory, wild):
+    values = yaml.safe_load(BASE)
+    for (section, key), value in wild.items():
+        values.setdefault(section, {})[key] = value
+    file = tmp_path_factory.getbasetemp() / "wild.yaml"
+    file.write_text(yaml.safe_dump(values))
+    try:
+        config = load_config(file)
+    except ConfigError as error:
+        assert all(line.startswith(f"{file}:") for line in str(error).split("\n"))
+    else:
+        file.write_text(config.to_yaml())
+        assert load_config(file) == config

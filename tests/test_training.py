@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from nursery import nursery_in, wait_until
 from same_training import differences
 
-from mt_cli.checkpoint import build_model, load_checkpoint, load_model
+from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import TrainingConfig, load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
@@ -225,6 +226,78 @@ def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, tra
         run.checkpoint_file(step).write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"checkpoints: none of 2 checkpoints can be read; restore one$"):
         trainer_of(run.path)
+
+
+JUNK = st.sampled_from(
+    [None, 0, -1, "x", [], {}, [1, 2], {"state": {}}, {0: {}}, 1e308, True, (1,), {"step": 5}]
+) | st.sampled_from(
+    [torch.zeros(()), torch.zeros(3, dtype=torch.int64), torch.zeros(1).expand(10**12), torch.zeros(2).to_sparse()]
+)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_checkpoint_with_anything_in_it_is_continued_or_refused_in_words(tiny, trained_run, data, tmp_path_factory):
+    """Its checksums are right: not damaged, but made by a stranger."""
+    run = RunDir(Path(shutil.copytree(trained_run, tmp_path_factory.mktemp("stranger") / "run")))
+    content = load_checkpoint(run.checkpoint_file(160))
+    place, keys = content, []
+    while True:
+        keys.append(data.draw(st.sampled_from(sorted(place, key=str))))
+        if not isinstance(place[keys[-1]], dict) or not place[keys[-1]] or data.draw(st.booleans()):
+            break
+        place[keys[-1]] = place = dict(place[keys[-1]])
+    place[keys[-1]] = data.draw(JUNK)
+    for step in run.steps():
+        save_checkpoint(run.checkpoint_file(step), content)
+    with contextlib.suppress(CheckpointError, RunDirError, TrainingError):
+        trainer_of(run.path, "training.max_steps=161").train()
+
+
+def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):
+    run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
+    precious = tiny / "precious"
+    precious.write_text("a diary")
+    content = {**load_checkpoint(run.checkpoint_file(160)), "log_sizes": {"../precious": 0, "metrics.jsonl": 0}}
+    for step in run.steps():
+        save_checkpoint(run.checkpoint_file(step), content)
+    with pytest.raises(CheckpointError, match="none of 2 checkpoints can be read"):
+        trainer_of(run.path)
+    assert precious.read_text() == "a diary"
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", ".owner", ".lock"])
+def test_a_link_in_a_run_is_not_written_through(tiny, trained_run, mt, name):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    precious = tiny / "precious"
+    precious.write_text("a diary")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(precious)
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=170"))
+    assert (answer.code, answer.said) == (
+        1,
+        [f"error: runs/tiny/{name}: is a symbolic link, expected a file; delete it"],
+    )
+    assert precious.read_text() == "a diary"
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"starts": 5}', b"\xff", b"[" * 100_000, b'{"starts": [1]}'])
+def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run, mt, note):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    (run / "provenance.json").write_bytes(note)
+    assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
+    assert json.loads((run / "provenance.json").read_text())["starts"][-1]["from_step"] == 160
+
+
+def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    (run / "data.json").write_text("?")
+    with Path("train.en").open("a") as file:
+        file.write("cat\n")
+    with Path("train.de").open("a") as file:
+        file.write("Katze\n")
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
+    assert answer.code == 1 and "the train or dev files have changed since this run began" in answer.said[-1]
 
 
 # What is stopped, kept and refused -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -378,9 +378,9 @@ class Trainer:
         self.run.rewind(dict.fromkeys(self.run.sizes(), 0))  # of steps that were never saved
 
     def _restore(self, content: dict[str, Any], file: Path) -> None:
-        if content.get("tokenizer_sha256") != self.data.tokenizer.sha256:
+        if str(content.get("tokenizer_sha256")) != self.data.tokenizer.sha256:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
-        if content.get("data_sha256") != self.data.sha256:
+        if str(content.get("data_sha256")) != str(self.data.sha256):
             raise RunDirError(
                 f"{self.run.path}: the train or dev files have changed since this run began;"
                 " restore them, or choose another --run-dir"
@@ -403,10 +403,8 @@ class Trainer:
             refuse_other_shapes(self.model, content["averaged"], file)
             self.optimizer.averaged.load_state_dict(content["averaged"])
         self.optimizer.restore(content["optimizer"]["state"])
-        self.progress = Progress(**content["progress"])
-        if [type(value) for value in asdict(self.progress).values()] != [type(v) for v in asdict(Progress()).values()]:
-            raise TypeError(f"progress is {content['progress']}")
-        self.pace = Pace(**content.get("pace", {}))
+        self.progress = _filled(Progress, content["progress"])
+        self.pace = _filled(Pace, content.get("pace", {}))
         if self.settings.minutes is not None:
             self._follow(self.pace.fitted)
         loss_sum, n_tokens = content["since_log"]
@@ -425,6 +423,18 @@ class Trainer:
         random.setstate(state["python"])
         if self.device.type == "cuda" and "cuda" in state:
             torch.cuda.set_rng_state(state["cuda"], self.device)
+
+
+_Figures = TypeVar("_Figures", Progress, Pace)
+
+
+def _filled(kind: type[_Figures], values: dict[str, Any]) -> _Figures:
+    """Figures that a checkpoint holds. Raises TypeError when one is of another type than its default."""
+    figures = kind(**values)
+    for name, default in vars(kind()).items():
+        if type(getattr(figures, name)) is not type(default):
+            raise TypeError(f"{name} is {getattr(figures, name)}")
+    return figures
 
 
 class _Stopped(Exception):

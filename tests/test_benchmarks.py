@@ -148,3 +148,34 @@ def test_speedrun_runs_mt_beside_its_peer(tiny: Path) -> None:
         "mt": [5],
         "marian": [5],
     }
+
+
+# decoding.py ---------------------------------------------------------------------------------------------------------
+
+
+def test_decoding_runs_mt_beside_an_engine_with_the_same_weights(trained_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "sentences.en").write_text("the red cat\n\nhouse\n" * 8)
+    command = [sys.executable, BENCHMARKS / "decoding.py", trained_run, "--sentences", tmp_path / "sentences.en"]
+    command += "--only mt ct2 --batch-sizes 1 4 --beam-sizes 1 --threads 1 --rounds 1".split()
+    answer = subprocess.run([*command, "--json", tmp_path / "figures.json"], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert "first translated line" in answer.stdout
+    content = json.loads((tmp_path / "figures.json").read_text())
+    assert 0 < content["seconds_to_first_line"] < 60
+    rows = content["figures"]
+    assert [(row["batch_size"], row["engine"]) for row in rows] == [(1, "mt"), (1, "ct2"), (4, "mt"), (4, "ct2")]
+    assert [row["n_sentences"] for row in rows] == [2, 2, 16, 16]  # one at a time it is one in ten
+    for row in rows:
+        assert row["sentences_per_second"] > 0 and row["n_differing"] == 0 and row["peak_mib"] > 20
+        assert (row["p95_ms"] is not None) == (row["batch_size"] == 1)
+
+
+def test_a_line_that_another_engine_translates_otherwise_is_counted() -> None:
+    module = load("decoding")
+    case = module.Case(1, 4)
+    passes = [{"texts": ["a", "b", "c"], "seconds": 1.5, "latencies": [], "peak_mib": 1.0}]
+    others = [{**passes[0], "texts": ["a", "x", "c"], "seconds": 3.0}]
+    rows = module.compared([module.Engine("mt", {}, {case: passes}), module.Engine("ct2", {}, {case: others})], case)
+    assert [row["n_differing"] for row in rows] == [0, 1]
+    assert [row["first_is_faster"] for row in rows] == [1.0, 2.0]

@@ -151,6 +151,17 @@ def scores_in(line: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d+\.\d+", line)]
 
 
+def test_the_engine_stops_each_sentence_at_its_own_limit(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    translator = random_translator(tokenizers)  # which never ends a sentence itself
+    write_ctranslate2(translator, tmp_path)
+    engine = CTranslate2Translator(translator, tmp_path, "float32")
+    ours, theirs = ([one.translations(SENTENCES, max_length_ratio=1.0)] for one in (translator, engine))
+    lengths = {len(one.parts[0].hypotheses[0].ids) for one in ours[0]}
+    assert len(lengths) > 2
+    assert [[one.texts for one in found] for found in theirs] == [[one.texts for one in found] for found in ours]
+
+
 def test_the_engine_never_runs_the_export_of_another_checkpoint(trained_run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     run = shutil.copytree(trained_run, tmp_path / "run")

@@ -322,9 +322,10 @@ def _workers(n_batches: int, device: torch.device) -> Iterator[Callable[..., Ite
     if n_workers <= 1:
         yield map
         return
-    pool = ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(n_threads // n_workers,))
     try:
-        yield pool.map
+        with ThreadPoolExecutor(
+            n_workers, initializer=torch.set_num_threads, initargs=(n_threads // n_workers,)
+        ) as pool:
+            yield pool.map
     finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(n_threads)
+        torch.set_num_threads(n_threads)  # for threads that are yet to come: each begins with the number set last

@@ -157,8 +157,9 @@ def test_decoding_runs_mt_beside_an_engine_with_the_same_weights(trained_run: Pa
     pytest.importorskip("ctranslate2")
     (tmp_path / "sentences.en").write_text("the red cat\n\nhouse\n" * 8)
     command = [sys.executable, BENCHMARKS / "decoding.py", trained_run, "--sentences", tmp_path / "sentences.en"]
-    command += "--only mt ct2 --batch-sizes 1 4 --beam-sizes 1 --threads 1 --rounds 1".split()
-    answer = subprocess.run([*command, "--json", tmp_path / "figures.json"], capture_output=True, text=True)
+    command += ["--only", "mt", "ct2", "--batch-sizes", "1", "4", "--beam-sizes", "1", "--threads", "1"]
+    command += ["--rounds", "1", "--json", tmp_path / "figures.json"]
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     assert "first translated line" in answer.stdout
     content = json.loads((tmp_path / "figures.json").read_text())

@@ -1,8 +1,8 @@
 """The trained network in the form that translates: a state, and one more token for every beginning at a time.
 
 `Transformer` says what is computed; here the same is computed in few and fast steps. Matrices with one input are joined
-and, on a CPU, packed into the order that its kernels read. It is made once from a trained model and keeps what it was
-made from: it does not follow when that is trained on.
+and, on a CPU, packed into the order that its kernels read. It is made once from a trained model; when that is trained
+on, another one is to be made.
 
 Shapes: B sentences, W beginnings of each (the beam width), S source length, N tokens of all beginnings so far, D d_model,
 H heads, K head_dim, V target vocabulary. Activations have a row for each position: (B*W,D), in the encoder (B*S,D).

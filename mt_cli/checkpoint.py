@@ -7,6 +7,8 @@ against the model that the config describes before memory is taken.
 
 from __future__ import annotations
 
+import pickletools
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config
-from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.device import available_memory
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir, write_atomically
 from mt_cli.text.profile import CorpusProfile
@@ -40,9 +43,14 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
     """The verified content, tensors mapped from the file. Raises CheckpointError for anything that is not whole."""
     try:
         with zipfile.ZipFile(file) as archive:
-            if any(record.compress_type != zipfile.ZIP_STORED for record in archive.infolist()):
+            records = archive.infolist()
+            if any(record.compress_type != zipfile.ZIP_STORED for record in records):
                 raise CheckpointError(f"{file}: not an mt checkpoint (its records are compressed)")
+            if sum(record.file_size for record in records) > file.stat().st_size:
+                raise CheckpointError(f"{file}: not an mt checkpoint (its records lie in one another)")
             damaged = archive.testzip()
+            if not damaged:
+                _refuse_foreign_objects(archive, file)
         if damaged:
             raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
@@ -62,9 +70,31 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
     return content
 
 
+_OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
+
+
+def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
+    """`weights_only` also makes things that no checkpoint of ours holds, such as a bytearray of any size."""
+    for name in archive.namelist():
+        if name.endswith("data.pkl"):
+            for opcode, argument, _ in pickletools.genops(archive.read(name)):
+                makes = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
+                if makes and not _OBJECTS.fullmatch(str(argument)):
+                    raise CheckpointError(f"{file}: not an mt checkpoint (a {argument} in it)")
+
+
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
-    """A freshly initialised model."""
-    return Transformer(config.model, tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, tokenizer.pad_id)
+    """A freshly initialised model. Raises TrainingError before memory is taken that is not there."""
+    sizes = (config.model, tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, tokenizer.pad_id)
+    with torch.device("meta"):
+        outline = Transformer(*sizes)
+    needed, available = sum(t.nbytes for t in [*outline.parameters(), *outline.buffers()]), available_memory()
+    if available is not None and needed > available:
+        raise TrainingError(
+            f"out of memory: the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free; lower"
+            " model.d_model, model.ffn_dim, the number of layers, model.max_positions or tokenizer.vocab_size"
+        )
+    return Transformer(*sizes)
 
 
 def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:

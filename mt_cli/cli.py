@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from mt_cli.config import Config, differing_keys, found_before, load_config
 from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_out_of_memory
-from mt_cli.run_dir import RunDir
+from mt_cli.run_dir import RunDir, cannot_write
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
@@ -87,7 +87,8 @@ def _run() -> int:
             raise
         context = getattr(error, "ctx", None)
         see = f"; see {context.command_path} --help" if context is not None else ""
-        say(f"error: {error.format_message().rstrip('.').replace('Value error, ', '')}{see}")
+        message = " ".join(error.format_message().split())
+        say(f"error: {message.rstrip('.').replace('Value error, ', '')}{see}")
         return 2
 
 
@@ -162,6 +163,13 @@ def _refuse_missing_files(config: Config) -> None:
     named = {"train": data.train, "dev": data.dev, **{f"test.{name}": files for name, files in data.test.items()}}
     problems = []
     for key, files in named.items():
+        if (
+            len(files) == 2
+            and Path(files[0]).is_file()
+            and Path(files[1]).is_file()
+            and Path(files[0]).samefile(files[1])
+        ):
+            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{key}")
         for file in map(Path, files):
             if not file.is_file():
                 found = "is not a regular file" if file.exists() else "no such file"
@@ -178,8 +186,10 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     from mt_cli.training.loop import Trainer
     from mt_cli.training.prepare import prepare
 
-    run.save_config(config)
+    if not run.config_file.exists():
+        run.save_config(config)
     data = prepare(config, run, say)
+    run.save_config(config)
     keep_freed_memory()  # of training alone: what preparing took is given back
     multiply_float32_fast()
     trainer = Trainer(config, run, data, signals, say, began)
@@ -269,6 +279,12 @@ def translate(
             RunDir.existing(run).find_checkpoint(name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
+    if sample and (beam_size or 1) > 1:
+        raise UsageError("--sample draws, --beam-size searches; leave one out")
+    if score is not None and (as_json or n_best or sample or prefix is not None or prefix_column):
+        raise UsageError("--score translates nothing; leave out --json, --n-best, --sample and --prefix")
+    if prefix is not None and prefix_column:
+        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     if trace and (sample or score is not None or as_json or (beam_size or 1) > 1):
         raise UsageError("--trace tells greedy search; leave out --beam-size, --sample, --score and --json")
     if engine != "mt" and (trace or score is not None or len(runs) * len(checkpoint or ["best"]) > 1):
@@ -455,8 +471,11 @@ def evaluate(
             for name in checkpoint or ["best"]
             for result in evaluate_run(RunDir.existing(run), name, files, tokenize, beam_size, batch_size, device)
         ]
+    for result in results:
+        if result.pop("is_blank"):
+            say(f"warning: {result['test_set']}: every translation is blank")
     if as_json:
-        print(json.dumps(results, indent=2, ensure_ascii=False))
+        print(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(_table(results))
 
@@ -483,7 +502,8 @@ def _table(results: list[dict[str, Any]]) -> str:
     }
     rows = [[titles.get(name, name) for name in columns]]
     rows += [
-        [form.format(result[name]) if name in result else "" for name, form in columns.items()] for result in results
+        [form.format(result[name]) if result.get(name) is not None else "" for name, form in columns.items()]
+        for result in results
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
     is_text = [name in {"run", "checkpoint", "test_set"} for name in columns]
@@ -525,8 +545,8 @@ def export(
     translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
     # Into a folder beside it first: what is there is whole.
     unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
-    unfinished.mkdir(parents=True)
     try:
+        unfinished.mkdir(parents=True)
         if to == "marian":
             write_marian(translator, unfinished)
         elif to == "argos":
@@ -534,6 +554,8 @@ def export(
         else:
             write_ctranslate2(translator, unfinished, quantization or "float32")
         unfinished.replace(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     say(f"{to} model in {folder}")

@@ -96,7 +96,7 @@ class TrainingConfig(Section):
     accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
     learning_rate: float = Field(1e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    warmup_steps: int = Field(1000, ge=0)
+    warmup_steps: int = Field(1000, ge=0, le=100_000_000)
     weight_decay: float = Field(0.0, ge=0, le=1)
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
@@ -164,8 +164,14 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
             written = next((key for key in keys if key in lines), keys[0])
             problems.append(f"{_place(written, lines, str(path))}: {message}")
     if problems or config is None:
-        raise ConfigError("\n".join(" ".join(problem.split()) for problem in problems))
+        raise ConfigError("\n".join(sorted((" ".join(problem.split()) for problem in problems), key=_by_line)))
     return config
+
+
+def _by_line(problem: str) -> int:
+    """The line that a message begins with: a file's problems are told from its top to its bottom."""
+    line = re.match(r"[^ ]*?:(\d+): ", problem)
+    return int(line[1]) if line else 0
 
 
 def found_before(mine: Config, theirs: Config) -> Config:
@@ -240,10 +246,23 @@ def _yaml_number(text: str) -> str:
     return text.lower().replace(".inf", "inf").replace(".nan", "nan")
 
 
+_MAX_BYTES = 1 << 20  # of a config: a file without end, such as /dev/zero, is none
+_CLEARER = {  # what PyYAML says of the commonest mistakes, in words that say what to do
+    "found character '\\t' that cannot start any token": "a tab; indent with spaces",
+    "but found another document": "a second document begins here; keep one",
+    "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
+    "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
+}
+
+
 def _read_yaml(path: Path, lines: dict[tuple[str, ...], str], problems: list[str]) -> dict[str, Any]:
     """The file as plain values; `lines` gets the place of every key. What cannot be parsed at all is raised."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ConfigError(f"{path}: more than {_MAX_BYTES >> 20} MiB, expected a YAML config")
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"{path}: {error.strerror}; give the path of a YAML config, such as configs/phrasebook.yaml"
@@ -263,7 +282,11 @@ def _read_yaml(path: Path, lines: dict[tuple[str, ...], str], problems: list[str
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise ConfigError(f"{path}:{line}: {error.problem or error.context}") from None
+        problem = str(error.problem or error.context)
+        raise ConfigError(f"{path}:{line}: {_CLEARER.get(problem, problem)}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{path}:{line}: a control character (0x{error.character:02x}); delete it") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -293,7 +316,11 @@ def _build(
         return items
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        key, line = str(key_node.value), key_node.start_mark.line + 1
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            problems.append(f"{file}:{line}: a key is one word, found a list or a section")
+            continue
+        key = str(key_node.value)
         path = (*keys, key)
         if key in values:
             first = lines[path].rpartition(":")[2]
@@ -321,7 +348,9 @@ def _apply_override(
         return
     section = values
     for key in keys[:-1]:
-        child = section.setdefault(key, {})
+        if section.get(key) is None:  # not written down, or with nothing below it
+            section[key] = {}
+        child = section[key]
         if not isinstance(child, dict):
             problems.append(f"{place}: {key} is no section")
             return
@@ -361,6 +390,8 @@ def _explain(details: ErrorDetails, lines: dict[tuple[str, ...], str], file: str
         return f"{place}: {name}: expected {context['expected']}, found {_show(found)}"
     if kind in {"list_type", "too_long", "too_short"}:
         return f"{place}: {name}: expected [source file, target file] or one .tsv file, found {_show(found)}"
+    if kind == "string_pattern_mismatch" and keys[-1] == "device":
+        return f"{place}: {name}: expected auto, cpu, cuda, cuda:N or mps, found {_show(found)}"
     if kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
         return f"{place}: {name}: expected a language code such as en, de or zh, found {_show(found)}"
     return f"{place}: {name}: {details['msg'][0].lower()}{details['msg'][1:]}, found {_show(found)}"
@@ -381,12 +412,14 @@ def _known_keys(section: tuple[str, ...]) -> list[str]:
 
 
 Key = tuple[str, ...]
+_MAX_POSITION_TABLE = 1 << 25  # made from nothing but the config: a few words shall not take gigabytes
+_MAX_ROWS = 100_000  # of a batch while decoding: beyond it, memory ends before time is saved
 
 
 def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
     """What is wrong between keys that are each right: (the keys, message)."""
-    data, model, training = config.data, config.model, config.training
-    if data.src_lang == data.tgt_lang:
+    data, model, training, decoding = config.data, config.model, config.training, config.decoding
+    if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
         yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
     named: dict[Key, list[str]] = {("train",): data.train, ("dev",): data.dev}
@@ -414,6 +447,23 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("data", "max_length"), ("model", "max_positions")],
             f"data.max_length {data.max_length} is not below model.max_positions {model.max_positions}; raise the latter",
+        )
+    if not decoding.sample and decoding.n_best > decoding.beam_size:
+        yield (
+            [("decoding", "n_best"), ("decoding", "beam_size")],
+            f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
+        )
+    if decoding.beam_size * decoding.batch_size > _MAX_ROWS:
+        yield (
+            [("decoding", "batch_size"), ("decoding", "beam_size")],
+            f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
+            f" {_MAX_ROWS:,} sentences at once; lower one",
+        )
+    if model.max_positions * model.d_model > _MAX_POSITION_TABLE:
+        yield (
+            [("model", "max_positions"), ("model", "d_model")],
+            f"model.max_positions {model.max_positions} times model.d_model {model.d_model} is more than"
+            f" {_MAX_POSITION_TABLE:,} numbers; lower one",
         )
     if training.schedule == "noam" and not training.warmup_steps:
         yield (

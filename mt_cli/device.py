@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +19,13 @@ def choose_device(wish: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", wish):
+        raise UsageError(f"device '{wish}': expected auto, cpu, cuda, cuda:N or mps")
     try:
         device = torch.device(wish)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = str(error).strip().splitlines()[0].partition(". ")[0].rstrip(".")[:150]
         raise UsageError(f"device {wish} cannot be used ({reason}); use device cpu, or auto") from None
     return device
 

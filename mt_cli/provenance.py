@@ -43,12 +43,12 @@ def record_start(run: RunDir, **facts: object) -> None:
         "n_threads": torch.get_num_threads(),
         "machine": f"{platform.system()} {platform.machine()}",
         "versions": versions(),
-        "commit": _commit(),
+        "commit": commit(),
     }
     write_text(run.provenance_file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the code that runs, when it runs from a checkout."""
     folder = Path(__file__).parent
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]

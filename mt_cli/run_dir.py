@@ -28,10 +28,11 @@ from typing import IO, Any
 from filelock import FileLock, Timeout
 
 from mt_cli.config import Config, load_config
-from mt_cli.errors import RunDirError
+from mt_cli.errors import CheckpointError, RunDirError
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
+_MAX_TOKENIZER_BYTES = 1 << 26  # several times what the largest vocabulary takes
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 
 
@@ -56,7 +57,13 @@ class RunDir:
                 "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
             )
             raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it")
+        run._refuse_leading_out(run.config_file)
         return run
+
+    def _refuse_leading_out(self, file: Path) -> None:
+        """A run from a stranger reads nothing but itself."""
+        if not file.resolve().is_relative_to(self.path.resolve()):
+            raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
 
     def load_config(self) -> Config:
         return load_config(self.config_file)
@@ -91,11 +98,21 @@ class RunDir:
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
         files = self._tokenizer_files(is_joint)
         try:
-            return Tokenizer([file.read_bytes() for file in files])
+            return Tokenizer([self._read(file, _MAX_TOKENIZER_BYTES) for file in files])
         except OSError as error:
             raise RunDirError(
                 f"{error.filename}: {error.strerror}; the tokenizer belongs to the run directory"
             ) from None
+        except CheckpointError as error:
+            raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
+
+    def _read(self, file: Path, max_bytes: int) -> bytes:
+        self._refuse_leading_out(file)
+        with file.open("rb") as handle:
+            content = handle.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
+        return content
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> None:
         for file, model in zip(self._tokenizer_files(tokenizer.is_joint), tokenizer.models, strict=True):
@@ -116,6 +133,13 @@ class RunDir:
         write_text(self.profile_file, profile.model_dump_json(indent=2) + "\n")
 
     # Checkpoints
+
+    def make_checkpoints_folder(self) -> None:
+        """What stands in its way is better met before the first step than after the first validation."""
+        try:
+            self.checkpoints.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.checkpoints, error) from None
 
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:06d}.pt"
@@ -139,7 +163,7 @@ class RunDir:
         else:
             try:
                 file = self.path / ("last" if name == "averaged" else name)
-                named = file.read_text(encoding="utf-8").strip().removeprefix("checkpoints/")
+                named = self._read(file, 1000).decode("utf-8").strip().removeprefix("checkpoints/")
             except (OSError, UnicodeDecodeError):
                 named = ""
             if not _STEP_NAME.match(named):
@@ -147,6 +171,7 @@ class RunDir:
             file = self.checkpoints / named
         if not file.is_file():
             raise RunDirError(f"{file}: no such checkpoint; choose {self._choices()}")
+        self._refuse_leading_out(file)
         return file
 
     def _choices(self) -> str:

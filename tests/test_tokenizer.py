@@ -184,7 +184,7 @@ def test_a_model_with_other_control_symbols_is_refused():
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(SOURCES), model_writer=model, vocab_size=60, hard_vocab_limit=False, minloglevel=2
     )
-    with pytest.raises(CheckpointError, match=r"not one of mt's: pad, unk, bos, eos are \(-1, 0, 1, 2\)"):
+    with pytest.raises(CheckpointError, match=r"not a tokenizer of mt's: pad, unk, bos, eos are \(-1, 0, 1, 2\)"):
         Tokenizer([model.getvalue()])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from hypothesis import strategies as st
 from nursery import nursery_in, wait_until
 from same_training import differences
 
+from mt_cli import checkpoint, run_dir
 from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import TrainingConfig, load_config
 from mt_cli.decoding.translator import Translator
@@ -300,6 +303,89 @@ def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, train
     assert answer.code == 1 and "the train or dev files have changed since this run began" in answer.said[-1]
 
 
+# A disk that fills up, a folder that goes ------------------------------------------------------------------------------
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("what", ["a log", "a checkpoint", "the tokenizer", "the ids"])
+def test_a_full_disk_is_one_line_and_the_same_command_continues(tiny, mt, monkeypatch, what):
+    overrides = [*SHORT[1:], "training.max_steps=50", "training.n_samples=0"]
+    assert mt("train", "tiny.yaml", "--run-dir", "whole", *options(*overrides)).code == 0
+    with monkeypatch.context() as patch:
+        real_write, real_open = run_dir.write_atomically, Path.open
+
+        def write(path, content):
+            if {"a checkpoint": "step-000036", "the tokenizer": "tokenizer"}.get(what, "nothing") in path.name:
+                return real_write(path, lambda handle: (_ for _ in ()).throw(FULL))
+            return real_write(path, content)
+
+        def open_(path, mode="r", *args, **kwargs):
+            if (what == "a log" and mode == "a" and Path("runs/tiny/last").exists()) or (
+                what == "the ids" and path.name == "src.ids" and mode == "wb"
+            ):
+                raise FULL
+            return real_open(path, mode, *args, **kwargs)
+
+        patch.setattr(checkpoint, "write_atomically", write)
+        patch.setattr(run_dir, "write_atomically", write)
+        patch.setattr(Path, "open", open_)
+        answer = mt("train", "tiny.yaml", *options(*overrides))
+    assert answer.code == 1
+    assert re.fullmatch(
+        r"error: cannot write runs/tiny/.*: No space left on device; free space and run the same command again",
+        answer.said[-1],
+    )
+    kept = RunDir(Path("runs/tiny")).steps()
+    assert kept == {"a log": [12], "a checkpoint": [12, 24]}.get(what, [])
+    assert mt("train", "tiny.yaml", *options(*overrides)).code == 0
+    assert_same_training(Path("runs/tiny"), Path("whole"))
+
+
+def test_a_small_disk_that_is_really_full_is_one_line_and_the_same_command_continues(tiny, mt):
+    Path("disk").mkdir()
+    if (
+        not shutil.which("mount")
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", "disk"]).returncode
+    ):
+        pytest.skip("may not mount a file system")
+    try:
+        short = options(*SHORT[1:], "training.max_steps=50", "training.schedule=constant", "training.n_samples=0")
+        command = ["train", "tiny.yaml", "--run-dir", "disk/run", *short]
+        answer = mt(*command, *options("training.max_steps=24"))
+        assert answer.code == 0, answer.said
+        before = {file: file.read_bytes() for file in Path("disk/run/checkpoints").iterdir()}
+        free = shutil.disk_usage("disk").free
+        Path("disk/filler").write_bytes(bytes(free - 20 * 1024))
+        answer = mt(*command)
+        assert answer.code == 1 and re.search("free, its checkpoints need|No space left on device", answer.said[-1])
+        assert {file: file.read_bytes() for file in Path("disk/run/checkpoints").iterdir()} == before
+        Path("disk/filler").unlink()
+        assert mt(*command).said[-1].startswith("finished at step 50 ")
+    finally:
+        subprocess.run(["umount", "-l", "disk"], check=True)
+
+
+def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt, monkeypatch):
+    real = loop.Trainer.save
+
+    def save(trainer):
+        real(trainer)
+        if trainer.progress.step == 24:
+            Path("runs/tiny").rename("elsewhere")
+
+    monkeypatch.setattr(loop.Trainer, "save", save)
+    answer = mt("train", "tiny.yaml", *options(*SHORT, "training.n_samples=0"))
+    assert answer.code == 1
+    assert re.fullmatch(
+        r"error: cannot write runs/tiny/.*: No such file or directory; bring the folder back and run the same command"
+        r" again",
+        answer.said[-1],
+    )
+    assert not Path("runs/tiny").exists() and RunDir(Path("elsewhere")).steps() == [12, 24]
+
+
 # What is stopped, kept and refused -----------------------------------------------------------------------------------
 
 
@@ -341,6 +427,40 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     trainer_of(tiny / "run", *overrides).train()
     trainer_of(tiny / "whole", *overrides).train()
     assert_same_training(tiny / "run", tiny / "whole")
+
+
+def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monkeypatch):
+    """The loss jumps up after step 20 and stays there."""
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+    overrides = [*SHORT, "training.select_by=loss", "training.schedule=constant"]
+    trainer = trainer_of(tiny / "run", *overrides)
+    real = loop.summed_loss
+
+    def rising(network, batch, label_smoothing):
+        return real(network, batch, label_smoothing) + (trainer.progress.step >= 20) * batch.n_tokens * 2.0
+
+    monkeypatch.setattr(loop, "summed_loss", rising)
+    with pytest.raises(TrainingError) as caught:
+        trainer.train()
+    assert re.fullmatch(
+        r"step 40: loss \d\.\d\d, far above its lowest, \d\.\d\d, for 20 steps; best checkpoint step \d+;"
+        r" lower training\.learning_rate or training\.clip_norm, or raise training\.warmup_steps",
+        str(caught.value),
+    )
+    assert RunDir(tiny / "run").find_checkpoint("best").exists()
+
+
+def test_a_bad_stretch_that_passes_is_no_divergence(tiny, monkeypatch):
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+    trainer = trainer_of(tiny / "run", *SHORT)
+    real = loop.summed_loss
+
+    def bumpy(network, batch, label_smoothing):
+        return real(network, batch, label_smoothing) + (20 <= trainer.progress.step < 38) * batch.n_tokens * 2.0
+
+    monkeypatch.setattr(loop, "summed_loss", bumpy)
+    trainer.train()
+    assert trainer.is_finished and trainer.progress.n_logs_far_above == 0
 
 
 def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tempfile
 import time
@@ -13,7 +14,8 @@ from mt_cli.checkpoint import load_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, refuse_tokenizer, score_texts
+from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import normalize, read_lines, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
@@ -21,10 +23,17 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 
 def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]:
     """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
+    refuse_tokenizer(tokenize or "13a")
     hypotheses, references = read_lines(hyp), read_lines(ref)
     if len(hypotheses) != len(references):
         raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
-    return {"test_set": str(hyp), **asdict(score_texts(hypotheses, references, tokenize or "13a"))}
+    return {
+        "test_set": str(hyp),
+        **asdict(score_texts(hypotheses, references, tokenize or "13a")),
+        "n_sentences": len(references),
+        "is_blank": not any(line.strip() for line in hypotheses),
+        "versions": versions(),
+    }
 
 
 def evaluate_run(
@@ -41,6 +50,8 @@ def evaluate_run(
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
+    refuse_tokenizer(tokenize)
+    decoding = translator.settings(beam_size=beam_size, batch_size=batch_size)
     results = []
     for name, paths in test_sets.items():
         sources, references = _read_test_set(paths)
@@ -55,14 +66,20 @@ def evaluate_run(
                 "step": content["progress"].get("step"),
                 "test_set": name,
                 **asdict(score_texts(outputs, references, tokenize)),
-                "loss": loss,
-                "perplexity": math.exp(min(loss, 700)),
-                "beam_size": beam_size or config.decoding.beam_size,
+                "loss": loss if math.isfinite(loss) else None,
+                "perplexity": math.exp(min(loss, 700)) if math.isfinite(loss) else None,
+                "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),
+                "is_blank": not any(line.strip() for line in outputs),
                 "test_sha256": sha256_of(paths),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
+                "config_sha256": hashlib.sha256(config.to_yaml().encode()).hexdigest(),
+                "seed": config.training.seed,
+                "device": str(translator.device),
+                "versions": versions(),
+                "commit": commit(),
             }
         )
     return results
@@ -70,6 +87,9 @@ def evaluate_run(
 
 def _read_test_set(files: list[str]) -> tuple[list[str], list[str]]:
     """Sources and references, untouched: a test set keeps its blank lines."""
+    for file in map(Path, files):
+        if file.exists() and not file.is_file():  # a pipe would wait for ever, a device may have no end
+            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
     if len(files) == 1:
         rows = [line.split("\t") for line in read_lines(Path(files[0]))]
         for number, row in enumerate(rows, 1):

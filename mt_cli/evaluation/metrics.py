@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import fixed_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
@@ -39,6 +39,19 @@ def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
     if language == "ko":
         return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
     return "13a"
+
+
+def refuse_tokenizer(tokenize: str) -> None:
+    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs: before the work that it is to score."""
+    try:
+        BLEU(tokenize=tokenize)
+    except Exception as error:  # KeyError, RuntimeError or OSError, by what is missing
+        is_known = not isinstance(error, KeyError)
+        reason = " ".join(str(error).split())[:150] or "it cannot be downloaded"
+        raise UsageError(
+            f"BLEU tokenizer '{tokenize}': {reason if is_known else 'unknown to sacrebleu'};"
+            " use 13a, intl, zh, char or none, or auto in a config"
+        ) from None
 
 
 def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Scores:

@@ -33,6 +33,9 @@ _FOLDED = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 
 
+_UTF_16 = re.compile(rb"(?P<LE>(?:[^\0]\0){4})|(?P<BE>(?:\0[^\0]){4})")  # four characters of it, without a mark
+
+
 def normalize(text: str) -> str:
     """The text as the model sees it: canonically composed (NFC), one space where any run of whitespace or control
     characters was, none at the ends. What a reader would see as another character is never changed."""
@@ -44,14 +47,16 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
+        if found := _UTF_16.match(raw):
+            raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
         if raw.startswith(b"\x1f\x8b"):
             raise DataError(f"{name}:1: gzip file; unpack it with: gunzip, or pipe it through zcat")
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        found = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
-        raise DataError(found) from None
+        where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
+        raise DataError(where) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -122,7 +127,10 @@ def read_pairs(
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 continue
-            raise DataError(f"{error}; fix the line or set data.on_bad_line: skip") from None
+            others = _likewise(
+                n for n, later in enumerate(rows, number + 1) if not all(_is_utf_8(raw) for raw, _ in later)
+            )
+            raise DataError(f"{error}{others}; fix the line or set data.on_bad_line: skip") from None
         for (raw, name), text in zip(sides, texts, strict=True):
             if raw.endswith(b"\r\n"):
                 report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
@@ -151,6 +159,23 @@ def read_pairs(
         )
 
 
+def _is_utf_8(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _likewise(lines: Iterable[int]) -> str:
+    """Further lines with the same mistake, so that one look at the file mends them all."""
+    numbers = list(lines)
+    if not numbers:
+        return ""
+    more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
+    return f", likewise line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:10]))}{more}"
+
+
 Side = tuple[bytes, str]  # the raw line, and the file's name for messages
 
 
@@ -169,12 +194,14 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
 
 
 def _rows_of_tsv(file: str, report: CorpusReport) -> Iterator[tuple[Side, Side]]:
-    for number, raw in enumerate(_raw_lines(Path(file)), 1):
+    rows = enumerate(_raw_lines(Path(file)), 1)
+    for number, raw in rows:
         columns = raw.rstrip(b"\r\n").split(b"\t")
         if raw.endswith(b"\r\n"):
             report.note_once(f"{file} has Windows line ends", "; the carriage returns are left out")
         if len(columns) != 2:
-            raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target)")
+            others = _likewise(n for n, later in rows if later.count(b"\t") != 1)
+            raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")
         yield (columns[0], file), (columns[1], file)
 
 

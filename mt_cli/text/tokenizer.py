@@ -77,10 +77,10 @@ def _load(model: bytes) -> spm.SentencePieceProcessor:
     try:
         processor.LoadFromSerializedProto(model)
     except (RuntimeError, ValueError):
-        raise CheckpointError("the tokenizer is damaged: not a sentencepiece model; restore it from a copy") from None
+        raise CheckpointError("damaged, not a sentencepiece model; restore the tokenizer from a copy") from None
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
-        raise CheckpointError(f"the tokenizer is not one of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
+        raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
     return processor
 
 

@@ -42,6 +42,9 @@ from mt_cli.training.workers import Workers
 LOG_EVERY_STEPS = 50
 FIT_EVERY_STEPS = 20
 N_KEPT = 2  # newest checkpoints, beside the best one
+FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; those of configs/ waver by a quarter of that
+N_LOGS_FAR_ABOVE = 10  # lines of the log, 500 steps: a training that recovers from a bad stretch has done so by then
+_ADVICE = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
 
 
 @dataclass
@@ -57,6 +60,8 @@ class Progress:
     last_validation: int = 0  # step
     weights: str = "model"  # or "averaged": which of the two scored better there
     elapsed_seconds: float = 0.0
+    lowest_loss: float = math.inf  # of the lines of the log
+    n_logs_far_above: int = 0  # lines in a row whose loss is far above it
 
 
 class Trainer:
@@ -82,6 +87,7 @@ class Trainer:
         self.progress, self.pace = Progress(), Pace()
         self.optimizer = Optimizer(self.model, self.settings, self.dtype)
         self._loss_sum, self._n_tokens = 0.0, 0  # since the last line of the log
+        self.run.make_checkpoints_folder()
         self._restore_newest()
         self._batches = self._remaining_batches()
         self._started = (time.monotonic() if began is None else began) - self.progress.elapsed_seconds
@@ -191,8 +197,20 @@ class Trainer:
         last = f"last good checkpoint step {kept[-1]}" if kept else "no checkpoint yet"
         raise TrainingError(
             f"step {self.progress.step + 1}: {what} (batch with training lines {lines}, ...); not applied, {last};"
-            " lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
+            f" {_ADVICE}"
         )
+
+    def _refuse_divergence(self, loss: float) -> None:
+        """A loss that went up and stayed there does not come down again."""
+        p = self.progress
+        p.lowest_loss = min(p.lowest_loss, loss)
+        p.n_logs_far_above = p.n_logs_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
+        if p.n_logs_far_above >= N_LOGS_FAR_ABOVE:
+            best = f"best checkpoint step {p.best_step}" if p.best_step else "no checkpoint yet"
+            raise TrainingError(
+                f"step {p.step}: loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for"
+                f" {p.n_logs_far_above * LOG_EVERY_STEPS} steps; {best}; {_ADVICE}"
+            )
 
     def _log(self, rate: float, grad_norm: float) -> None:
         p = self.progress
@@ -208,6 +226,7 @@ class Trainer:
         self._log_time(tokens_per_second=round(speed, 1))
         self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
         self._loss_sum, self._n_tokens = 0.0, 0
+        self._refuse_divergence(loss)
         self._speed_tokens, self._speed_started = 0, now
 
     def _log_time(self, **figures: float) -> None:
@@ -327,7 +346,7 @@ class Trainer:
         needed, free = (N_KEPT + 2) * n_bytes, shutil.disk_usage(self.run.path).free
         if free < needed:
             raise RunDirError(
-                f"{self.run.path}: {free >> 20} MiB free, its checkpoints need {needed >> 20} MiB;"
+                f"{self.run.path}: {free / 2**20:.1f} MiB free, its checkpoints need {needed / 2**20:.1f} MiB;"
                 " free space, or choose a --run-dir on another disk"
             )
 

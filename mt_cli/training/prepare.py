@@ -5,7 +5,7 @@ The training text alone decides the tokenizer. What is there already and was mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from mt_cli.config import Config
 from mt_cli.errors import DataError
+from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.run_dir import RunDir, cannot_write
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
@@ -38,10 +39,11 @@ class PreparedData:
 def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
     """Raises DataError when a file is not as it should be, before anything is trained."""
     data = config.data
+    refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
     sha256 = {"train": sha256_of(data.train), "dev": sha256_of(data.dev)}
     run.refuse_other_data(sha256)
-    dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
     tokenizer = _tokenizer(config, run, say)
+    dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
 
     def dataset(name: str, files: list[str]) -> TokenDataset:
         meta = {"data": sha256[name], "tokenizer": tokenizer.sha256, "max_length": str(data.max_length)}
@@ -82,8 +84,7 @@ def _tokenizer(config: Config, run: RunDir, say: Say) -> Tokenizer:
     def read() -> Iterator[SentencePair]:
         return read_pairs(data.train, on_bad_line=data.on_bad_line, dedup=data.dedup)
 
-    held_out = {"dev": data.dev, **data.test}
-    _warn_of_leaks(read(), {name: read_pairs(files, on_bad_line="skip") for name, files in held_out.items()}, say)
+    _look_through(config, say)
     sides: list[Callable[[], Iterator[str]]] = [
         lambda: (pair.src for pair in read()),
         lambda: (pair.tgt for pair in read()),
@@ -95,20 +96,34 @@ def _tokenizer(config: Config, run: RunDir, say: Say) -> Tokenizer:
     return tokenizer
 
 
-def _warn_of_leaks(train: Iterable[SentencePair], held_out: dict[str, Iterable[SentencePair]], say: Say) -> None:
-    """A score means little when training has seen the sentences."""
-    known = {(pair.src, pair.tgt): (name, pair.line) for name, pairs in held_out.items() for pair in pairs}
+def _look_through(config: Config, say: Say) -> None:
+    """Reads every set once. Raises DataError with what is wrong in each; warns of test sentences that are trained on,
+    for which a score means little."""
+    data, problems = config.data, list[str]()
+    known: dict[tuple[str, str], tuple[str, int]] = {}
     first: dict[str, tuple[int, int]] = {}
     counts: dict[str, int] = {}
-    for pair in train:
+    for name, files in {"dev": data.dev, **data.test}.items():
+        for pair in _read_as_far_as_possible(files, data.on_bad_line, problems):
+            known[pair.src, pair.tgt] = (name, pair.line)
+    for pair in _read_as_far_as_possible(data.train, data.on_bad_line, problems):
         if (pair.src, pair.tgt) in known:
             name, line = known[pair.src, pair.tgt]
             first.setdefault(name, (pair.line, line))
             counts[name] = counts.get(name, 0) + 1
+    if problems:
+        raise DataError("\n".join(problems))
     for name, count in counts.items():
         say(
             f"warning: {count:,} training pairs are also in {name} (train line {first[name][0]} is line {first[name][1]})"
         )
+
+
+def _read_as_far_as_possible(files: list[str], on_bad_line: str, problems: list[str]) -> Iterator[SentencePair]:
+    try:
+        yield from read_pairs(files, on_bad_line=on_bad_line)
+    except DataError as error:
+        problems.append(str(error))
 
 
 def _encode(

@@ -501,6 +501,12 @@ def test_a_checkpoint_has_the_permissions_that_the_user_wants(tmp_path):
     assert (tmp_path / "a.pt").stat().st_mode & 0o777 == 0o640
 
 
+def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
+    with pytest.raises(RunDirError, match=r"^cannot write .*; bring the folder back and run the same command again$"):
+        write_text(tmp_path / "run" / "checkpoints" / "x", "x")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_is_a_file_is_told(tmp_path):
     (tmp_path / "run").write_text("x")
     with pytest.raises(

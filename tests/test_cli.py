@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -205,11 +206,6 @@ def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run
     if content.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")):  # UTF-16 and gzip are told apart
         assert (answer.code, answer.out) == (1, b"") and answer.said[-1].startswith("error: stdin:1: ")
         return
-    if form == "scores" and answer.code == 2:  # what is to be scored is never split
-        assert re.fullmatch(
-            r"error: \d+ tokens in a line to be scored, the model reads at most 63; shorten it", *answer.said
-        )
-        return
     assert answer.code == 0, answer.err
     if form == "two best":
         assert list(dict.fromkeys(line.split(" ||| ")[0] for line in answer.lines)) == list(map(str, range(n_lines)))
@@ -218,6 +214,38 @@ def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run
     else:
         assert len(answer.lines) == n_lines
     assert all(len(line.splitlines()) <= 1 for line in answer.lines)
+
+
+def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, trained_run, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"".join(b"the cat %d sees the dog\n" % i for i in range(50_000)))
+    with mt_process("translate", trained_run, tmp_path / "in.txt") as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert all(line.startswith(b"note: ") for line in err.splitlines())
+    n_lines = (first + rest).count(b"\n")
+    assert 0 < n_lines < 50_000 and (first + rest).endswith(b"\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "n_lines"),
+    [
+        (b"a" * 10_000_000 + b"\ncat\n", 2),
+        (b"the cat sees the dog. " * 450_000 + b"\ncat", 2),
+        (b"red cat\n\n\xe2\x80\xa8\r dog\n the tree\n" * 25_000, 100_000),
+    ],
+    ids=["no space", "sentences", "100,000 lines"],
+)
+def test_ten_megabytes_pass_in_bounded_memory(mt_process, trained_run, tmp_path, content, n_lines):
+    (tmp_path / "in.txt").write_bytes(content)
+    with mt_process("translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out.txt") as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert (tmp_path / "out.txt").read_bytes().count(b"\n") == n_lines
+    assert usage.ru_maxrss < 2_500_000  # KB; torch alone has 300,000
 
 
 def test_a_byte_order_mark_and_windows_line_ends_change_nothing(mt, trained_run):

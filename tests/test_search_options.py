@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,68 @@ def test_a_row_that_may_say_nothing_ends() -> None:
     tokens = torch.tensor([[0, 1, 2, 4]])
     allowed = Constraints(no_repeat_ngram=1, min_length=9).apply(log_probs, tokens, [0])
     assert allowed[0].isfinite().nonzero().tolist() == [[EOS_ID]]
+
+
+def every_allowed_translation(
+    model: Transformer, source: list[int], limit: int, words: list[int], constraints: Constraints
+) -> list[tuple[list[int], float, int]]:
+    """Each translation of at most `limit` words that the constraints allow, with the sum of its log-probabilities and
+    how many there are: one token after the other, no state, no batch."""
+    prefix = constraints.prefixes[0] if constraints.prefixes else []
+    n, found = constraints.no_repeat_ngram, []
+
+    def repeats(ids: list[int]) -> bool:
+        grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)] if n else []
+        return bool(grams) and grams[-1] in grams[:-1]
+
+    def go_on(ids: list[int], total: float) -> None:
+        if len(ids) == limit:
+            found.append((ids, total, limit))
+            return
+        following = {word: token_log_probs(model, [source], [[*ids, word]])[0][len(ids)] for word in words}
+        to_end = token_log_probs(model, [source], [ids])[0][-1]
+        if len(ids) < len(prefix):
+            allowed, may_end = prefix[len(ids) : len(ids) + 1], False
+        else:
+            allowed = [word for word in words if not repeats([*ids, word])]
+            may_end = len(ids) >= constraints.min_length or not allowed
+        if may_end:
+            found.append((ids, total + to_end, len(ids) + 1))
+        for word in allowed:
+            go_on([*ids, word], total + following[word])
+
+    go_on([], 0.0)
+    return found
+
+
+@pytest.mark.parametrize("normalization", ["gnmt", "average"])
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        Constraints(),
+        Constraints(min_length=3),
+        Constraints(no_repeat_ngram=2),
+        Constraints(no_repeat_ngram=1, min_length=4),
+        Constraints(prefixes=[[5, 5]]),
+        Constraints(prefixes=[[5, 5]], no_repeat_ngram=1, min_length=3),
+    ],
+    ids=repr,
+)
+def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(
+    constraints: Constraints, normalization: str, make_model: MakeModel
+) -> None:
+    for seed, alpha in ((0, 0.0), (1, 0.6), (2, 1.0)):
+        model = make_model(vocab_size=6, seed=seed, tie_embeddings="none", embedding_scale="none")  # two words
+        options = {"alpha": alpha, "normalization": normalization, "constraints": constraints}
+        [beam] = beam_search(InferenceModel(model), *source_batch([[4, 5]]), [4], beam_size=40, **options)
+        expected = [
+            (ids, total / (((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha))
+            for ids, total, n in every_allowed_translation(model, [4, 5], 4, [4, 5], constraints)
+        ]
+        expected.sort(key=lambda one: -one[1])
+        assert sorted(h.ids for h in beam) == sorted(ids for ids, _ in expected)
+        assert [h.score for h in beam] == pytest.approx([score for _, score in expected], abs=1e-4)
+        assert beam[0].ids == expected[0][0]
 
 
 # Sampling ------------------------------------------------------------------------------------------------------------
@@ -307,6 +370,40 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
         settings = ["--set", "training.max_steps=1", "--set", "tokenizer.algorithm=bpe"]
         assert mt("train", "tiny.yaml", "--run-dir", other, *settings).code == 0
         Translator.load(trained_run, other)
+
+
+def test_threads_may_share_a_translator(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)
+    asked = [(LINES[i:] + LINES[:i], {"beam_size": 1 + i % 3, "batch_size": 1 + i}) for i in range(8)]
+    alone = [translator.translate(lines, **options) for lines, options in asked]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda one: translator.translate(one[0], **one[1]), asked * 3))
+    assert together == alone * 3
+
+
+def test_the_package_tells_type_checkers_that_it_is_typed() -> None:
+    assert resources.files("mt_cli").joinpath("py.typed").is_file()
+
+
+def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(trained_run: Path) -> None:
+    translator, given = Translator.load(trained_run), " ".join(["rot"] * 20)
+    [translation] = translator.translations(["cat"], [given], min_length=25)
+    assert translation.text.startswith(given) and len(translation.parts[0].hypotheses[0].ids) >= 25
+
+
+def test_a_translation_as_long_as_can_be_is_scored(trained_run: Path, mt: Mt) -> None:
+    answer = mt("translate", trained_run, "--json", "--max-length-ratio", 100, "--min-length", 1000, stdin=b"cat\n")
+    assert answer.code == 0, answer.err
+    [best] = json.loads(answer.lines[0])["hypotheses"]
+    assert len(best["tokens"]) == len(best["token_scores"]) == 64  # all positions
+
+
+def test_a_line_too_long_to_be_scored_costs_its_own_score_only(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("Katze\nHund\nHund\n")
+    stdin = b"cat\n" + b"dog " * 500 + b"\ndog\n"
+    answer = mt("translate", trained_run, "--score", tmp_path / "ref", stdin=stdin)
+    assert answer.code == 0 and [line == "" for line in answer.lines] == [False, True, False]
+    assert answer.said == ["warning: stdin:2: 500 tokens, the model reads 63 at most; no score"]
 
 
 def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -> None:

@@ -37,6 +37,7 @@ from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
 
+_NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
 LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
 
@@ -281,7 +282,7 @@ class Translator:
             return []
         limit, never_several = self.config.data.max_length, False
         if self.profile is not None:
-            limit = min(limit, self.profile.longest_src - 1)  # without end symbol
+            limit = min(limit, max(self.profile.longest_src - 1, _NEVER_LONG))
             never_several = self.profile.several_sentences < _FEW_LINES
         if not never_several and (ids := self._encode_up_to(limit, text)) is not None:
             return [ids]

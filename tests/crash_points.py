@@ -43,7 +43,7 @@ class CrashPoints:
         self._is_own = False  # whether it is this class that touches the disk
         self._unsynced: dict[int, tuple[int, int]] = {}  # by inode: a descriptor of the file, and how much is safe
         self._undo: list[tuple[str, Callable[[], object]]] = []  # folder, and how its last change is taken back
-        self._backups = tempfile.mkdtemp()
+        self._backups = tempfile.mkdtemp(dir=os.getcwd())  # links stay within a file system
         self._real_fsync = os.fsync
         os.fsync = self._fsync  # type: ignore[assignment]
         io.open = builtins.open = self._opener(io.open)  # type: ignore[assignment]

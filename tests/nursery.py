@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -78,10 +79,8 @@ def continued_step(said: str) -> int:
 
 
 def serve() -> None:
-
-    import mt_cli.evaluation.evaluate
-    import mt_cli.provenance
-    import mt_cli.training.loop  # noqa: F401
+    for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.provenance", "mt_cli.training.loop"):
+        importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
     from mt_cli import cli
 
     sys.dont_write_bytecode = True

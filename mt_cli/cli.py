@@ -339,14 +339,14 @@ def translate(
 
 
 def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
-    if engine == "mt":
-        from mt_cli.decoding.translator import Translator
+    from mt_cli.decoding.translator import Translator
 
-        return Translator.load(*runs, checkpoint=checkpoints, device=device)
+    translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+    if engine == "mt":
+        return translator
     from mt_cli.export.engine import CTranslate2Translator
 
-    compute_type = "int8" if engine == "ctranslate2-int8" else "float32"
-    return CTranslate2Translator.load_run(runs[0], checkpoints[0], compute_type)
+    return CTranslate2Translator(translator, compute_type="int8" if engine == "ctranslate2-int8" else "float32")
 
 
 _LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often

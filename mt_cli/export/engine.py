@@ -1,14 +1,12 @@
 """Translates with CTranslate2 in place of our own searches: the same commands, the same output, the engine's speed.
 
-The exported model lies in the run's `cache/`, under the hash of the checkpoint that it was made from, so it is never that
-of another one. What the engine does not do as we do it is refused by name.
+The model is exported anew at every start, which takes less time than importing torch: a stored one could be that of another
+checkpoint, or a stranger's. What the engine does not do as we do it is refused by name.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.ctranslate2 import write_ctranslate2
-from mt_cli.run_dir import RunDir
 
 _SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win
 
@@ -28,26 +25,18 @@ _SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open ca
 class CTranslate2Translator(Translator):
     """A `Translator` that leaves the search to CTranslate2; splitting, joining and forced scores stay its own."""
 
-    def __init__(self, translator: Translator, model_folder: Path, compute_type: str):
+    def __init__(self, translator: Translator, compute_type: str = "float32"):
+        """Raises UsageError when ctranslate2 is not installed or cannot hold the model."""
         try:
             import ctranslate2
         except ImportError:
             raise missing_extra("mt translate --engine ctranslate2", "ctranslate2", "ct2") from None
         super().__init__(translator.models, translator.tokenizer, translator.config, translator.profile)
-        self._engine = ctranslate2.Translator(
-            str(model_folder),
-            device="cpu",
-            compute_type=compute_type,
-            inter_threads=torch.get_num_threads(),
-            intra_threads=1,
-        )
-
-    @classmethod
-    def load_run(cls, path: Path, checkpoint: str = "best", compute_type: str = "float32") -> CTranslate2Translator:
-        """The translator of a run directory. Raises UsageError when ctranslate2 is not installed or cannot hold it."""
-        translator = Translator.load(path, checkpoint=checkpoint, device="cpu")
-        run = RunDir.existing(path)
-        return cls(translator, _exported(translator, run, run.find_checkpoint(checkpoint)), compute_type)
+        with tempfile.TemporaryDirectory(prefix="mt-") as folder:
+            write_ctranslate2(translator, Path(folder))
+            self._engine = ctranslate2.Translator(
+                folder, device="cpu", compute_type=compute_type, inter_threads=torch.get_num_threads(), intra_threads=1
+            )
 
     def settings(self, **options: Any) -> DecodingConfig:
         settings = super().settings(**options)
@@ -101,18 +90,3 @@ class CTranslate2Translator(Translator):
         for i, hypotheses in zip(too_long, super().search([sentences[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found
-
-
-def _exported(translator: Translator, run: RunDir, checkpoint: Path) -> Path:
-    """The folder of the exported model, made whole or not at all."""
-    with checkpoint.open("rb") as file:
-        folder = run.cache / f"ctranslate2-{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    if not folder.exists():
-        unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
-        unfinished.mkdir(parents=True)
-        try:
-            write_ctranslate2(translator, unfinished)
-            unfinished.replace(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return folder

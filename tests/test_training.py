@@ -223,6 +223,16 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, tra
         assert_same_training(run.path, trained_run)
 
 
+def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(tiny, scripted):
+    run = RunDir(tiny / "run")
+    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0]))
+    trainer_of(run.path, "training.max_steps=5", *SCORED).train()
+    assert run.steps() == [2, 4, 5]
+    run.checkpoint_file(7).write_bytes(b"")
+    trainer_of(run.path, "training.max_steps=6", *SCORED).train()
+    assert run.steps() == [2, 5, 6, 7]
+
+
 def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, trained_run):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
     for step in run.steps():

@@ -330,8 +330,13 @@ class Trainer:
             },
         )
         self._point()
-        for step in self.run.steps()[:-N_KEPT]:
-            if step != p.best_step:
+        self._prune()
+
+    def _prune(self) -> None:
+        """Keeps the best checkpoint and the newest ones that are whole: what comes after this step is damaged."""
+        steps = [step for step in self.run.steps() if step <= self.progress.step]
+        for step in steps[:-N_KEPT]:
+            if step != self.progress.best_step:
                 self.run.checkpoint_file(step).unlink(missing_ok=True)
 
     def _point(self) -> None:
@@ -390,7 +395,8 @@ class Trainer:
                 self.say(f"warning: {error}; trying the one before it")
                 continue
             self.say(f"continuing {self.run.path} from step {self.progress.step}")
-            self._point()  # the process may have ended between the checkpoint and the names
+            self._point()  # the process may have ended between the checkpoint and these two
+            self._prune()
             return
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")

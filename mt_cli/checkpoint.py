@@ -29,7 +29,15 @@ FORMAT = 1
 
 
 def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain values (`weights_only` refuses everything else). Raises RunDirError when it cannot."""
+    """Writes tensors and plain values (`weights_only` refuses everything else). A disk that fails is asked once more.
+    Raises RunDirError when it fails again."""
+    try:
+        _write(file, content)
+    except RunDirError:
+        _write(file, content)
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
     except RuntimeError as error:  # torch tells a full disk as an unexpected position in its file

@@ -476,6 +476,21 @@ def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
+def test_a_disk_that_fails_once_is_asked_once_more(tmp_path, monkeypatch):
+    real, n_calls = torch.save, 0
+
+    def hiccup(content, handle):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(content, handle)
+
+    monkeypatch.setattr(torch, "save", hiccup)
+    save_checkpoint(tmp_path / "a.pt", {"model": {"w": torch.ones(10)}, "progress": {}})
+    assert n_calls == 2 and torch.equal(load_checkpoint(tmp_path / "a.pt")["model"]["w"], torch.ones(10))
+
+
 def test_a_disk_that_fills_up_within_torch_is_told_too(tmp_path):
     file = tmp_path / "a.pt"
     save_checkpoint(file, {"model": {"w": torch.ones(10)}})

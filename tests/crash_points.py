@@ -186,8 +186,8 @@ def _absolute(path: Any, folder: int) -> str:
     return os.path.join(base, os.fspath(path))
 
 
-def kill_after(name: str, n_calls: int) -> None:
-    """Lets this process be killed after so many calls of a function of the training loop, such as `Trainer.save`."""
+def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
+    """Lets this process be sent a signal after so many calls of a function of the training loop, such as `Trainer.save`."""
     from mt_cli.training import loop
 
     path = name.split(".")
@@ -197,7 +197,7 @@ def kill_after(name: str, n_calls: int) -> None:
     def dying(*arguments: Any, **named: Any) -> Any:
         result = real(*arguments, **named)
         if next(calls) == n_calls:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[sent])
         return result
 
     setattr(owner, path[-1], dying)

@@ -194,3 +194,12 @@ def test_a_kill_between_two_steps_of_anything_changes_nothing(nursery, folder, l
     assert nursery.run(*command) == 0
     assert continued_step(nursery.said) >= reached
     assert not differences(run, long_run[0])
+
+
+def test_a_signal_between_the_last_step_and_its_validation_loses_no_validation(nursery, folder, whole):
+    run = folder / "signalled-at-the-end"
+    command = ["train", "tiny.yaml", "--run-dir", run.name, *options(LIFE)]
+    before = f"import crash_points; crash_points.kill_after('Optimizer.step', {LIFE['training.max_steps']}, 'SIGTERM')"
+    assert nursery.run(*command, before=before) == 143, nursery.said
+    assert nursery.run(*command) == 0
+    assert not differences(run, whole)

@@ -95,8 +95,10 @@ class Trainer:
 
     @property
     def is_finished(self) -> bool:
+        """Also validated: a signal can come between the last step and that."""
         p = self.progress
-        return p.step >= self.settings.max_steps or p.n_validations_without_best >= self.settings.patience
+        is_at_end = p.step >= self.settings.max_steps or p.n_validations_without_best >= self.settings.patience
+        return is_at_end and not self._validation_is_due
 
     def train(self) -> None:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
@@ -112,7 +114,7 @@ class Trainer:
         with tqdm(
             total=self.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True
         ) as self.bar:
-            while not self.is_finished or self._validation_is_due:
+            while not self.is_finished:
                 if self._validation_is_due and not self.signals.is_stopping:
                     self._validate()
                 if self.signals.is_stopping:

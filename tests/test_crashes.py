@@ -177,7 +177,7 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
     [
         ("make_batch", 5),  # in the middle of an epoch
         ("summed_loss", 27),  # between the two batches of an update
-        ("Optimizer.clip", 14),  # between gradients and update
+        ("Optimizer.average_and_clip", 14),  # between gradients and update
         ("Optimizer.step", 13),
         ("mean_loss", 2),  # in the middle of a validation
         ("score_texts", 1),

@@ -7,6 +7,7 @@ import io
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,9 @@ from mt_cli.text.tokenizer import BOS_ID, PAD_ID
 
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
+
+# A shell that starts a job in the background has it ignore Ctrl-C, and so would every process that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is slow, and that is no failure.
 settings.register_profile("mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -77,6 +77,7 @@ def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
     return figures
 
 
+@pytest.mark.slow
 def test_training_runs_mt_beside_a_peer(tiny: Path) -> None:
     figures = run_training(tiny, "mt", "torch")
     assert [(row["contender"], row["precision"]) for row in figures] == [

@@ -152,6 +152,7 @@ def long_run(nursery: Nursery, folder: Path) -> tuple[Path, float]:
     return folder / "long", time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run):
     expected, seconds = long_run
     rng, n_kills, n_runs = random.Random(1), 0, 0

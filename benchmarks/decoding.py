@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contender import PEERS, MeasuredProcess, say
+
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import normalize, read_lines
 
-HERE = Path(__file__).parent
 # Engine, format of its export, workers among which the threads are divided, type that it computes in.
 ENGINES: dict[str, tuple[str, str, int, str]] = {
     "mt": ("mt", "", 1, "float32"),
@@ -42,7 +42,7 @@ class Case:
 
 
 @dataclass
-class Engine:
+class Engine(MeasuredProcess):
     """A translator in a process of its own (peers/translate.py), which runs only while it is measured."""
 
     name: str
@@ -50,34 +50,13 @@ class Engine:
     passes: dict[Case, list[dict[str, Any]]] = field(default_factory=dict)
 
     def start(self) -> None:
-        command = [sys.executable, str(HERE / "peers" / "translate.py"), ENGINES[self.name][0], json.dumps(self.work)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.work["threads"])}
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._answer()
+        command = [sys.executable, str(PEERS / "translate.py"), ENGINES[self.name][0], json.dumps(self.work)]
+        self.launch(command, self.work["threads"])
 
     def run(self, case: Case) -> dict[str, Any]:
         """One pass over the sentences."""
-        assert self.process.stdin
         every = ONE_IN if case.batch_size == 1 else 1
-        asked = {"batch_size": case.batch_size, "beam_size": case.beam_size, "every": every}
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.name} has ended by itself; see above")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self) -> None:
-        if hasattr(self, "process"):
-            self.process.kill()
-            self.process.communicate()
+        return self.ask({"batch_size": case.batch_size, "beam_size": case.beam_size, "every": every})
 
     def figures(self, case: Case) -> dict[str, Any]:
         passes = self.passes[case]
@@ -201,10 +180,6 @@ def seconds_to_first_line(run: Path, n_rounds: int) -> float:
         times.append(time.perf_counter() - started)
         process.communicate()
     return statistics.median(times)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

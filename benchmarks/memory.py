@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from contender import PEERS, Contender
+from contender import PEERS, Contender, say
 
 CONFIG = """\
 data: {{src_lang: en, tgt_lang: de, train: [{0}/train.en, {0}/train.de], dev: [{0}/dev.en, {0}/dev.de]}}
@@ -103,7 +103,7 @@ class PeakOfAnonymous(threading.Thread):
 
     def run(self) -> None:
         while not self._is_over.wait(0.1):
-            if hasattr(self.contender, "process"):
+            if self.contender.process:
                 self.mib = max(self.mib, memory_of(self.contender.process.pid).get("anonymous_mib", 0))
 
 
@@ -144,10 +144,6 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
     ]
     return lines
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

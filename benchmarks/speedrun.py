@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from contender import PEERS
+from contender import PEERS, say
 
 from mt_cli.config import Config, load_config
 from mt_cli.run_dir import RunDir
@@ -166,10 +166,6 @@ def table(runs: dict[str, list[Validation]], bleu: float) -> list[str]:
     if len(reached) == 2:
         lines.append(f"mt needs {reached['mt'] / reached['marian']:.2f} of the time of marian")
     return lines
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

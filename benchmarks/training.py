@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from contender import PEERS, Contender
+from contender import PEERS, Contender, say
 
 from mt_cli.config import Config, load_config
 from mt_cli.run_dir import RunDir
@@ -167,10 +167,6 @@ def table(figures: list[dict[str, Any]]) -> list[str]:
             ratio = speed["mt", mine] / peers[fastest]
             lines.append(f"mt {mine} is {ratio:.2f} times as fast as the fastest peer in {theirs}, {fastest}")
     return lines
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

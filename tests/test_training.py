@@ -32,7 +32,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
-from mt_cli.training import loop, objective
+from mt_cli.training import loop, objective, validation
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import prepare
 from mt_cli.training.signals import StopSignals
@@ -189,9 +189,9 @@ def scripted(monkeypatch):
     """Dev losses as they are wanted, in order; nothing is translated."""
 
     def script(losses: Iterator[float]) -> None:
-        monkeypatch.setattr(loop, "mean_loss", lambda *args, **kwargs: next(losses))
+        monkeypatch.setattr(validation, "mean_loss", lambda *args, **kwargs: next(losses))
         monkeypatch.setattr(Translator, "translate", lambda self, lines, **kwargs: ["x"] * len(lines))
-        monkeypatch.setattr(loop, "score_texts", lambda *args: Scores(0.0, 0.0, 100.0, {}))
+        monkeypatch.setattr(validation, "score_texts", lambda *args: Scores(0.0, 0.0, 100.0, {}))
 
     return script
 
@@ -706,7 +706,9 @@ def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
 @pytest.mark.parametrize("better", ["model", "averaged"])
 def test_a_checkpoint_translates_with_whichever_weights_scored_better_on_dev(tiny, monkeypatch, better):
     trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=4")
-    monkeypatch.setattr(loop, "mean_loss", lambda model, *rest: 1.0 if model is trainer._candidates()[better] else 2.0)
+    monkeypatch.setattr(
+        validation, "mean_loss", lambda model, *rest: 1.0 if model is trainer._candidates()[better] else 2.0
+    )
     trainer.train()
     run, expected = RunDir(tiny / "run"), trainer._candidates()
     assert not torch.equal(*(next(model.parameters()) for model in expected.values()))

@@ -6,16 +6,14 @@ on is in the checkpoint: weights, AdamW's moments, the position in the data, the
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import random
-import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,45 +21,31 @@ from tqdm import tqdm
 
 from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes, save_checkpoint
 from mt_cli.config import Config
-from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, choose_precision
-from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.errors import CheckpointError, RunDirError
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.training.guards import (
+    LOG_EVERY_STEPS,
+    advice_when_memory_ends,
+    refuse_divergence,
+    refuse_non_finite,
+    refuse_small_disk,
+)
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
+from mt_cli.training.progress import Progress, random_state, restored, set_random_state
 from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
 from mt_cli.training.signals import StopSignals
+from mt_cli.training.validation import validate
 from mt_cli.training.workers import Workers
 
-LOG_EVERY_STEPS = 50
 FIT_EVERY_STEPS = 20
 N_KEPT = 2  # newest checkpoints, beside the best one
-FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; those of configs/ waver by a quarter of that
-N_LOGS_FAR_ABOVE = 10  # lines of the log, 500 steps: a training that recovers from a bad stretch has done so by then
-_ADVICE = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
-
-
-@dataclass
-class Progress:
-    """How far a training has come; with the weights and the random generators, all that continuing needs."""
-
-    step: int = 0  # updates done
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch already trained on
-    best_step: int = 0
-    best_score: float = -math.inf  # higher is better, whatever `select_by` is
-    n_validations_without_best: int = 0
-    last_validation: int = 0  # step
-    weights: str = "model"  # or "averaged": which of the two scored better there
-    elapsed_seconds: float = 0.0
-    lowest_loss: float = math.inf  # of the lines of the log
-    n_logs_far_above: int = 0  # lines in a row whose loss is far above it
 
 
 class Trainer:
@@ -103,10 +87,11 @@ class Trainer:
     def train(self) -> None:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
         TrainingError before an update that is not finite."""
-        self._refuse_small_disk()
-        with self._advice_when_memory_ends():
+        refuse_small_disk(self.run, self.model, N_KEPT + 2)
+        with advice_when_memory_ends(self.settings, self.device, self.run):
             self._fit_batches()
-            self.signals.is_saving_needed = True
+        self.signals.is_saving_needed = True
+        with advice_when_memory_ends(self.settings, self.device, self.run):
             self._train_steps()
 
     def _train_steps(self) -> None:
@@ -124,7 +109,8 @@ class Trainer:
                 started = time.monotonic()
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
                 loss, grad_norm = self._forward_backward()
-                self._refuse_non_finite(loss, grad_norm)
+                lines = [self.data.train.line(index) for index in self._update_indices[:5]]
+                refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
                 self.optimizer.step(rate, p.step)
                 self.pace.training_seconds += time.monotonic() - started
@@ -190,30 +176,6 @@ class Trainer:
                     yield indices
             p.epoch, p.batch = p.epoch + 1, 0
 
-    def _refuse_non_finite(self, loss: float, grad_norm: float) -> None:
-        if math.isfinite(loss) and math.isfinite(grad_norm):
-            return
-        what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
-        lines = ", ".join(str(self.data.train.line(i)) for i in self._update_indices[:5])
-        kept = self.run.steps()
-        last = f"last good checkpoint step {kept[-1]}" if kept else "no checkpoint yet"
-        raise TrainingError(
-            f"step {self.progress.step + 1}: {what} (batch with training lines {lines}, ...); not applied, {last};"
-            f" {_ADVICE}"
-        )
-
-    def _refuse_divergence(self, loss: float) -> None:
-        """A loss that went up and stayed there does not come down again."""
-        p = self.progress
-        p.lowest_loss = min(p.lowest_loss, loss)
-        p.n_logs_far_above = p.n_logs_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
-        if p.n_logs_far_above >= N_LOGS_FAR_ABOVE:
-            best = f"best checkpoint step {p.best_step}" if p.best_step else "no checkpoint yet"
-            raise TrainingError(
-                f"step {p.step}: loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for"
-                f" {p.n_logs_far_above * LOG_EVERY_STEPS} steps; {best}; {_ADVICE}"
-            )
-
     def _log(self, rate: float, grad_norm: float) -> None:
         p = self.progress
         self.bar.update()
@@ -228,7 +190,7 @@ class Trainer:
         self._log_time(tokens_per_second=round(speed, 1))
         self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
         self._loss_sum, self._n_tokens = 0.0, 0
-        self._refuse_divergence(loss)
+        refuse_divergence(p, loss)
         self._speed_tokens, self._speed_started = 0, now
 
     def _log_time(self, **figures: float) -> None:
@@ -244,52 +206,20 @@ class Trainer:
         return p.step > p.last_validation and is_time
 
     def _validate(self) -> None:
-        """Scores the dev set as `mt evaluate` would, and saves. A signal meanwhile leaves it to be done again."""
+        """Scores the dev set and saves. A signal meanwhile leaves it to be done again."""
         p, data, started = self.progress, self.data, time.monotonic()
-        candidates = self._candidates()
-        try:
-            n_sentences = (len(candidates) + 1) * len(data.dev)
-            with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
-
-                def on_batch(n_sentences: int) -> None:
-                    bar.update(n_sentences)
-                    if self.signals.is_stopping:
-                        raise _Stopped
-
-                losses = {
-                    name: mean_loss(model, data.dev, self.settings.batch_tokens, on_batch)
-                    for name, model in candidates.items()
-                }
-                better = min(losses, key=lambda name: losses[name])
-                translator = Translator([candidates[better]], data.tokenizer, self.config, data.profile)
-                sources = [pair.src for pair in data.dev_pairs]
-                found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
-                outputs = [translation.text for translation in found]
-        except _Stopped:
+        validation = validate(self._candidates(), data, self.config, lambda: self.signals.is_stopping)
+        if validation is None:
             return
-        tokenize = bleu_tokenizer(self.config.data.bleu_tokenize, self.config.data.tgt_lang)
-        scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
-        p.last_validation, p.weights, loss = p.step, better, losses[better]
-        is_best = self._note_score({"bleu": scores.bleu, "chrf": scores.chrf, "loss": -loss}[self.settings.select_by])
-        figures = {
-            "dev_loss": loss,
-            "dev_perplexity": math.exp(min(loss, 700)),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
-        }
-        record = {"step": p.step, "epoch": p.epoch, **figures, "weights": p.weights, "is_best": is_best}
+        p.last_validation, p.weights = p.step, validation.weights
+        is_best = self._note_score(validation.score(self.settings.select_by))
+        record = {"step": p.step, "epoch": p.epoch, **validation.figures, "weights": p.weights, "is_best": is_best}
         self.run.append(self.run.metrics_file, record)
         seconds = time.monotonic() - started
         self.pace.note_validation(seconds)
         self._log_time(validation_seconds=round(seconds, 2))
         self.save()  # what is said below is on the disk
-        self.say(
-            f"step {p.step}, epoch {p.epoch + 1}: dev loss {loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
-            f" BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}{', averaged weights' if p.weights == 'averaged' else ''}"
-            f"{' (best)' if is_best else ''}"
-        )
-        for pair, output in list(zip(data.dev_pairs, outputs, strict=True))[: self.settings.n_samples]:
-            self.say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
+        validation.tell(p.step, p.epoch, is_best, data, self.settings.n_samples, self.say)
 
     def _candidates(self) -> dict[str, Transformer]:
         """The weights that a checkpoint holds; the dev loss decides which are translated with."""
@@ -324,7 +254,7 @@ class Trainer:
                 "pace": asdict(self.pace),
                 "since_log": [self._loss_sum, self._n_tokens],
                 "log_sizes": self.run.sizes(),
-                "random": self._random_state(),
+                "random": random_state(self.device),
                 "config": self.config.to_yaml(),
                 "data_sha256": self.data.sha256,
                 "tokenizer_sha256": self.data.tokenizer.sha256,
@@ -345,32 +275,6 @@ class Trainer:
         self.run.point("last", self.progress.step)
         if self.progress.best_step:
             self.run.point("best", self.progress.best_step)
-
-    def _refuse_small_disk(self) -> None:
-        """A full disk is better met now than at the first save."""
-        # Weights, their average and AdamW's two moments.
-        n_bytes = 4 * sum(weight.nbytes for weight in self.model.parameters())
-        needed, free = (N_KEPT + 2) * n_bytes, shutil.disk_usage(self.run.path).free
-        if free < needed:
-            raise RunDirError(
-                f"{self.run.path}: {free / 2**20:.1f} MiB free, its checkpoints need {needed / 2**20:.1f} MiB;"
-                " free space, or choose a --run-dir on another disk"
-            )
-
-    @contextlib.contextmanager
-    def _advice_when_memory_ends(self) -> Iterator[None]:
-        try:
-            yield
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            settings, kept = self.settings, self.run.steps()
-            raise TrainingError(
-                f"out of memory on {self.device} at training.batch_tokens {settings.batch_tokens};"
-                f" {'in a new run ' if kept else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
-                f" training.accumulate to {settings.accumulate * 2}, for updates of the same size"
-                f"{f'; the last checkpoint is step {kept[-1]}' if kept else ''}"
-            ) from None
 
     def _fit_batches(self) -> None:
         """Memory that does not suffice is better met now too. What `auto` finds is the run's from now on."""
@@ -430,39 +334,11 @@ class Trainer:
             refuse_other_shapes(self.model, content["averaged"], file)
             self.optimizer.averaged.load_state_dict(content["averaged"])
         self.optimizer.restore(content["optimizer"]["state"])
-        self.progress = _filled(Progress, content["progress"])
-        self.pace = _filled(Pace, content.get("pace", {}))
+        self.progress = restored(Progress, content["progress"])
+        self.pace = restored(Pace, content.get("pace", {}))
         if self.settings.minutes is not None:
             self._follow(self.pace.fitted)
         loss_sum, n_tokens = content["since_log"]
         self._loss_sum, self._n_tokens = float(loss_sum), int(n_tokens)
-        self._set_random_state(content["random"])
+        set_random_state(content["random"], self.device)
         self.run.rewind(content["log_sizes"])
-
-    def _random_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-        if self.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.device)
-        return state
-
-    def _set_random_state(self, state: dict[str, Any]) -> None:
-        torch.set_rng_state(state["torch"])
-        random.setstate(state["python"])
-        if self.device.type == "cuda" and "cuda" in state:
-            torch.cuda.set_rng_state(state["cuda"], self.device)
-
-
-_Figures = TypeVar("_Figures", Progress, Pace)
-
-
-def _filled(kind: type[_Figures], values: dict[str, Any]) -> _Figures:
-    """Figures that a checkpoint holds. Raises TypeError when one is of another type than its default."""
-    figures = kind(**values)
-    for name, default in vars(kind()).items():
-        if type(getattr(figures, name)) is not type(default):
-            raise TypeError(f"{name} is {getattr(figures, name)}")
-    return figures
-
-
-class _Stopped(Exception):
-    """A signal came while validating."""

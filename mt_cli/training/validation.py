@@ -1,0 +1,80 @@
+"""How good the weights of a training are by now: loss and scores on the dev set, as `mt evaluate` would give them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, score_texts
+from mt_cli.model.transformer import Transformer
+from mt_cli.training.prepare import PreparedData, Say
+
+
+@dataclass(frozen=True)
+class Validation:
+    weights: str  # which of the candidates had the lower loss; the scores are its own
+    loss: float  # nats for each target token
+    scores: Scores
+    outputs: list[str]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        perplexity = math.exp(min(self.loss, 700))
+        return {
+            "dev_loss": self.loss,
+            "dev_perplexity": perplexity,
+            "bleu": self.scores.bleu,
+            "chrf": self.scores.chrf,
+        }
+
+    def score(self, select_by: str) -> float:
+        """Higher is better, whatever `select_by` is."""
+        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": -self.loss}[select_by]
+
+    def tell(self, step: int, epoch: int, is_best: bool, data: PreparedData, n_samples: int, say: Say) -> None:
+        figures = self.figures
+        say(
+            f"step {step}, epoch {epoch + 1}: dev loss {self.loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
+            f" BLEU {self.scores.bleu:.2f}, chrF {self.scores.chrf:.2f}"
+            f"{', averaged weights' if self.weights == 'averaged' else ''}{' (best)' if is_best else ''}"
+        )
+        for pair, output in list(zip(data.dev_pairs, self.outputs, strict=True))[:n_samples]:
+            say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
+
+
+def validate(
+    candidates: dict[str, Transformer], data: PreparedData, config: Config, is_stopping: Callable[[], bool]
+) -> Validation | None:
+    """Translates the dev set with whichever of the `candidates` has the lower loss; None when it is to stop instead."""
+    n_sentences = (len(candidates) + 1) * len(data.dev)
+    with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
+
+        def on_batch(n_sentences: int) -> None:
+            bar.update(n_sentences)
+            if is_stopping():
+                raise _Stopped
+
+        try:
+            losses = {
+                name: mean_loss(model, data.dev, config.training.batch_tokens, on_batch)
+                for name, model in candidates.items()
+            }
+            better = min(losses, key=lambda name: losses[name])
+            translator = Translator([candidates[better]], data.tokenizer, config, data.profile)
+            sources = [pair.src for pair in data.dev_pairs]
+            found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
+            outputs = [translation.text for translation in found]
+        except _Stopped:
+            return None
+    tokenize = bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
+    scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
+    return Validation(better, losses[better], scores, outputs)
+
+
+class _Stopped(Exception):
+    """A signal came while validating."""

@@ -167,9 +167,9 @@ def dataset(data: bytes) -> None:
     meta = {"data": "x"}
     built = folder() / "dataset"
     if not built.exists():
-        TokenDataset.build(built, [TokenPair([5, 6], [7], 1)], 300, meta)
+        TokenDataset.build(built, [TokenPair([5, 6], [7], 1)], (300, 300), meta)
     (built / "meta.json").write_bytes(data)
-    found = TokenDataset.open(built, meta)
+    found = TokenDataset.open(built, (300, 300), meta)
     assert found is None or found.src(0).tolist() == [5, 6]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mt_cli.errors import DataError
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 META = {"data": "1234", "tokenizer": "abcd"}
@@ -20,9 +21,9 @@ def content(dataset: TokenDataset) -> list[TokenPair]:
     return [TokenPair(dataset.src(i).tolist(), dataset.tgt(i).tolist(), dataset.line(i)) for i in range(len(dataset))]
 
 
-@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32), (300, np.uint16)])
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
 def test_pairs_are_read_back_as_they_were_written(tmp_path, vocab_size, dtype):
-    dataset = TokenDataset.build(tmp_path / "d", iter(PAIRS), vocab_size, META)
+    dataset = TokenDataset.build(tmp_path / "d", iter(PAIRS), (vocab_size, vocab_size), META)
     assert content(dataset) == PAIRS
     assert dataset.src(0).dtype == dtype
     assert content(TokenDataset(tmp_path / "d")) == PAIRS
@@ -30,14 +31,14 @@ def test_pairs_are_read_back_as_they_were_written(tmp_path, vocab_size, dtype):
 
 def test_ids_of_a_large_vocabulary_are_not_cut(tmp_path):
     pairs = [TokenPair([70_000, 255_999], [65_536], 1)]
-    assert content(TokenDataset.build(tmp_path / "d", pairs, 256_000, META)) == pairs
+    assert content(TokenDataset.build(tmp_path / "d", pairs, (256_000, 256_000), META)) == pairs
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 65_535)), st.lists(st.integers(0, 65_535)), st.integers(1, 2**40))))
 def test_any_pairs_are_read_back(tmp_path_factory, rows):
     pairs = [TokenPair(*row) for row in rows]
-    dataset = TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, 65_536, META)
+    dataset = TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, (65_536, 65_536), META)
     assert content(dataset) == pairs and len(dataset) == len(pairs)
     src, tgt = dataset.lengths(0, len(dataset))
     assert src.tolist() == [len(pair.src) for pair in pairs]
@@ -47,72 +48,81 @@ def test_any_pairs_are_read_back(tmp_path_factory, rows):
 
 
 def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
+    dataset = TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     assert [side.tolist() for side in dataset.lengths(1, 3)] == [[0, 1], [2, 0]]
     assert [side.tolist() for side in dataset.lengths(2, 2)] == [[], []]
 
 
 def test_no_pairs_at_all_are_a_dataset_too(tmp_path):
-    assert len(TokenDataset.build(tmp_path / "d", [], 300, META)) == 0
-    assert content(TokenDataset.build(tmp_path / "e", [TokenPair([], [], 1)], 300, META)) == [TokenPair([], [], 1)]
+    assert len(TokenDataset.build(tmp_path / "d", [], (65_536, 65_536), META)) == 0
+    assert content(TokenDataset.build(tmp_path / "e", [TokenPair([], [], 1)], (65_536, 65_536), META)) == [
+        TokenPair([], [], 1)
+    ]
 
 
 def test_ids_are_mapped_and_not_read(tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
+    dataset = TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     assert isinstance(dataset.src(0), np.memmap)
 
 
 def test_what_was_made_from_the_same_is_used_again(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
-    found = TokenDataset.open(tmp_path / "d", META)
+    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
+    found = TokenDataset.open(tmp_path / "d", (65_536, 65_536), META)
     assert found is not None and content(found) == PAIRS
 
 
 def test_what_was_made_from_something_else_is_not_used(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
-    assert TokenDataset.open(tmp_path / "d", {**META, "tokenizer": "dcba"}) is None
-    assert TokenDataset.open(tmp_path / "d", {**META, "max_length": "256"}) is None
+    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
+    assert TokenDataset.open(tmp_path / "d", (65_536, 65_536), {**META, "tokenizer": "dcba"}) is None
+    assert TokenDataset.open(tmp_path / "d", (65_536, 65_536), {**META, "max_length": "256"}) is None
 
 
 def test_what_is_missing_or_half_written_is_not_used(tmp_path):
     folder = tmp_path / "d"
-    assert TokenDataset.open(folder, META) is None
+    assert TokenDataset.open(folder, (65_536, 65_536), META) is None
 
     def pairs_of_a_killed_process():
         yield from PAIRS
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        TokenDataset.build(folder, pairs_of_a_killed_process(), 300, META)
-    assert TokenDataset.open(folder, META) is None
-    assert content(TokenDataset.build(folder, PAIRS[:2], 300, META)) == PAIRS[:2]
+        TokenDataset.build(folder, pairs_of_a_killed_process(), (65_536, 65_536), META)
+    assert TokenDataset.open(folder, (65_536, 65_536), META) is None
+    assert content(TokenDataset.build(folder, PAIRS[:2], (65_536, 65_536), META)) == PAIRS[:2]
 
 
 def test_building_again_leaves_nothing_of_before(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS * 10, 70_000, META)
-    assert content(TokenDataset.build(tmp_path / "d", PAIRS, 300, META)) == PAIRS
+    TokenDataset.build(tmp_path / "d", PAIRS * 10, (70_000, 70_000), META)
+    assert content(TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)) == PAIRS
 
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines", "meta.json"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
 def test_a_dataset_with_a_damaged_file_is_not_used(tmp_path, name, damage):
-    TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
+    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     file = tmp_path / "d" / name
     if damage == "gone":
         file.unlink()
     else:
         file.write_bytes(b"" if damage == "empty" else file.read_bytes()[: file.stat().st_size // 2])
-    assert TokenDataset.open(tmp_path / "d", META) is None
+    assert TokenDataset.open(tmp_path / "d", (65_536, 65_536), META) is None
 
 
 def test_a_description_that_is_no_description_is_not_used(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
+    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     for text in ("[]", "3", "{}", json.dumps({**META, "dtype": "nonsense"}), "\udcff"):
         (tmp_path / "d" / "meta.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-        assert TokenDataset.open(tmp_path / "d", META) is None
+        assert TokenDataset.open(tmp_path / "d", (65_536, 65_536), META) is None
 
 
 def test_a_dataset_may_be_moved(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS, 300, META)
+    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     shutil.move(tmp_path / "d", tmp_path / "elsewhere")
     assert content(TokenDataset(tmp_path / "elsewhere")) == PAIRS
+
+
+@pytest.mark.parametrize(("side", "pair"), [("src", TokenPair([5, 300], [6], 1)), ("tgt", TokenPair([5], [6, 301], 1))])
+def test_a_token_that_the_vocabulary_lacks_is_told_with_what_to_do(tmp_path, side, pair):
+    dataset = TokenDataset.build(tmp_path / "d", [pair], (300, 300), META)
+    with pytest.raises(DataError, match=rf"d: damaged, token 30[01] in a {side} vocabulary of 300; delete the folder"):
+        getattr(dataset, side)(0)

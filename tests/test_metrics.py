@@ -125,7 +125,7 @@ def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
         TokenPair(rng.choices(range(4, 40), k=rng.randint(1, 12)), rng.choices(range(4, 40), k=rng.randint(1, 12)), i)
         for i in range(30)
     ]
-    dataset = TokenDataset.build(tmp_path / "d", pairs, 40, {})
+    dataset = TokenDataset.build(tmp_path / "d", pairs, (40, 40), {})
     total, n_tokens = 0.0, 0
     with torch.inference_mode():
         for pair in pairs:
@@ -142,7 +142,7 @@ def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
 
 
 def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5], [6], 1)], 40, {})
+    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5], [6], 1)], (40, 40), {})
     before = torch.get_rng_state()
     mean_loss(model, dataset, 64)
     assert torch.equal(before, torch.get_rng_state())
@@ -150,4 +150,4 @@ def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, t
 
 
 def test_the_loss_of_nothing_is_no_number(model, tmp_path):
-    assert math.isnan(mean_loss(model, TokenDataset.build(tmp_path / "d", [], 40, {}), 64))
+    assert math.isnan(mean_loss(model, TokenDataset.build(tmp_path / "d", [], (40, 40), {}), 64))

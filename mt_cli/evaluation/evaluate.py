@@ -113,5 +113,5 @@ def _loss(translator: Translator, sources: list[str], references: list[str]) -> 
     ]
     pairs = [pair for pair in pairs if pair.src and pair.tgt and max(len(pair.src), len(pair.tgt)) <= limit]
     with tempfile.TemporaryDirectory() as folder:
-        dataset = TokenDataset.build(Path(folder) / "test", pairs, tokenizer.tgt_vocab_size, {})
+        dataset = TokenDataset.build(Path(folder) / "test", pairs, tokenizer.vocab_sizes, {})
         return mean_loss(translator.model, dataset, translator.config.training.batch_tokens)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mt_cli.errors import DataError
+
 Ids = npt.NDArray[np.integer]
 
 
@@ -35,6 +37,7 @@ class TokenDataset:
         self._ids = {side: self._map(f"{side}.ids", dtype) for side in ("src", "tgt")}
         self._starts = {side: self._map(f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
         self._lines = self._map("lines", np.dtype(np.int64))
+        self._vocab_sizes = {side: int(self.meta[f"{side}_vocab_size"]) for side in ("src", "tgt")}
         for side, starts in self._starts.items():  # a power failure can leave files cut, whatever was written last
             if len(starts) != len(self._lines) + 1 or len(self._ids[side]) != starts[-1]:
                 raise ValueError(f"{folder}: {side} is cut")
@@ -55,7 +58,13 @@ class TokenDataset:
 
     def _sentence(self, side: str, index: int) -> Ids:
         starts = self._starts[side]
-        return self._ids[side][starts[index] : starts[index + 1]]
+        ids = self._ids[side][starts[index] : starts[index + 1]]
+        if len(ids) and ids.max() >= self._vocab_sizes[side]:
+            raise DataError(
+                f"{self.folder}: damaged, token {ids.max()} in a {side} vocabulary of {self._vocab_sizes[side]};"
+                " delete the folder, it is built again"
+            )
+        return ids
 
     def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Numbers of source and of target ids of the pairs from `first` to before `last`."""
@@ -73,11 +82,13 @@ class TokenDataset:
         return int(self._lines[index])
 
     @classmethod
-    def build(cls, folder: Path, pairs: Iterable[TokenPair], vocab_size: int, meta: dict[str, str]) -> TokenDataset:
+    def build(
+        cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int], meta: dict[str, str]
+    ) -> TokenDataset:
         """Writes the pairs as they come; a folder left half-written by a killed process is written anew."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        dtype = np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+        dtype = np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
         names = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
         files = {name: (folder / name).open("wb") for name in names}
         ends = {"src": 0, "tgt": 0}
@@ -96,14 +107,19 @@ class TokenDataset:
         finally:
             for file in files.values():
                 file.close()
-        (folder / "meta.json").write_text(json.dumps({**meta, "dtype": dtype.name}), encoding="utf-8")
+        content = {**meta, **_sizes(vocab_sizes), "dtype": dtype.name}
+        (folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
         return cls(folder)
 
     @classmethod
-    def open(cls, folder: Path, meta: dict[str, str]) -> TokenDataset | None:
+    def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
         """The dataset in `folder` if it is complete and was built from the same `meta` (hashes), else None."""
         try:
             dataset = cls(folder)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return dataset if {**dataset.meta, **meta} == dataset.meta else None
+        return dataset if {**dataset.meta, **meta, **_sizes(vocab_sizes)} == dataset.meta else None
+
+
+def _sizes(vocab_sizes: tuple[int, int]) -> dict[str, str]:
+    return {f"{side}_vocab_size": str(size) for side, size in zip(("src", "tgt"), vocab_sizes, strict=True)}

@@ -43,6 +43,10 @@ class Tokenizer:
         return int(self._tgt.get_piece_size())
 
     @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        return self.src_vocab_size, self.tgt_vocab_size
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
 

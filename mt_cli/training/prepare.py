@@ -48,13 +48,12 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
     def dataset(name: str, files: list[str]) -> TokenDataset:
         meta = {"data": sha256[name], "tokenizer": tokenizer.sha256, "max_length": str(data.max_length)}
         meta["reading"] = f"dedup {data.dedup and name == 'train'}, bad lines {data.on_bad_line}"
-        found = TokenDataset.open(run.cache / name, meta)
+        found = TokenDataset.open(run.cache / name, tokenizer.vocab_sizes, meta)
         if found is None:
             report = CorpusReport()
             pairs = read_pairs(files, on_bad_line=data.on_bad_line, dedup=data.dedup and name == "train", report=report)
-            vocab_size = max(tokenizer.src_vocab_size, tokenizer.tgt_vocab_size)
             encoded = _encode(pairs, tokenizer, data.max_length, report)
-            found = _build(run.cache / name, encoded, vocab_size, meta)
+            found = _build(run.cache / name, encoded, tokenizer.vocab_sizes, meta)
             for line in report.describe(name):
                 say(line)
         if len(found) == 0:
@@ -69,9 +68,11 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
     return PreparedData(tokenizer, profile, train, dataset("dev", data.dev), dev_pairs, sha256)
 
 
-def _build(folder: Path, pairs: Iterator[TokenPair], vocab_size: int, meta: dict[str, str]) -> TokenDataset:
+def _build(
+    folder: Path, pairs: Iterator[TokenPair], vocab_sizes: tuple[int, int], meta: dict[str, str]
+) -> TokenDataset:
     try:
-        return TokenDataset.build(folder, pairs, vocab_size, meta)
+        return TokenDataset.build(folder, pairs, vocab_sizes, meta)
     except OSError as error:
         raise cannot_write(folder, error) from None
 

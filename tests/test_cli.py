@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -588,3 +589,21 @@ def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(m
     )
     again = mt("train", "tiny.yaml", "--set", "training.max_steps=3")
     assert again.code == 0, "the lock of a killed process is free"
+
+
+def test_ctrl_c_while_the_command_loads_ends_it_without_a_word():
+    code = """
+        import os, signal, sys
+        import mt_cli.__main__
+
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "mt_cli.cli":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.meta_path.insert(0, Finder())
+        mt_cli.__main__.main()
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")

@@ -98,6 +98,7 @@ class TrainingConfig(Section):
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = Field(1000, ge=0, le=100_000_000)
     weight_decay: float = Field(0.0, ge=0, le=1)
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1

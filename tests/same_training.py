@@ -16,7 +16,6 @@ _MAY_DIFFER = {
     "log_sizes.timing.jsonl",
     "pace.training_seconds",
     "pace.validation_seconds",
-    "optimizer.param_groups[0].lr",  # set anew for every step
 }
 
 

@@ -98,7 +98,7 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, monkeypat
     assert all(
         weight.grad is None for module in (trainer.model, trainer.optimizer.network) for weight in module.parameters()
     )
-    assert not trainer.optimizer.adamw.state
+    assert not trainer.optimizer.state()
     assert trainer.progress == loop.Progress()
 
 

@@ -39,6 +39,12 @@ from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
+KINDS = {
+    "fp32": ["training.precision=fp32"],
+    "bf16": ["training.precision=bf16"],
+    "muon": ["training.precision=bf16", "training.optimizer=muon"],
+}
+ALONE = Workers(torch.device("cpu"), 1)
 SCORED = [
     "training.validate_every_steps=1",
     "training.select_by=loss",
@@ -92,28 +98,26 @@ def nursery(nursery_folder):
 
 @pytest.fixture(scope="module")
 def straight_run(nursery_folder, nursery):
-    """Runs of a precision that nothing has stopped."""
+    """Runs of a kind that nothing has stopped."""
     made: dict[str, Path] = {}
 
-    def run(precision: str) -> Path:
-        if precision not in made:
-            overrides = options(*SHORT, f"training.precision={precision}")
-            pid = nursery.start("train", "tiny.yaml", "--run-dir", f"straight-{precision}", *overrides)
+    def run(kind: str) -> Path:
+        if kind not in made:
+            overrides = options(*SHORT, *KINDS[kind])
+            pid = nursery.start("train", "tiny.yaml", "--run-dir", f"straight-{kind}", *overrides)
             assert nursery.wait(pid) == 0, (nursery_folder / "err").read_text()
-            made[precision] = nursery_folder / f"straight-{precision}"
-        return made[precision]
+            made[kind] = nursery_folder / f"straight-{kind}"
+        return made[kind]
 
     return run
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(
-    nursery, nursery_folder, straight_run, precision
-):
-    expected, name = straight_run(precision), f"stopped-{precision}"
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, nursery_folder, straight_run, kind):
+    expected, name = straight_run(kind), f"stopped-{kind}"
     run, err = RunDir(nursery_folder / name), nursery_folder / "err"
-    command = ["train", "tiny.yaml", "--run-dir", name, *options(*SHORT, f"training.precision={precision}")]
-    rng = random.Random(precision)
+    command = ["train", "tiny.yaml", "--run-dir", name, *options(*SHORT, *KINDS[kind])]
+    rng = random.Random(kind)
     reached = 0
     ends = [(signal.SIGTERM, 143), (signal.SIGINT, 130), *[(signal.SIGKILL, -9)] * 4]
     for at, (number, code) in enumerate(ends):
@@ -653,7 +657,7 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     seen = set()
     for step in range(1, 41):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-4, step)
+        optimizer.step(1e-4, step, ALONE)
         seen.add(copy.detach()[0].item())
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
     assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
@@ -667,12 +671,35 @@ def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
     expected, decays = weight.detach().clone(), [2 / 11, 3 / 12, 4 / 13, 0.5, 0.5]
     for step in (1, 2, 3, 50, 51):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-2, step)
+        optimizer.step(1e-2, step, ALONE)
         decay = decays.pop(0)
         expected = decay * expected + (1 - decay) * weight.detach()
         torch.testing.assert_close(average.detach(), expected)
     assert not torch.equal(average, weight)
     assert Optimizer(tiny_model, TrainingConfig(average_decay=0.0), torch.float32).averaged is None
+
+
+def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
+    """One update by hand: momentum, five steps of Newton and Schulz, and the size that AdamW's would have."""
+    names = [name for name, _ in tiny_model.named_parameters()]
+    before = {name: weight.detach().clone() for name, weight in tiny_model.named_parameters()}
+    optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), torch.float32)
+    torch.manual_seed(1)
+    gradients = dict(zip(names, (torch.randn_like(weight) for weight in optimizer.network_weights), strict=True))
+    optimizer.add(list(gradients.values()))
+    optimizer.step(1e-2, 1, ALONE)
+    kinds = {name: set(optimizer.state()[i]) for i, name in enumerate(names)}
+    for name, weight in tiny_model.named_parameters():
+        is_matrix = "layers" in name and name.endswith("weight") and weight.dim() == 2
+        assert kinds[name] == ({"momentum_buffer"} if is_matrix else {"step", "exp_avg", "exp_avg_sq"}), name
+        if is_matrix:
+            update = (before[name] - weight.detach()) / (1e-2 * 0.2 * math.sqrt(max(weight.shape)))
+            singular = torch.linalg.svdvals(update)
+            assert singular.min() > 0.3 and singular.max() < 1.3, "all directions are about equally large"
+            assert (update * gradients[name]).sum() > 0
+    assert {name for name in names if "momentum_buffer" in kinds[name]} and "norm" not in str(
+        kinds["encoder_norm.gamma"]
+    )
 
 
 def test_in_fp32_the_network_is_the_model(tiny_model):

@@ -112,7 +112,7 @@ class Trainer:
                 lines = [self.data.train.line(index) for index in self._update_indices[:5]]
                 refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
-                self.optimizer.step(rate, p.step)
+                self.optimizer.step(rate, p.step, self.workers)
                 self.pace.training_seconds += time.monotonic() - started
                 if self.settings.minutes is not None and p.step % FIT_EVERY_STEPS == 0:
                     self._fit_to_time(self.settings.minutes)
@@ -249,7 +249,7 @@ class Trainer:
             {
                 **{name: model.state_dict() for name, model in self._candidates().items()},
                 "weights": p.weights,
-                "optimizer": self.optimizer.adamw.state_dict(),
+                "optimizer": {"state": self.optimizer.state()},
                 "progress": asdict(p),
                 "pace": asdict(self.pace),
                 "since_log": [self._loss_sum, self._n_tokens],

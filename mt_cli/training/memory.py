@@ -69,7 +69,7 @@ def _try(
     network.train()
     with memory_limited(device, share), torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
-            is_new = not optimizer.adamw.state  # AdamW takes memory for its two moments at its first step
+            is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
             for indices in largest_batches(dataset, batch_tokens, training.seed, epoch):
                 batch = make_batch(dataset, indices).to(device)
@@ -77,7 +77,7 @@ def _try(
                 optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
             del moments
         finally:
-            optimizer.adamw.zero_grad()
+            optimizer.drop_gradients()
 
 
 def _device(optimizer: Optimizer) -> torch.device:

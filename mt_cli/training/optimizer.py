@@ -1,4 +1,4 @@
-"""AdamW on float32 weights, whatever precision the network computes in.
+"""AdamW or Muon on float32 weights, whatever precision the network computes in.
 
 In bf16 a weight of 1.0 cannot take an update of 0.001: it rounds away. So the optimizer keeps float32 weights (those of
 `model`, which are saved and translated with) and the `network` that runs forward and backward is a bf16 copy,
@@ -17,9 +17,14 @@ from torch import Tensor
 from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
+from mt_cli.training.workers import Workers
 
 
 class Optimizer:
+    """With `training.optimizer: muon` the matrices of the layers are updated by Muon (Jordan et al. 2024), which makes
+    all directions of an update equally large, and what looks up or scales (embeddings, norms, biases) by AdamW as ever.
+    An update is as large as AdamW's would be (Liu et al. 2025), so one learning rate serves both."""
+
     def __init__(self, model: Transformer, training: TrainingConfig, dtype: torch.dtype):
         self.model = model
         self.network = model if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
@@ -27,13 +32,19 @@ class Optimizer:
         self.clip_norm, self.average_decay = training.clip_norm, training.average_decay
         self._weights: list[Tensor] = list(model.parameters())
         self.network_weights: list[Tensor] = list(self.network.parameters())
-        self.adamw = torch.optim.AdamW(
-            self._weights,
-            lr=training.learning_rate,
-            betas=(training.adam_beta1, training.adam_beta2),
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
+        matrices: list[Tensor] = []
+        if training.optimizer == "muon":
+            layers = [*model.encoder_layers, *model.decoder_layers]
+            matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
+        others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
+        betas, decay = (training.adam_beta1, training.adam_beta2), training.weight_decay
+        self._parts: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
+        ]
+        for share in (matrices[k :: torch.get_num_threads()] for k in range(torch.get_num_threads())):
+            if share:  # of one thread: a matrix alone is too small for several
+                self._parts.append(torch.optim.Muon(share, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+        self._part_of = {weight: part for part in self._parts for weight in part.param_groups[0]["params"]}
 
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Adds gradients of the network's weights to those of the float32 weights."""
@@ -46,14 +57,19 @@ class Optimizer:
         torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
-    def step(self, learning_rate: float, step: int) -> None:
+    def step(self, learning_rate: float, step: int, workers: Workers) -> None:
         """Update number `step`, counted from 1."""
-        for group in self.adamw.param_groups:
-            group["lr"] = learning_rate
-        self.adamw.step()
-        self.adamw.zero_grad()
+        for part in self._parts:
+            part.param_groups[0]["lr"] = learning_rate
+        for _ in workers.map(lambda part: part.step(), self._parts):
+            pass
+        self.drop_gradients()
         self.sync_network()
         self._average(step)
+
+    def drop_gradients(self) -> None:
+        for weight in self._weights:
+            weight.grad = None
 
     @torch.no_grad()
     def _average(self, step: int) -> None:
@@ -62,15 +78,24 @@ class Optimizer:
             decay = min(self.average_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.averaged.parameters()), self._weights, 1 - decay)
 
+    def state(self) -> dict[int, dict[str, Tensor]]:
+        """What has been gathered for each of `model.parameters()`, by its number: AdamW's two moments and count of steps,
+        Muon's momentum. Empty before the first step."""
+        return {
+            i: moments for i, weight in enumerate(self._weights) if (moments := self._part_of[weight].state[weight])
+        }
+
     def restore(self, state: dict[int, dict[str, Any]]) -> None:
-        """Goes on with the moments of `adamw.state_dict()["state"]`. Raises ValueError when they are not of these weights."""
+        """Goes on with `state`. Raises ValueError when it is not of these weights."""
         for index, moments in state.items():
-            shape = tuple(self._weights[index].shape)
-            expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
+            weight, part = self._weights[index], self._part_of[self._weights[index]]
+            shape = tuple(weight.shape)
+            is_muon = isinstance(part, torch.optim.Muon)
+            expected = {"momentum_buffer": shape} if is_muon else {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
             found = {name: shape_of(moment) for name, moment in moments.items()}
             if found != expected:
                 raise ValueError(f"moments of weight {index} are {found}, expected {expected}")
-        self.adamw.load_state_dict({**self.adamw.state_dict(), "state": state})
+            part.state[weight] = {name: moment.to(weight.device, copy=True) for name, moment in moments.items()}
         self.sync_network()
 
     @torch.no_grad()

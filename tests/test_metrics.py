@@ -65,6 +65,14 @@ def test_equal_text_scores_full_and_nothing_scores_nothing():
     assert (none.bleu, none.chrf, none.ter) == (0, 0, 100)
 
 
+def test_of_tokenized_text_sacrebleu_warns_unless_it_is_told(caplog):
+    lines = ["a dog ."] * 200
+    score_texts(lines, lines, "none")
+    assert not caplog.text
+    score_texts(lines, lines, "13a")
+    assert "tokenized period" in caplog.text
+
+
 def test_a_signature_names_tokenizer_and_version():
     scores = score_texts(["a"], ["a"], "zh")
     assert "tok:zh" in scores.signatures["bleu"] and "version:" in scores.signatures["ter"]

@@ -62,7 +62,8 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         raise DataError("no lines to score; expected at least one reference")
     # sacrebleu's command strips the right end of each line as it reads.
     hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
-    metrics = {"bleu": BLEU(tokenize=tokenize), "chrf": CHRF(), "ter": TER()}
+    is_tokenized = tokenize == "none"  # as told, so sacrebleu need not warn of it
+    metrics = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF(), "ter": TER()}
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
     return Scores(**scores, signatures={name: str(metric.get_signature()) for name, metric in metrics.items()})
 

@@ -141,7 +141,16 @@ def test_the_clock_stops_at_the_first_validation_that_is_good_enough() -> None:
 @pytest.mark.slow
 def test_speedrun_runs_mt_beside_its_peer(tiny: Path) -> None:
     command = [sys.executable, BENCHMARKS / "speedrun.py", "--config", "tiny.yaml", "--threads", "1", "--bleu", "0"]
-    command += ["--set", "training.validate_every_steps=5", "--set", "data.bleu_tokenize=none", "--json", "runs.json"]
+    command += [
+        "--set",
+        "training.validate_every_steps=5",
+        "--set",
+        "training.batch_tokens=4096",
+        "--set",
+        "data.bleu_tokenize=none",
+        "--json",
+        "runs.json",
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=tiny)
     assert answer.returncode == 0, answer.stderr
     runs = json.loads((tiny / "runs.json").read_text())

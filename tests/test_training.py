@@ -306,6 +306,19 @@ def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run
     assert json.loads((run / "provenance.json").read_text())["starts"][-1]["from_step"] == 160
 
 
+def test_random_generators_go_on_where_they_were(tiny):
+    """No step draws from them, the noise of each is a function of its number; whatever comes to shall continue too."""
+    settings = ["training.max_steps=2", "training.validate_every_steps=2"]
+    trainer = trainer_of(tiny / "run", *settings)
+    torch.rand(3), random.random()
+    states = torch.get_rng_state(), random.getstate()
+    trainer.train()
+    torch.rand(3), random.random()
+    trainer_of(tiny / "run", *settings)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+
+
 def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
     run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
     (run / "data.json").write_text("?")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .errors import DataError, UsageError
+from mt_cli.errors import DataError, UsageError
 
 TIMEOUT = 30  # seconds without a byte
 PAUSES = (1.0, 4.0)  # seconds before the second and the third try of a connection that broke
@@ -88,7 +88,7 @@ _ENTRIES = (
         url=f"{MULTI30K_URL}/tok",
         terms=MULTI30K_TERMS,
         citation=MULTI30K_CITATION,
-        next_step="name the files in a config and train with it; score with sacrebleu --tokenize none",
+        next_step="mt train configs/multi30k-tiny-lc.yaml",
         files={
             "train.lc.norm.tok.en.gz": Text(
                 1837696, "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119"

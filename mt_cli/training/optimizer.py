@@ -38,12 +38,14 @@ class Optimizer:
             matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
         others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
         betas, decay = (training.adam_beta1, training.adam_beta2), training.weight_decay
-        self._parts: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
+        self._adamw = torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
+        n = torch.get_num_threads()  # a matrix alone is too small for several threads
+        self._muons = [
+            torch.optim.Muon(share, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            for share in (matrices[k::n] for k in range(n))
+            if share
         ]
-        for share in (matrices[k :: torch.get_num_threads()] for k in range(torch.get_num_threads())):
-            if share:  # of one thread: a matrix alone is too small for several
-                self._parts.append(torch.optim.Muon(share, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+        self._parts: list[torch.optim.Optimizer] = [self._adamw, *self._muons]
         self._part_of = {weight: part for part in self._parts for weight in part.param_groups[0]["params"]}
 
     def add(self, gradients: Sequence[Tensor]) -> None:
@@ -61,7 +63,8 @@ class Optimizer:
         """Update number `step`, counted from 1."""
         for part in self._parts:
             part.param_groups[0]["lr"] = learning_rate
-        for _ in workers.map(lambda part: part.step(), self._parts):
+        self._adamw.step()
+        for _ in workers.map(lambda muon: muon.step(), self._muons):
             pass
         self.drop_gradients()
         self.sync_network()

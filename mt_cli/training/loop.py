@@ -1,7 +1,7 @@
 """The training loop: rate, validate and save when due, forward, backward, clip, step, log.
 
 A run can be stopped or killed at any step and continued by the same command. Everything the rest of the training depends
-on is in the checkpoint: weights, AdamW's moments, the position in the data, the random generators, the best score so far.
+on is in the checkpoint: weights, the optimizer's moments, the position in the data, the random generators, the best score so far.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.training.progress import Progress
 
-LOG_EVERY_STEPS = 50
 FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; those of configs/ waver by a quarter of that
 N_LOGS_FAR_ABOVE = 10  # lines of the log, 500 steps: a training that recovers from a bad stretch has done so by then
 _ADVICE = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
@@ -62,7 +61,7 @@ def refuse_non_finite(loss: float, grad_norm: float, step: int, lines: list[int]
     )
 
 
-def refuse_divergence(progress: Progress, loss: float) -> None:
+def refuse_divergence(progress: Progress, loss: float, log_every_steps: int) -> None:
     """A loss that went up and stayed there does not come down again. Told of each line of the log."""
     p = progress
     p.lowest_loss = min(p.lowest_loss, loss)
@@ -71,5 +70,5 @@ def refuse_divergence(progress: Progress, loss: float) -> None:
         best = f"best checkpoint step {p.best_step}" if p.best_step else "no checkpoint yet"
         raise TrainingError(
             f"step {p.step}: loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for"
-            f" {p.n_logs_far_above * LOG_EVERY_STEPS} steps; {best}; {_ADVICE}"
+            f" {p.n_logs_far_above * log_every_steps} steps; {best}; {_ADVICE}"
         )

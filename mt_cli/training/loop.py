@@ -28,7 +28,6 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.training.guards import (
-    LOG_EVERY_STEPS,
     advice_when_memory_ends,
     refuse_divergence,
     refuse_non_finite,
@@ -44,6 +43,7 @@ from mt_cli.training.signals import StopSignals
 from mt_cli.training.validation import validate
 from mt_cli.training.workers import Workers
 
+LOG_EVERY_STEPS = 50
 FIT_EVERY_STEPS = 20
 N_KEPT = 2  # newest checkpoints, beside the best one
 
@@ -190,7 +190,7 @@ class Trainer:
         self._log_time(tokens_per_second=round(speed, 1))
         self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
         self._loss_sum, self._n_tokens = 0.0, 0
-        refuse_divergence(p, loss)
+        refuse_divergence(p, loss, LOG_EVERY_STEPS)
         self._speed_tokens, self._speed_started = 0, now
 
     def _log_time(self, **figures: float) -> None:

@@ -49,14 +49,14 @@ def advice_when_memory_ends(settings: TrainingConfig, device: torch.device, run:
 
 
 def refuse_non_finite(loss: float, grad_norm: float, step: int, lines: list[int], run: RunDir) -> None:
-    """Before the update that would carry it into the weights. `lines`: of the training text in that update."""
+    """Before the update that would carry it into the weights. `lines`: the first of the training text in that update."""
     if math.isfinite(loss) and math.isfinite(grad_norm):
         return
     what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
     kept = run.steps()
     last = f"last good checkpoint step {kept[-1]}" if kept else "no checkpoint yet"
     raise TrainingError(
-        f"step {step}: {what} (batch with training lines {', '.join(map(str, lines[:5]))}, ...); not applied, {last};"
+        f"step {step}: {what} (batch with training lines {', '.join(map(str, lines))}, ...); not applied, {last};"
         f" {_ADVICE}"
     )
 

@@ -39,13 +39,7 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 130 or 143 (stopped, saved)."""
     try:
-        code = _run()
-        if (
-            code > 128
-        ):  # A thread that trains a tokenizer cannot be stopped, and crashes an interpreter that shuts down.
-            sys.stderr.flush()
-            os._exit(code)
-        sys.exit(code)
+        sys.exit(_run())
     except BrokenPipeError:
         # The reader has gone (`| head -1`); whatever Python still wants to flush shall not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -95,6 +89,12 @@ def _run() -> int:
 def say(text: str) -> None:
     """A line for people, beside any progress bar."""
     tqdm.write(text, file=sys.stderr)
+
+
+def _interruptible() -> None:
+    """From here on Ctrl-C lets a command put in order what it has begun. Not before all is loaded: see `__main__`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 BadInput = Literal["error", "replace"]
@@ -329,6 +329,7 @@ def translate(
         form = Scored(translator, iter(read_lines(score)), say, name)
     elif trace:
         form = Traced(translator)
+    _interruptible()
     with _open_output(output) as out:
         form.end(_pump(descriptor, name, bad_input, form, out))
     if attention is not None and isinstance(form, Translated):
@@ -543,6 +544,7 @@ def export(
     from mt_cli.export.marian import write_marian
 
     translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
+    _interruptible()
     # Into a folder beside it first: what is there is whole.
     unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
     try:
@@ -570,6 +572,7 @@ def fetch(
     """Fetch a public parallel corpus, verified, with its terms of use."""
     from mt_cli.fetch import fetch as fetch_corpus
 
+    _interruptible()
     fetch_corpus(corpus, source, target or Path("data") / corpus, say)
 
 

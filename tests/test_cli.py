@@ -591,19 +591,36 @@ def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(m
     assert again.code == 0, "the lock of a killed process is free"
 
 
-def test_ctrl_c_while_the_command_loads_ends_it_without_a_word():
-    code = """
-        import os, signal, sys
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("version", "mt_cli.cli"), ("translate", "mt_cli.cli"), ("translate", "torch"), ("evaluate", "torch")],
+)
+def test_ctrl_c_while_the_command_loads_ends_it_without_a_word(tiny, trained_run, command, module):
+    ended = stopped_while_loading(module, command, trained_run)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_while_training_loads_ends_it_and_says_how_to_continue(tiny):
+    ended = stopped_while_loading("torch", "train", "tiny.yaml")
+    message = "stopped before a step was taken, nothing to save; continue with: mt train tiny.yaml\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", message)
+
+
+def stopped_while_loading(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command that gets SIGINT inside of a library that is just loading and swallows every exception, as many do."""
+    code = f"""
+        import contextlib, os, signal, sys
         import mt_cli.__main__
 
         class Finder:
             def find_spec(self, name, path=None, target=None):
-                if name == "mt_cli.cli":
-                    os.kill(os.getpid(), signal.SIGINT)
+                if name == {module!r}:
+                    with contextlib.suppress(BaseException):
+                        os.kill(os.getpid(), signal.SIGINT)
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.meta_path.insert(0, Finder())
         mt_cli.__main__.main()
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)

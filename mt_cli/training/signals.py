@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -14,8 +15,10 @@ from mt_cli.errors import Interrupted
 class StopSignals:
     """While it is entered, a first signal stops the work and a second one the process.
 
-    Before there is anything to save (`is_saving_needed` False) the first raises `Interrupted` at once. After that it is
-    only noted, and the loop asks `is_stopping` between steps. The message ends with the command that continues.
+    Before there is anything to save (`is_saving_needed` False) the first one ends the process too, wherever it is: what
+    is on the disk is whole at any moment, and an exception would be lost in libraries that are just loading, which
+    swallow it and go on half loaded. After that it is only noted, and the loop asks `is_stopping` between steps. The
+    message ends with the command that continues.
     """
 
     def __init__(self) -> None:
@@ -28,15 +31,17 @@ class StopSignals:
         return self.received is not None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.is_saving_needed:
+            below_any_bar = "\n" if sys.stderr.isatty() else ""
+            line = f"{below_any_bar}stopped before a step was taken, nothing to save; {_how_to_continue()}\n"
+            os.write(2, line.encode())  # `sys.stderr` may be in the middle of something
+            os._exit(128 + number)
         for one in self._previous:
             signal.signal(one, signal.SIG_DFL)
         self.received = number
-        if not self.is_saving_needed:
-            self.stop("stopped before a step was taken, nothing to save")
 
     def stop(self, message: str) -> NoReturn:
-        command = shlex.join(["mt", *sys.argv[1:]])
-        raise Interrupted(f"{message}; continue with: {command}", self.received or signal.SIGINT)
+        raise Interrupted(f"{message}; {_how_to_continue()}", self.received or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -48,3 +53,7 @@ class StopSignals:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+
+def _how_to_continue() -> str:
+    return f"continue with: {shlex.join(['mt', *sys.argv[1:]])}"

@@ -450,12 +450,19 @@ def test_a_stopped_process_leaves_the_old_file_and_no_other(tmp_path):
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
-    done: list[str] = []
+    done: list[object] = []
     real_fsync, real_replace = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(f"fsync {Path(f'/proc/self/fd/{fd}').resolve().name}" if Path("/proc/self/fd").exists() else "fsync"), real_fsync(fd))[1])  # fmt: skip
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(os.fstat(fd).st_ino), real_fsync(fd))[1])
     monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), real_replace(self, to))[1])
-    write_bytes(tmp_path / "a", b"new")
-    assert len(done) == 3 and done[1] == "replace", "the content, the name, then the folder"
+    file = tmp_path / "new" / "a"
+    write_bytes(file, b"new")
+    folder, itself, named, folder_again = done
+    assert (folder, itself, named, folder_again) == (
+        tmp_path.stat().st_ino,
+        file.stat().st_ino,
+        "replace",
+        file.parent.stat().st_ino,
+    ), "the folder made for it, the content, the name, the folder that has the name"
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +53,21 @@ def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):
     dataset = TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     assert [side.tolist() for side in dataset.lengths(1, 3)] == [[0, 1], [2, 0]]
     assert [side.tolist() for side in dataset.lengths(2, 2)] == [[], []]
+
+
+def test_ids_are_on_the_disk_before_they_count(tmp_path, monkeypatch):
+    synced: set[int] = set()
+    real_fsync, real_write_text = os.fsync, Path.write_text
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.add(os.fstat(fd).st_ino), real_fsync(fd))[1])
+
+    def write_text(self, *args, **kwargs):
+        found = {file.name: file.stat().st_ino in synced for file in self.parent.iterdir()}
+        assert found == dict.fromkeys(("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines"), True)
+        return real_write_text(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    TokenDataset.build(tmp_path / "d", iter(PAIRS), (65_536, 65_536), META)
+    assert (tmp_path / "d/meta.json").exists()
 
 
 def test_no_pairs_at_all_are_a_dataset_too(tmp_path):

@@ -330,6 +330,22 @@ def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, train
     assert answer.code == 1 and "the train or dev files have changed since this run began" in answer.said[-1]
 
 
+def test_another_tokenizer_than_the_run_began_with_is_noticed(tiny, trained_run, mt):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    text = {side: Path(f"train.{side}").read_text() for side in ("en", "de")}
+    for side in text:
+        Path(f"train.{side}").write_text("".join(text[side].splitlines(keepends=True)[:150]))
+    assert mt("train", "tiny.yaml", "--run-dir", "other", *options("training.max_steps=1")).code == 0
+    for side in text:
+        Path(f"train.{side}").write_text(text[side])
+    ours, theirs = (folder.joinpath("tokenizer.model").read_bytes() for folder in (run, Path("other")))
+    assert ours != theirs
+    (run / "tokenizer.model").write_bytes(theirs)
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
+    assert answer.code == 1
+    assert answer.said[-1] == "error: runs/tiny: its tokenizer was replaced since this run began; restore it"
+
+
 # A disk that fills up, a folder that goes ------------------------------------------------------------------------------
 
 

@@ -37,13 +37,42 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 130 or 143 (stopped, saved)."""
+    """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 129, 130 or 143 (stopped, saved)."""
+    _open_closed_streams()
+    talk: Any = _Talk(sys.stderr)
     try:
-        sys.exit(_run())
+        with contextlib.redirect_stderr(talk):
+            sys.exit(_run())
     except BrokenPipeError:
         # The reader has gone (`| head -1`); whatever Python still wants to flush shall not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """For `mt ... 2>&-`: else the next file that is opened gets the number of stderr, and what is said to it. Reading
+    from a closed stdin and writing to a closed stdout fail as they should."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # then its number is the lowest that is free
+            descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+
+
+class _Talk:
+    """stderr of which nothing fails: a training goes on when its terminal was closed or its log's reader has gone."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def _run() -> int:

@@ -8,7 +8,7 @@
     ├── CheckpointError     1   weights that are damaged, missing or not ours
     └── TrainingError       1   a training that cannot go on: not finite, out of memory
 
-    Interrupted       130/143   SIGINT or SIGTERM; the work so far is saved
+    Interrupted   129/130/143   SIGHUP, SIGINT or SIGTERM; the work so far is saved
 
 `cli.py` alone catches them. A message says what was found, what was expected and what to do next;
 where a file is the matter it begins with `<file>:<line>:`.

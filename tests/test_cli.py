@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import textwrap
 import time
 from pathlib import Path
@@ -18,8 +21,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nursery import wait_until
 
 from mt_cli.checkpoint import load_checkpoint
+from mt_cli.run_dir import RunDir
 
 
 @pytest.fixture
@@ -410,6 +415,47 @@ def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):
             assert process.stderr.read().strip() == b">"
     finally:
         os.close(master)
+
+
+CLOSED = {  # as a shell closes them, and what it gives
+    "2>&- train none.yaml": (2, "", ""),
+    "2>&- translate RUN test.en": (0, "Katze", ""),
+    ">&- translate RUN test.en": (1, "", "error: cannot write the output: Bad file descriptor\n"),
+    ">&- version": (1, "", "error: cannot write the output: Bad file descriptor\n"),
+    "<&- translate RUN": (1, "", "error: cannot read the input: Bad file descriptor; give a text file\n"),
+    "<&- >&- 2>&- translate RUN": (1, "", ""),
+}
+
+
+@pytest.mark.parametrize("line", CLOSED)
+def test_a_closed_stream_is_met_when_it_is_needed(tiny, trained_run, line):
+    Path("RUN").symlink_to(trained_run)
+    closed, arguments = re.fullmatch(r"((?:\d?[<>]&- )+)(.*)", line).groups()
+    command = f"{shlex.quote(sys.executable)} -m mt_cli {arguments} {closed}"
+    ended = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    code, out, err = CLOSED[line]
+    assert (ended.returncode, ended.stderr) == (code, err)
+    assert out in ended.stdout and bool(out) == bool(ended.stdout)
+
+
+@pytest.mark.parametrize("is_nohup", [False, True])
+def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_process, tiny, is_nohup):
+    def live_in_terminal():
+        fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+        if is_nohup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    master, slave = pty.openpty()
+    overrides = ["training.max_steps=300", "training.validate_every_steps=100", "training.precision=fp32"]
+    command = ["train", "tiny.yaml", *(word for override in overrides for word in ("--set", override))]
+    run = RunDir(tiny / "runs/tiny")
+    with mt_process(*command, stderr=slave, start_new_session=True, preexec_fn=live_in_terminal) as process:
+        os.close(slave)
+        wait_until(lambda: run.steps())
+        os.close(master)
+        assert process.wait(timeout=60) == (0 if is_nohup else 129)
+    assert (run.steps()[-1] == 300) == is_nohup
+    assert load_checkpoint(run.checkpoint_file(run.steps()[-1]))["progress"]["step"] >= 100
 
 
 # mt evaluate ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""SIGINT and SIGTERM: the first one asks, the second one insists."""
+"""SIGINT, SIGTERM and the SIGHUP of a terminal that closes: the first one asks, the second one insists."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -10,6 +11,8 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from mt_cli.errors import Interrupted
+
+_SIGHUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 
 
 class StopSignals:
@@ -34,18 +37,21 @@ class StopSignals:
         if not self.is_saving_needed:
             below_any_bar = "\n" if sys.stderr.isatty() else ""
             line = f"{below_any_bar}stopped before a step was taken, nothing to save; {_how_to_continue()}\n"
-            os.write(2, line.encode())  # `sys.stderr` may be in the middle of something
+            with contextlib.suppress(OSError):
+                os.write(2, line.encode())  # `sys.stderr` may be in the middle of something
             os._exit(128 + number)
         for one in self._previous:
-            signal.signal(one, signal.SIG_DFL)
+            # Of a terminal that closes both the shell and the system tell: that is no second wish.
+            signal.signal(one, signal.SIG_IGN if one == _SIGHUP else signal.SIG_DFL)
         self.received = number
 
     def stop(self, message: str) -> NoReturn:
         raise Interrupted(f"{message}; {_how_to_continue()}", self.received or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._handle)
+        for number in (signal.SIGINT, signal.SIGTERM, _SIGHUP):
+            if number != _SIGHUP or signal.getsignal(number) is signal.SIG_DFL:  # `nohup` means to go on
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -33,19 +33,20 @@ def differences(run: Path, expected: Path) -> list[str]:
         found.append(f"checkpoints {RunDir(run).steps()}")
     for name in ("best", "last"):
         mine, theirs = (load_checkpoint(RunDir(path).find_checkpoint(name)) for path in (run, expected))
-        found += [f"{name}: {key}" for key in _unequal(mine, theirs, "") if key not in _CLOCK]
+        found += [f"{name}: {key}" for key in unequal(mine, theirs) if key not in _CLOCK]
     return found
 
 
-def _unequal(mine: Any, theirs: Any, key: str) -> Iterator[str]:
+def unequal(mine: Any, theirs: Any, key: str = "") -> Iterator[str]:
+    """The keys at which two checkpoints differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict) and mine.keys() == theirs.keys():
         for name in theirs:
-            yield from _unequal(mine[name], theirs[name], f"{key}.{name}".lstrip("."))
+            yield from unequal(mine[name], theirs[name], f"{key}.{name}".lstrip("."))
     elif isinstance(theirs, torch.Tensor):
         if not (isinstance(mine, torch.Tensor) and mine.dtype == theirs.dtype and torch.equal(mine, theirs)):
             yield key
     elif isinstance(theirs, list | tuple) and type(mine) is type(theirs) and len(mine) == len(theirs):
         for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-            yield from _unequal(one, other, f"{key}[{index}]")
+            yield from unequal(one, other, f"{key}[{index}]")
     elif mine != theirs:
         yield key

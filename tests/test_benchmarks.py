@@ -115,7 +115,7 @@ def test_memory_measures_both_starts_for_each_size(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     rows = json.loads((tmp_path / "figures.json").read_text())
     assert [row["pairs"] for row in rows] == [2000, 4000]
-    assert all(0 < row["second_start_seconds"] < row["first_start_seconds"] for row in rows)
+    assert all(row["first_start_seconds"] > 0 and row["second_start_seconds"] > 0 for row in rows)
     assert all(row["second_anonymous_mib"] > 50 and row["preparing_peak_mib"] > 50 for row in rows)
     assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
 

@@ -40,7 +40,7 @@ demo: $(VENV)/installed
 	@printf '\nThe run is in runs/phrasebook. Type sentences of your own with: %s translate runs/phrasebook\n' $(MT)
 
 test: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -m "not slow"
+	$(VENV)/bin/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-slow: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m slow

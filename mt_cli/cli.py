@@ -45,7 +45,7 @@ def main() -> None:
             sys.exit(_run())
     except BrokenPipeError:
         # The reader has gone (`| head -1`); whatever Python still wants to flush shall not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
         sys.exit(1)
 
 
@@ -56,6 +56,10 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:  # then its number is the lowest that is free
             descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
             setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+
+
+def _silence(stream: Any) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Talk:
@@ -72,7 +76,7 @@ class _Talk:
             self._stream.write(text)
             self._stream.flush()
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            _silence(self._stream)
 
 
 def _run() -> int:
@@ -99,7 +103,7 @@ def _run() -> int:
             say(f"error: {error.filename}: {error.strerror}")
             return 1
         say(f"error: cannot write the output: {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered cannot be written either
+        _silence(sys.stdout)  # what is buffered cannot be written either
         return 1
     except Exception as error:
         if is_out_of_memory(error):
@@ -120,7 +124,7 @@ def say(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
-def _interruptible() -> None:
+def _catch_ctrl_c() -> None:
     """From here on Ctrl-C lets a command put in order what it has begun. Not before all is loaded: see `__main__`."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -358,7 +362,7 @@ def translate(
         form = Scored(translator, iter(read_lines(score)), say, name)
     elif trace:
         form = Traced(translator)
-    _interruptible()
+    _catch_ctrl_c()
     with _open_output(output) as out:
         form.end(_pump(descriptor, name, bad_input, form, out))
     if attention is not None and isinstance(form, Translated):
@@ -573,7 +577,7 @@ def export(
     from mt_cli.export.marian import write_marian
 
     translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
-    _interruptible()
+    _catch_ctrl_c()
     # Into a folder beside it first: what is there is whole.
     unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
     try:
@@ -601,7 +605,7 @@ def fetch(
     """Fetch a public parallel corpus, verified, with its terms of use."""
     from mt_cli.fetch import fetch as fetch_corpus
 
-    _interruptible()
+    _catch_ctrl_c()
     fetch_corpus(corpus, source, target or Path("data") / corpus, say)
 
 

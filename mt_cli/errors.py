@@ -52,7 +52,7 @@ class TrainingError(MTError):
 class Interrupted(BaseException):
     """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect.
 
-    No Exception, so that nothing on its way takes it for damage or bad input: it can be raised anywhere.
+    No Exception, so that nothing on its way takes it for damage or bad input.
     """
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT):

@@ -23,7 +23,7 @@ from same_training import unequal
 from mt_cli import checkpoint
 from mt_cli.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import Config
-from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError
 from mt_cli.run_dir import RunDir, write_atomically, write_bytes, write_text
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -299,10 +299,10 @@ def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monk
 
 def test_a_signal_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch):
     def stopped(*args, **kwargs):
-        raise Interrupted("stopped")
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(torch, "load", stopped)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         load_checkpoint(run.checkpoint_file(5))
 
 

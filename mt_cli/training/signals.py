@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from mt_cli.errors import Interrupted
 
-_SIGHUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+_SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class StopSignals:
@@ -49,9 +49,11 @@ class StopSignals:
         raise Interrupted(f"{message}; {_how_to_continue()}", self.received or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
-        for number in (signal.SIGINT, signal.SIGTERM, _SIGHUP):
-            if number != _SIGHUP or signal.getsignal(number) is signal.SIG_DFL:  # `nohup` means to go on
-                self._previous[number] = signal.signal(number, self._handle)
+        numbers: list[int] = [signal.SIGINT, signal.SIGTERM]
+        if _SIGHUP is not None and signal.getsignal(_SIGHUP) is signal.SIG_DFL:  # not under `nohup`: it means to go on
+            numbers.append(_SIGHUP)
+        for number in numbers:
+            self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -47,3 +51,28 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
         assert torch.get_float32_matmul_precision() == expected
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_code_for_sizes_long_gone_does_not_stay_in_memory():
+    program = """
+import torch
+from mt_cli.device import keep_freed_memory
+keep_freed_memory()
+numbers = torch.ones(300, 64, dtype=torch.bfloat16)
+for n in (100, *range(101, 101 + N_OTHERS), 100):
+    numbers[:n] @ numbers[:64]
+"""
+    made = []
+    for n_others in (60, 130):
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace("N_OTHERS", str(n_others))],
+            env={**os.environ, "ONEDNN_VERBOSE": "profile_create"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        made.append([line.split(",")[3] for line in done.stdout.splitlines() if ",create:" in line])
+    if not made[0]:
+        pytest.skip("bf16 products of this CPU are not oneDNN's")
+    assert made[0][-1] == "create:cache_hit"
+    assert made[1][-1] == "create:cache_miss"

@@ -442,8 +442,7 @@ def test_a_closed_stream_is_met_when_it_is_needed(tiny, trained_run, line):
 def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_process, tiny, is_nohup):
     def live_in_terminal():
         fcntl.ioctl(2, termios.TIOCSCTTY, 0)
-        if is_nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if is_nohup else signal.SIG_DFL)  # whatever the tests run under
 
     master, slave = pty.openpty()
     overrides = ["training.max_steps=300", "training.validate_every_steps=100", "training.precision=fp32"]

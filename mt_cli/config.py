@@ -103,6 +103,7 @@ class TrainingConfig(Section):
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1
     clip_norm: float = Field(1.0, gt=0)
+    both_directions: float = Field(0.0, ge=0, le=1)  # share of the steps, the first, that also learn target to source
     average_decay: Probability = 0.999  # of the moving average of the weights; 0: none is kept
     validate_every_steps: int = Field(500, ge=1)
     select_by: Literal["bleu", "chrf", "loss"] = "bleu"  # what makes a checkpoint the best
@@ -443,6 +444,11 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("model", "tie_embeddings"), ("tokenizer", "joint")],
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+        )
+    if config.training.both_directions and not config.tokenizer.joint:
+        yield (
+            [("training", "both_directions"), ("tokenizer", "joint")],
+            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
         )
     if data.max_length >= model.max_positions:  # the end symbol takes one more
         yield (

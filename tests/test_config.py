@@ -377,6 +377,11 @@ def test_a_contradiction_made_by_set_names_the_option(problems):
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
         ),
         (
+            "training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n",
+            7,
+            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
+        ),
+        (
             "  max_length: 65\nmodel:\n  max_positions: 64\n",
             6,
             "data.max_length 65 is not below model.max_positions 64; raise the latter",

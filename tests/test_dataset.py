@@ -55,6 +55,15 @@ def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):
     assert [side.tolist() for side in dataset.lengths(2, 2)] == [[], []]
 
 
+def test_backwards_the_sides_change_places(tmp_path):
+    dataset = TokenDataset.build(
+        tmp_path / "d", [TokenPair([5, 6, 7], [8], 1), TokenPair([4], [9, 9], 3)], (8, 10), META
+    )
+    assert content(dataset.backwards()) == [TokenPair([8], [5, 6, 7], 1), TokenPair([9, 9], [4], 3)]
+    assert [side.tolist() for side in dataset.backwards().lengths(0, 2)] == [[1, 2], [3, 1]]
+    assert content(dataset.backwards().backwards()) == content(dataset)
+
+
 def test_ids_are_on_the_disk_before_they_count(tmp_path, monkeypatch):
     synced: set[int] = set()
     real_fsync, real_write_text = os.fsync, Path.write_text

@@ -62,6 +62,18 @@ def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
         assert max(map(size, tried)) == max(map(size, every))
 
 
+def test_what_is_learnt_in_both_directions_is_tried_in_both(tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
+    tried = memory_for(10**9)
+    trainer_of(tiny / "forth")._fit_batches()
+    forth = tried.copy()
+    trainer = trainer_of(tiny / "both", "training.both_directions=0.5")
+    trainer._fit_batches()
+    training = trainer.settings
+    largest = memory.largest_batches(trainer.data.train, training.batch_tokens, training.seed, epoch=0)
+    back = [make_batch(trainer.data.train, indices).src_ids.numel() for indices in largest]
+    assert back and tried == forth + forth + back
+
+
 def test_of_a_large_corpus_only_a_part_is_looked_at(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = trainer_of(tiny / "run").data.train
     looked_at: list[int] = []

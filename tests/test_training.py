@@ -43,7 +43,7 @@ SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dro
 KINDS = {
     "fp32": ["training.precision=fp32"],
     "bf16": ["training.precision=bf16"],
-    "muon": ["training.precision=bf16", "training.optimizer=muon"],
+    "muon": ["training.precision=bf16", "training.optimizer=muon", "training.both_directions=0.6"],
 }
 ALONE = Workers(torch.device("cpu"), 1)
 SCORED = [
@@ -631,6 +631,20 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
     whole, shared = gradients
     assert (whole - shared).norm() / whole.norm() < (1e-5 if precision == "fp32" else 0.05)
+
+
+def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
+    """Half of 84 steps take turns, and the batches are those of a training in one direction."""
+    real, seen = loop.make_batch, []
+    monkeypatch.setattr(loop, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
+    for share in (0.0, 0.5):
+        trainer_of(tiny / f"run-{share}", *SHORT, f"training.both_directions={share}").train()
+    for step, (forth, turning) in enumerate(zip(seen[:84], seen[84:], strict=True)):
+        assert forth.indices == turning.indices
+        if step < 42 and step % 2:
+            assert torch.equal(turning.src_ids, forth.tgt_out) and torch.equal(turning.tgt_out, forth.src_ids)
+        else:
+            assert torch.equal(turning.src_ids, forth.src_ids) and torch.equal(turning.tgt_out, forth.tgt_out)
 
 
 def test_threads_that_share_batches_train_alike_in_every_run(tiny):

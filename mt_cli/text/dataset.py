@@ -6,18 +6,20 @@ from. It is built by streaming and counts only once `meta.json`, written last, i
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mt_cli.errors import DataError
 
+Value = TypeVar("Value")
 Ids = npt.NDArray[np.integer]
 
 
@@ -65,6 +67,13 @@ class TokenDataset:
                 " delete the folder, it is built again"
             )
         return ids
+
+    def backwards(self) -> TokenDataset:
+        """The same pairs from target to source."""
+        other = copy.copy(self)
+        other._ids, other._starts = _exchanged(self._ids), _exchanged(self._starts)
+        other._vocab_sizes = _exchanged(self._vocab_sizes)
+        return other
 
     def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Numbers of source and of target ids of the pairs from `first` to before `last`."""
@@ -119,6 +128,10 @@ class TokenDataset:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return dataset if {**dataset.meta, **meta, **_sizes(vocab_sizes)} == dataset.meta else None
+
+
+def _exchanged(sides: dict[str, Value]) -> dict[str, Value]:
+    return {"src": sides["tgt"], "tgt": sides["src"]}
 
 
 def _sizes(vocab_sizes: tuple[int, int]) -> dict[str, str]:

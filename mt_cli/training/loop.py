@@ -27,6 +27,7 @@ from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.text.dataset import TokenDataset
 from mt_cli.training.guards import (
     advice_when_memory_ends,
     refuse_divergence,
@@ -159,9 +160,17 @@ class Trainer:
         """Summed loss, number of target tokens and summed gradients of some pairs; runs in a thread of its own."""
         number, indices = numbered_part
         seed_dropout(self.settings.seed, self.progress.step, number)
-        batch = make_batch(self.data.train, indices).to(self.device)
+        batch = make_batch(self._direction, indices).to(self.device)
         loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing)
         return loss.item(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
+
+    @property
+    def _direction(self) -> TokenDataset:
+        """What this step learns from: the pairs, or in every other of the first steps the same backwards, so that a small
+        corpus teaches twice as much of both languages before it is all about one direction (Ding et al. 2021)."""
+        p, settings = self.progress, self.settings
+        is_backwards = p.step % 2 == 1 and p.step < settings.both_directions * settings.max_steps
+        return self.data.train.backwards() if is_backwards else self.data.train
 
     def _remaining_batches(self) -> Iterator[list[int]]:
         """The pairs of each batch from the present position on, epoch after epoch without end."""

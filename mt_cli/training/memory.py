@@ -6,6 +6,7 @@ other than before, so a training goes on exactly as without it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -71,8 +72,10 @@ def _try(
         try:
             is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
-            for indices in largest_batches(dataset, batch_tokens, training.seed, epoch):
-                batch = make_batch(dataset, indices).to(device)
+            directions = [dataset, dataset.backwards()] if training.both_directions else [dataset]
+            batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
+            for direction, indices in itertools.product(directions, batches):
+                batch = make_batch(direction, indices).to(device)
                 loss = summed_loss(network, batch, training.label_smoothing)
                 optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
             del moments

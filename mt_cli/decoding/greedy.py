@@ -26,7 +26,9 @@ class SearchModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     ids: list[int]  # without begin and end symbols
-    score: float  # log-probability, end symbol included, divided by the length penalty of the search
+    score: (
+        float  # log-probability, end symbol included, divided by the length penalty; of both directions, if asked for
+    )
 
 
 def next_log_probs(logits: Tensor) -> Tensor:

@@ -267,9 +267,6 @@ def translate(
         Literal["gnmt", "average"] | None,
         typer.Option(help="A score is divided by ((5 + length) / 6) ** penalty, or length ** penalty."),
     ] = None,
-    backward_weight: Annotated[
-        float | None, typer.Option(help="Choose from the beam also by how well a translation translates back.")
-    ] = None,
     max_length_ratio: Annotated[
         float | None, typer.Option(help="Output tokens for each source token, 10 more allowed.")
     ] = None,
@@ -345,7 +342,6 @@ def translate(
         "n_best": n_best,
         "length_penalty": length_penalty,
         "length_normalization": length_normalization,
-        "backward_weight": backward_weight,
         "max_length_ratio": max_length_ratio,
         "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram,

@@ -119,7 +119,6 @@ class DecodingConfig(Section):
     n_best: int = Field(1, ge=1, le=1000)  # translations of a sentence, best first; at most beam_size, unless sampled
     length_normalization: Literal["gnmt", "average"] = "gnmt"  # ((5 + length) / 6) ** length_penalty, or length ** it
     length_penalty: float = Field(1.0, ge=0, le=10)  # more favours longer output; 0 is none
-    backward_weight: float = Field(0.0, ge=0, le=100)  # of how probable its source is, when one of a beam is chosen
     max_length_ratio: float = Field(2.0, gt=0, le=100)  # output tokens for each source token, 10 more allowed
     min_length: int = Field(0, ge=0, le=4096)
     no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same n tokens twice; 0: no matter
@@ -460,11 +459,6 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("decoding", "n_best"), ("decoding", "beam_size")],
             f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
-        )
-    if decoding.backward_weight and not training.both_directions:
-        yield (
-            [("decoding", "backward_weight"), ("training", "both_directions")],
-            "decoding.backward_weight needs a model that translates backwards too; set training.both_directions: 1",
         )
     if decoding.beam_size * decoding.batch_size > _MAX_ROWS:
         yield (

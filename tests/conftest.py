@@ -263,16 +263,6 @@ def tiny(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return folder
 
 
-@pytest.fixture
-def trained_run_both_ways(trained_run: Path, tmp_path: Path) -> Path:
-    """A copy of the trained run that says to have learnt both directions."""
-    run = Path(shutil.copytree(trained_run, tmp_path / "both-ways"))
-    config = (run / "config.yaml").read_text()
-    assert "both_directions: 0.0" in config
-    (run / "config.yaml").write_text(config.replace("both_directions: 0.0", "both_directions: 1.0"))
-    return run
-
-
 @pytest.fixture(scope="session")
 def trained_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that knows its seven words. To be read only."""

@@ -382,11 +382,6 @@ def test_a_contradiction_made_by_set_names_the_option(problems):
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
         ),
         (
-            "decoding:\n  backward_weight: 0.5\n",
-            7,
-            "decoding.backward_weight needs a model that translates backwards too; set training.both_directions: 1",
-        ),
-        (
             "  max_length: 65\nmodel:\n  max_positions: 64\n",
             6,
             "data.max_length 65 is not below model.max_positions 64; raise the latter",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from mt_cli.decoding.beam import beam_search, length_penalty
+from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import next_log_probs
@@ -352,7 +352,6 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         (("--sample", "--top-p", 0), "top_p"),
         (("--attention", "x.gif"), "x.gif"),
         (("--trace", "--beam-size", 4), "--trace tells greedy search"),
-        (("--backward-weight", 0.5), "training.both_directions"),
         (("--checkpoint", "step-7"), "no such checkpoint"),
         (("--checkpoint", "../../x"), "is no checkpoint's name"),
     ],
@@ -360,25 +359,6 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
 def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: Mt, trained_run: Path) -> None:
     answer = mt("translate", trained_run, *options, stdin=b"red\n")
     assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
-
-
-def test_a_beam_is_ranked_by_both_directions(trained_run_both_ways: Path) -> None:
-    translator = Translator.load(trained_run_both_ways)
-    lines = ["the red cat", "dog", "house sees the tree"]
-    plain = translator.translations(lines, beam_size=4, n_best=4)
-    for weight in (0.3, 100.0):
-        ranked = translator.translations(lines, beam_size=4, n_best=4, backward_weight=weight)
-        for before, after in zip(plain, ranked, strict=True):
-            expected = {}
-            for one in before.parts[0].hypotheses:
-                [back] = token_log_probs(translator.model, [one.ids], [before.parts[0].src_ids])
-                expected[tuple(one.ids)] = one.score + weight * sum(back) / length_penalty(len(back), 1.0)
-            found = {tuple(one.ids): one.score for one in after.parts[0].hypotheses}
-            assert found == pytest.approx(expected, rel=1e-4)
-            assert list(found.values()) == sorted(found.values(), reverse=True) == after.scores
-    assert [one.texts for one in plain] != [one.texts for one in ranked], "another one is the best"
-    greedy, alone = (translator.translations(lines, beam_size=1, backward_weight=weight) for weight in (0.0, 100.0))
-    assert [one.scores for one in greedy] == [one.scores for one in alone], "greedily there is no choice"
 
 
 def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DecodingConfig
-from mt_cli.decoding.beam import beam_search, length_penalty
+from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
@@ -152,34 +152,10 @@ class Translator:
             [list(one.prefix) for one in distinct],
             [one.seed for one in distinct],
         )
-        hypotheses = self.search(sources, settings, prefixes, seeds, on_batch)
-        if settings.backward_weight and settings.beam_size > 1 and not settings.sample:
-            hypotheses = self._rank_by_both_directions(sources, hypotheses, settings)
-        found = dict(zip(distinct, hypotheses, strict=True))
+        found = dict(zip(distinct, self.search(sources, settings, prefixes, seeds, on_batch), strict=True))
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
         return found
-
-    def _rank_by_both_directions(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], settings: DecodingConfig
-    ) -> list[list[Hypothesis]]:
-        """Adds to each score, weighted, that of the source as a translation of the hypothesis: a noisy channel (Yee et
-        al. 2019), by one model that has learnt both directions. What says too little or too much translates back badly.
-        """
-
-        def normalized(scores: list[float]) -> float:
-            return sum(scores) / length_penalty(len(scores), settings.length_penalty, settings.length_normalization)
-
-        pairs = [(one.ids, source) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
-        backward = iter(self.token_scores(pairs, settings.batch_size))
-        ranked = []
-        for hypotheses in found:
-            both = [
-                Hypothesis(one.ids, one.score + settings.backward_weight * normalized(next(backward)))
-                for one in hypotheses
-            ]
-            ranked.append(sorted(both, key=lambda one: -one.score))
-        return ranked
 
     def score(self, lines: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Log-probabilities of the reference's tokens for each line, the end symbol's last; [] where a side is blank."""
@@ -220,10 +196,6 @@ class Translator:
             raise UsageError("\n".join(problems)) from None
         if not settings.sample and settings.n_best > settings.beam_size:
             raise UsageError(f"{settings.n_best} translations of a beam of {settings.beam_size}; raise the beam size")
-        if settings.backward_weight and not self.config.training.both_directions:
-            raise UsageError(
-                "a backward weight needs a run that was trained with training.both_directions; set it to 0"
-            )
         if settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"

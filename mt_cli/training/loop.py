@@ -160,12 +160,12 @@ class Trainer:
         """Summed loss, number of target tokens and summed gradients of some pairs; runs in a thread of its own."""
         number, indices = numbered_part
         seed_dropout(self.settings.seed, self.progress.step, number)
-        batch = make_batch(self._direction, indices).to(self.device)
+        batch = make_batch(self._step_pairs, indices).to(self.device)
         loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing)
         return loss.item(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
 
     @property
-    def _direction(self) -> TokenDataset:
+    def _step_pairs(self) -> TokenDataset:
         """What this step learns from: the pairs, or in every other of the first steps the same backwards, so that a small
         corpus teaches twice as much of both languages before it is all about one direction (Ding et al. 2021)."""
         p, settings = self.progress, self.settings

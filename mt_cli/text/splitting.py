@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|[。！？][”’」』）]*(?!$)")
+# Marks may come several at a time (！？), and with closing quotes; what is left of a line must be more than a quote.
+_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|(?:[。！？][”’」』）]*+)++(?![\"']?$)")
 
 
 def sentences(text: str) -> list[str]:

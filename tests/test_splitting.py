@@ -1,0 +1,46 @@
+"""Where a line is cut into sentences."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.text.splitting import halves, sentences
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["你好。", "再见。"],
+        ["真的吗？！", "是的。"],
+        ["他说：“你好。”", "我说：“再见！”"],
+        ["你好。", '"再见"'],
+        ["太好了！！！"],
+        ["真的吗？！"],
+        ["他说：“你好。”"],
+        ["「行くぞ！」"],
+        ['他说："你好。"'],
+        ["Three men.", 'One said "no!"', "(Two did not.)", "Why...", "v1.2 it is"],
+    ],
+    ids=lambda parts: "|".join(parts),
+)
+def test_a_sentence_ends_after_all_its_marks_and_closing_quotes(parts):
+    between = " " if parts[0].isascii() else ""
+    assert sentences(between.join(parts)) == parts
+
+
+TEXT = st.text(alphabet="ab ,，.!?。！？”」\"'…", min_size=2, max_size=30).map(lambda text: " ".join(text.split()))
+
+
+@given(TEXT)
+def test_sentences_are_all_of_the_text(text):
+    parts = sentences(text)
+    assert "".join(parts).replace(" ", "") == text.replace(" ", "")
+    assert all(part for part in parts) or not text
+
+
+@given(TEXT.filter(lambda text: len(text) >= 2))
+def test_halves_are_two_parts_with_all_of_the_text(text):
+    left, right = halves(text)
+    assert (left + right).replace(" ", "") == text.replace(" ", "")

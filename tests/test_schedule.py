@@ -93,7 +93,7 @@ def test_a_rate_is_finite_and_never_negative_nor_above_the_peak(schedule, step, 
 def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_minutes):
     training = TrainingConfig(schedule="linear", warmup_steps=50, validate_every_steps=100, max_steps=7)
     pace = Pace(training_seconds=30 * 0.25, validation_seconds=8, n_validations=2)
-    fitted = training.model_copy(update=fit_to_time(training, 30, 60 * n_minutes, pace))
+    fitted = training.model_copy(update=fit_to_time(training, 512, 30, 60 * n_minutes, pace))
     n_steps = fitted.max_steps - 30
     seconds = 0.25 * n_steps + 4 * (n_steps / fitted.validate_every_steps + 1)
     assert seconds == pytest.approx(60 * n_minutes, rel=0.05 if n_minutes > 1 else 0.3)
@@ -104,9 +104,9 @@ def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_mi
 
 def test_a_new_plan_moves_the_end_and_not_the_next_validation():
     training, pace = TrainingConfig(warmup_steps=500, validate_every_steps=500), Pace(training_seconds=10)
-    pace.fitted = first = fit_to_time(training, 20, 100, pace)
+    pace.fitted = first = fit_to_time(training, 512, 20, 100, pace)
     pace.training_seconds = 1000
-    second = fit_to_time(training, 200, 50, pace)
+    second = fit_to_time(training, 512, 200, 50, pace)
     assert second["max_steps"] == 210 != first["max_steps"]
     assert {key: second[key] for key in ("warmup_steps", "validate_every_steps")} == {
         "warmup_steps": 22,
@@ -118,9 +118,19 @@ def test_a_new_plan_moves_the_end_and_not_the_next_validation():
     ("schedule", "expected"), [("noam", "linear"), ("inverse_sqrt", "linear"), ("cosine", "cosine")]
 )
 def test_a_schedule_without_an_end_gets_one_and_patience_waits_for_it(schedule, expected):
-    fitted = fit_to_time(TrainingConfig(schedule=schedule, patience=1), 10, 60, Pace(training_seconds=1))
+    fitted = fit_to_time(TrainingConfig(schedule=schedule, patience=1), 512, 10, 60, Pace(training_seconds=1))
     assert (fitted["schedule"], fitted["patience"]) == (expected, fitted["max_steps"])
 
 
+@pytest.mark.parametrize(("schedule", "factor"), [("noam", 1.0), ("linear", 3e-3)])
+def test_a_plan_has_the_peak_that_the_config_makes(schedule, factor):
+    training = TrainingConfig(schedule=schedule, learning_rate=factor, warmup_steps=4000)
+    peak = max(learning_rate(step, training, 512) for step in range(3990, 4010))
+    fitted = training.model_copy(update=fit_to_time(training, 512, 20, 3600, Pace(training_seconds=2)))
+    assert fitted.warmup_steps < 4000
+    rates = [learning_rate(step, fitted, 512) for step in range(1, fitted.max_steps + 1)]
+    assert max(rates) == pytest.approx(peak, rel=0.01)
+
+
 def test_when_no_time_is_left_one_more_step_ends_it():
-    assert fit_to_time(TrainingConfig(), 80, -5, Pace(training_seconds=8))["max_steps"] == 81
+    assert fit_to_time(TrainingConfig(), 512, 80, -5, Pace(training_seconds=8))["max_steps"] == 81

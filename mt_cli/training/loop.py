@@ -123,7 +123,7 @@ class Trainer:
         """Fits the schedule to the time by the speed so far, again and again: the nearer the end, the less there is to
         be wrong about."""
         left = 60 * minutes - (time.monotonic() - self._started)
-        fitted = fit_to_time(self.config.training, self.progress.step, left, self.pace)
+        fitted = fit_to_time(self.config.training, self.config.model.d_model, self.progress.step, left, self.pace)
         if not self.pace.fitted:
             self.say(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
         self._follow(fitted)

@@ -18,10 +18,7 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     linear        down in a straight line, to zero after `max_steps`
     constant      stays at the peak
     """
-    warmup = training.warmup_steps
-    peak = training.learning_rate
-    if training.schedule == "noam":
-        peak *= (d_model * warmup) ** -0.5
+    warmup, peak = training.warmup_steps, peak_rate(training, d_model)
     if step < warmup:
         return peak * step / warmup
     if training.schedule in {"inverse_sqrt", "noam"}:
@@ -32,6 +29,11 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     if training.schedule == "linear":
         return peak * (1 - progress)
     return peak * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def peak_rate(training: TrainingConfig, d_model: int) -> float:
+    is_noam = training.schedule == "noam"
+    return training.learning_rate * ((d_model * training.warmup_steps) ** -0.5 if is_noam else 1)
 
 
 @dataclass
@@ -48,10 +50,10 @@ class Pace:
         self.n_validations += 1
 
 
-def fit_to_time(training: TrainingConfig, step: int, seconds_left: float, pace: Pace) -> dict[str, Any]:
+def fit_to_time(training: TrainingConfig, d_model: int, step: int, seconds_left: float, pace: Pace) -> dict[str, Any]:
     """What to change in `training` so that it ends in time after so many steps, its rate at zero, validations included.
 
-    Warm-up gets a tenth of the steps at most, and there are four validations at least; the first plan settles both.
+    The peak of the rate stays what the config makes it. Warm-up gets a tenth of the steps at most, and there are four validations at least; the first plan settles both.
     """
     step_seconds = pace.training_seconds / step
     validation_seconds = pace.validation_seconds / max(1, pace.n_validations)
@@ -65,6 +67,7 @@ def fit_to_time(training: TrainingConfig, step: int, seconds_left: float, pace: 
         **first_plan,
         **pace.fitted,
         "max_steps": max_steps,
+        "learning_rate": peak_rate(training, d_model),
         "schedule": "cosine" if training.schedule == "cosine" else "linear",
         "patience": max_steps,  # the best comes at the end, where the rate is low
     }

@@ -806,8 +806,12 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     n_steps_down = plan["max_steps"] + 1 - plan["warmup_steps"]
     assert rates[plan["max_steps"]] == pytest.approx(2e-2 / n_steps_down), "one more would be at zero"
     assert 2.4 < seconds < 8  # other work on the machine while the last validation runs cannot be foreseen
-    again = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.05", *options("training.n_samples=0"))
-    assert b"is finished" in again.err
+    for minutes in "0.05", "0.04":
+        again = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", minutes, *options("training.n_samples=0"))
+        assert b"is finished" in again.err
+    longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.2", *options("training.n_samples=0"))
+    found = re.search(rb"0\.2 minutes are about ([\d,]+) steps", longer.err)
+    assert found and int(found[1].replace(b",", b"")) > plan["max_steps"] and b"finished at step " in longer.err
 
 
 # Learning ------------------------------------------------------------------------------------------------------------

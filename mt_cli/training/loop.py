@@ -77,6 +77,10 @@ class Trainer:
         self._batches = self._remaining_batches()
         self._started = (time.monotonic() if began is None else began) - self.progress.elapsed_seconds
         self._speed_tokens, self._speed_started = 0, time.monotonic()
+        if (minutes := self.settings.minutes) is not None:
+            self._follow(self.pace.fitted)
+            if self.pace.training_seconds and minutes > self.pace.minutes and self._seconds_left(minutes) > 0:
+                self._fit_to_time(minutes)  # the run has got more time than it had
 
     @property
     def is_finished(self) -> bool:
@@ -117,17 +121,21 @@ class Trainer:
                 self.pace.training_seconds += time.monotonic() - started
                 if self.settings.minutes is not None and p.step % FIT_EVERY_STEPS == 0:
                     self._fit_to_time(self.settings.minutes)
+                    self.bar.total = self.settings.max_steps
                 self._log(rate, grad_norm)
+
+    def _seconds_left(self, minutes: float) -> float:
+        return 60 * minutes - (time.monotonic() - self._started)
 
     def _fit_to_time(self, minutes: float) -> None:
         """Fits the schedule to the time by the speed so far, again and again: the nearer the end, the less there is to
         be wrong about."""
-        left = 60 * minutes - (time.monotonic() - self._started)
-        fitted = fit_to_time(self.config.training, self.config.model.d_model, self.progress.step, left, self.pace)
-        if not self.pace.fitted:
+        training, d_model = self.config.training, self.config.model.d_model
+        fitted = fit_to_time(training, d_model, self.progress.step, self._seconds_left(minutes), self.pace)
+        if minutes != self.pace.minutes:
             self.say(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
+        self.pace.minutes = minutes
         self._follow(fitted)
-        self.bar.total = self.settings.max_steps
 
     def _follow(self, fitted: dict[str, Any]) -> None:
         self.pace.fitted = fitted
@@ -345,8 +353,6 @@ class Trainer:
         self.optimizer.restore(content["optimizer"]["state"])
         self.progress = restored(Progress, content["progress"])
         self.pace = restored(Pace, content.get("pace", {}))
-        if self.settings.minutes is not None:
-            self._follow(self.pace.fitted)
         loss_sum, n_tokens = content["since_log"]
         self._loss_sum, self._n_tokens = float(loss_sum), int(n_tokens)
         set_random_state(content["random"], self.device)

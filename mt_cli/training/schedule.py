@@ -44,6 +44,7 @@ class Pace:
     validation_seconds: float = 0.0
     n_validations: int = 0
     fitted: dict[str, Any] = field(default_factory=dict)  # the plan it follows
+    minutes: float = 0.0  # that it is for
 
     def note_validation(self, seconds: float) -> None:
         self.validation_seconds += seconds

@@ -182,7 +182,7 @@ def _continue(config: Config, run: RunDir) -> Config:
         return config
     begun = run.load_config()
     config = found_before(config, begun)
-    differing = differing_keys(config, begun, is_trained=bool(run.steps()))
+    differing = differing_keys(config, begun, run.settled_sections(begun))
     if differing:
         raise RunDirError(
             f"{run.path} holds a run of another config ({'; '.join(differing)});"
@@ -222,7 +222,6 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     if not run.config_file.exists():
         run.save_config(config)
     data = prepare(config, run, say)
-    run.save_config(config)
     keep_freed_memory()  # of training alone: what preparing took is given back
     multiply_float32_fast()
     trainer = Trainer(config, run, data, signals, say, began)
@@ -230,6 +229,7 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     if trainer.is_finished:
         say(f"{run.path} is finished: step {p.step}, best step {p.best_step}; nothing was changed")
         return
+    run.save_config(config)
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     precision = str(trainer.dtype).removeprefix("torch.")
     say(

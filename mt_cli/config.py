@@ -184,12 +184,11 @@ def found_before(mine: Config, theirs: Config) -> Config:
     return mine.model_copy(update={"training": mine.training.model_copy(update=update)})
 
 
-def differing_keys(mine: Config, theirs: Config, is_trained: bool = True) -> list[str]:
-    """`section.key: mine, theirs` for each key that may not change within a run but did. Before a run is trained only
-    the text and the tokenizer made of it are settled."""
+def differing_keys(mine: Config, theirs: Config, sections: Iterable[str]) -> list[str]:
+    """`section.key: mine, theirs` for each key of `sections` that may not change within a run but did."""
     found = []
     a, b = mine.model_dump(), theirs.model_dump()
-    for section in ("data", "tokenizer", *(("model", "training") if is_trained else ())):
+    for section in sections:
         for key in a[section]:
             name = f"{section}.{key}"
             if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE:

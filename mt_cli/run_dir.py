@@ -71,13 +71,24 @@ class RunDir:
     def save_config(self, config: Config) -> None:
         write_text(self.config_file, config.to_yaml())
 
+    def settled_sections(self, begun: Config) -> tuple[str, ...]:
+        """What may no longer change: nothing before a tokenizer is made of the text, everything that is trained with
+        once there is a checkpoint. `begun` is the run's own config."""
+        if self.steps():
+            return "data", "tokenizer", "model", "training"
+        return ("data", "tokenizer") if self.has_tokenizer(begun.tokenizer.joint) else ()
+
+    def save_data(self, sha256: dict[str, str]) -> None:
+        """Remembers what the run is trained on."""
+        write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
+
     def refuse_other_data(self, sha256: dict[str, str]) -> None:
-        """Remembers what the run is trained on; raises RunDirError when that has changed since it began."""
+        """Raises RunDirError when what the run is trained on has changed since it began."""
         try:
             known = json.loads(self.data_file.read_text(encoding="utf-8"))
             known["train"], known["dev"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
+            self.save_data(sha256)
             return
         changed = [name for name in sha256 if sha256[name] != known.get(name)]
         if changed:

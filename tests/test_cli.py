@@ -616,6 +616,54 @@ def test_training_text_that_is_not_parallel_never_trains(mt, tiny):
     assert not Path("runs/tiny/checkpoints").exists()
 
 
+def one_line_less(file):
+    Path(file).write_text("".join(Path(file).read_text().splitlines(keepends=True)[:-1]))
+
+
+def add_latin_1(file):
+    Path(file).write_bytes(Path(file).read_bytes().replace(b"die", b"d\xefe", 1))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "wrong", "message"),
+    [
+        (lambda: one_line_less("train.de"), [], "make them parallel"),
+        (lambda: one_line_less("dev.en"), [], "make them parallel"),
+        (lambda: add_latin_1("train.de"), [], "invalid UTF-8"),
+        (
+            lambda: Path("train.en").write_text("".join(f"{chr(0x4E00 + i)}\n" for i in range(200))),
+            [],
+            "set it to at least",
+        ),
+        (lambda: Path("dev.en").write_text(12 * ("red cat " * 20 + "\n")), [], "no pair is left to dev on"),
+        (lambda: None, ["data.dev=[train.en, dev.de]"], "make them parallel"),
+        (lambda: None, ["data.dedup=true", "data.test={t: [dev.en, train.de]}"], "parallel"),
+    ],
+)
+def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny, spoil, wrong, message):
+    good = {file: file.read_bytes() for file in Path().glob("*.*") if file.is_file()}
+    few = ["--set", "training.max_steps=1"]
+    spoil()
+    answer = mt("train", "tiny.yaml", *few, *(word for one in wrong for word in ("--set", one)))
+    assert answer.code == 1 and message in answer.said[-1]
+    for file, content in good.items():
+        file.write_bytes(content)
+    corrected = mt("train", "tiny.yaml", *few)
+    assert corrected.code == 0, corrected.said
+    fresh = mt("train", "tiny.yaml", *few, "--run-dir", "runs/fresh")
+    assert fresh.code == 0
+    for name in ("config.yaml", "data.json", "corpus.json", "tokenizer.model", "metrics.jsonl"):
+        assert Path("runs/tiny", name).read_bytes() == Path("runs/fresh", name).read_bytes(), name
+
+
+def test_a_run_with_a_tokenizer_and_no_checkpoint_keeps_its_text(mt, tiny, trained_run):
+    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
+    shutil.rmtree(copy / "checkpoints")
+    answer = mt("train", "tiny.yaml", "--set", "tokenizer.vocab_size=301", "--set", "model.ffn_dim=8")
+    assert answer.code == 1
+    assert "(tokenizer.vocab_size is 301 here, 300 there);" in answer.said[0]
+
+
 def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(mt, mt_process, tiny):
     long = ["train", "tiny.yaml", "--set", "training.max_steps=100000"]
     with mt_process(*long, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:

@@ -41,8 +41,13 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
     sha256 = {"train": sha256_of(data.train), "dev": sha256_of(data.dev)}
-    run.refuse_other_data(sha256)
-    tokenizer = _tokenizer(config, run, say)
+    is_begun = run.has_tokenizer(config.tokenizer.joint)
+    if is_begun:
+        run.refuse_other_data(sha256)
+        tokenizer = run.load_tokenizer(config.tokenizer.joint)
+    else:
+        _look_through(config, say)
+        tokenizer = _train_tokenizer(config, say)
     dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
 
     def dataset(name: str, files: list[str]) -> TokenDataset:
@@ -60,12 +65,16 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
             raise DataError(f"{files[0]}: no pair is left to {name} on; see data.max_length and the counts above")
         return found
 
-    train = dataset("train", data.train)
-    profile = run.load_profile()
+    train, dev = dataset("train", data.train), dataset("dev", data.dev)
+    profile = run.load_profile() if is_begun else None
     if profile is None:
         profile = _profile(train, tokenizer)
         run.save_profile(profile)
-    return PreparedData(tokenizer, profile, train, dataset("dev", data.dev), dev_pairs, sha256)
+    if not is_begun:  # What is wrong with text or config has been said by now and could still be corrected.
+        run.save_config(config)
+        run.save_data(sha256)
+        run.save_tokenizer(tokenizer)
+    return PreparedData(tokenizer, profile, train, dev, dev_pairs, sha256)
 
 
 def _build(
@@ -77,24 +86,19 @@ def _build(
         raise cannot_write(folder, error) from None
 
 
-def _tokenizer(config: Config, run: RunDir, say: Say) -> Tokenizer:
+def _train_tokenizer(config: Config, say: Say) -> Tokenizer:
     data, settings = config.data, config.tokenizer
-    if run.has_tokenizer(settings.joint):
-        return run.load_tokenizer(settings.joint)
 
     def read() -> Iterator[SentencePair]:
         return read_pairs(data.train, on_bad_line=data.on_bad_line, dedup=data.dedup)
 
-    _look_through(config, say)
     sides: list[Callable[[], Iterator[str]]] = [
         lambda: (pair.src for pair in read()),
         lambda: (pair.tgt for pair in read()),
     ]
     if settings.joint:
         sides = [lambda: (text for pair in read() for text in (pair.src, pair.tgt))]
-    tokenizer = train_tokenizer(sides, settings.algorithm, settings.vocab_size, say)
-    run.save_tokenizer(tokenizer)
-    return tokenizer
+    return train_tokenizer(sides, settings.algorithm, settings.vocab_size, say)
 
 
 def _look_through(config: Config, say: Say) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -359,6 +360,17 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
 def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: Mt, trained_run: Path) -> None:
     answer = mt("translate", trained_run, *options, stdin=b"red\n")
     assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
+
+
+def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt, trained_run: Path, tiny: Path) -> None:
+    run = Path(shutil.copytree(trained_run, tiny / "run"))
+    config = (run / "config.yaml").read_text()
+    config = config.replace("beam_size: 1\n", "beam_size: 4\n").replace("n_best: 1\n", "n_best: 4\n")
+    (run / "config.yaml").write_text(config)
+    for command in ("translate", run, "--beam-size", 2), ("evaluate", run, "--beam-size", 1):
+        assert mt(*command, stdin=b"the cat\n").code == 0
+    translation = Translator.load(run).translations(["the cat"], beam_size=2)[0]
+    assert len(translation.texts) == 2
 
 
 def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:

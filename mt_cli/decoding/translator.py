@@ -187,6 +187,8 @@ class Translator:
         given = {key: value for key, value in options.items() if value is not None}
         if isinstance(n_best := given.get("n_best"), int):
             given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
+        elif isinstance(beam_size := given.get("beam_size"), int):
+            given["n_best"] = max(1, min(beam_size, self.config.decoding.n_best))  # as many as a beam so wide has
         try:
             settings = DecodingConfig.model_validate({**self.config.decoding.model_dump(), **given})
         except ValidationError as error:

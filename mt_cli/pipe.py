@@ -99,7 +99,7 @@ class Scored:
             raise DataError(
                 f"the references have {n_before + len(given)} lines, the input more; make them line for line"
             )
-        tokenizer, limit = self.translator.tokenizer, self.translator.config.model.max_positions - 1
+        tokenizer, limit = self.translator.tokenizer, self.translator.n_positions - 1
         pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, given, strict=True)]
         for number, pair in enumerate(pairs, n_before + 1):
             if (longest := max(map(len, pair))) > limit:

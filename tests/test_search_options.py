@@ -384,6 +384,15 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
         Translator.load(trained_run, other)
 
 
+def test_an_ensemble_reads_no_more_than_its_shortest_sighted_member(mt: Mt, trained_run: Path, tiny: Path) -> None:
+    sets = ("--set", "model.max_positions=20", "--set", "training.max_steps=2")
+    assert mt("train", "tiny.yaml", "--run-dir", "near", *sets).code == 0
+    line = b"the cat " * 20 + b"\n"
+    for runs in ([trained_run, "near"], ["near", trained_run]):
+        answer = mt("translate", *runs, "--max-length-ratio", 9, "--min-length", 30, stdin=line)
+        assert answer.code == 0 and len(answer.lines) == 1
+
+
 def test_threads_may_share_a_translator(trained_run: Path) -> None:
     translator = Translator.load(trained_run)
     asked = [(LINES[i:] + LINES[:i], {"beam_size": 1 + i % 3, "batch_size": 1 + i}) for i in range(8)]

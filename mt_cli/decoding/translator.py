@@ -83,6 +83,7 @@ class Translator:
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.profile = profile  # of the training text, where the run has kept it
         self.device = next(models[0].parameters()).device
+        self.n_positions = min(model.src_embeddings.n_positions for model in models)
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 
@@ -169,7 +170,7 @@ class Translator:
 
     def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]], batch_size: int = 64) -> list[list[float]]:
         """`score` for pairs of ids. Raises UsageError for one that is longer than the model can read."""
-        limit = self.config.model.max_positions - 1
+        limit = self.n_positions - 1
         longest = max((max(len(src), len(tgt)) for src, tgt in pairs), default=0)
         if longest > limit:
             raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
@@ -271,7 +272,7 @@ class Translator:
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
         """How many tokens a translation of `n_src` tokens may have, of which the first `n_prefix` are given; one
         position is left for the end symbol."""
-        return min(int(n_src * settings.max_length_ratio) + 10 + n_prefix, self.config.model.max_positions - 1)
+        return min(int(n_src * settings.max_length_ratio) + 10 + n_prefix, self.n_positions - 1)
 
     def split(self, text: str) -> list[list[int]]:
         """Source ids of the parts that normalized text is read in: none for '', one as a rule.
@@ -282,7 +283,7 @@ class Translator:
         """
         if not text:
             return []
-        limit, never_several = self.config.data.max_length, False
+        limit, never_several = min(self.config.data.max_length, self.n_positions - 1), False
         if self.profile is not None:
             limit = min(limit, max(self.profile.longest_src - 1, _NEVER_LONG))
             never_several = self.profile.several_sentences < _FEW_LINES

@@ -46,7 +46,7 @@ class Embeddings(nn.Module):
         norm: nn.Module | None = None,
     ):
         super().__init__()
-        self.pad_id, self.scale = pad_id, scale
+        self.pad_id, self.scale, self.n_positions = pad_id, scale, n_positions
         self.token = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.position: Tensor
         self.register_buffer("position", sinusoid_table(n_positions, d_model, first_position), persistent=False)

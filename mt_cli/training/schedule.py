@@ -44,7 +44,7 @@ class Pace:
     validation_seconds: float = 0.0
     n_validations: int = 0
     fitted: dict[str, Any] = field(default_factory=dict)  # the plan it follows
-    minutes: float = 0.0  # that it is for
+    minutes: float = 0.0  # the time that it is for
 
     def note_validation(self, seconds: float) -> None:
         self.validation_seconds += seconds
@@ -54,7 +54,8 @@ class Pace:
 def fit_to_time(training: TrainingConfig, d_model: int, step: int, seconds_left: float, pace: Pace) -> dict[str, Any]:
     """What to change in `training` so that it ends in time after so many steps, its rate at zero, validations included.
 
-    The peak of the rate stays what the config makes it. Warm-up gets a tenth of the steps at most, and there are four validations at least; the first plan settles both.
+    The peak of the rate stays what the config makes it. Warm-up gets a tenth of the steps at most, and there are four
+    validations at least; the first plan settles both.
     """
     step_seconds = pace.training_seconds / step
     validation_seconds = pace.validation_seconds / max(1, pace.n_validations)

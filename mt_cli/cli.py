@@ -220,7 +220,7 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     from mt_cli.training.prepare import prepare
 
     if not run.config_file.exists():
-        run.save_config(config)
+        run.save_config(config)  # makes the folder a run's, though nothing is settled yet
     data = prepare(config, run, say)
     keep_freed_memory()  # of training alone: what preparing took is given back
     multiply_float32_fast()

@@ -479,7 +479,7 @@ def evaluate(
     hyp: Annotated[Path | None, typer.Option(help="Score these translations; no model is run.")] = None,
     checkpoint: CheckpointsOption = None,
     tokenize: Annotated[
-        str | None, typer.Option(help="sacrebleu's BLEU tokenizer; by target language if not given.")
+        str | None, typer.Option(help="sacrebleu's BLEU tokenizer; if not given the config's, 13a with --hyp.")
     ] = None,
     beam_size: BeamOption = None,
     batch_size: BatchOption = None,
@@ -492,6 +492,10 @@ def evaluate(
     if hyp is not None:
         if ref is None:
             raise UsageError("--hyp needs --ref, the references to score against")
+        if runs:
+            raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
+        options = {"src": src, "checkpoint": checkpoint, "beam_size": beam_size, "batch_size": batch_size}
+        _refuse_options("--hyp is scored without a model", options)
         results = [evaluate_files(hyp, ref, tokenize)]
     else:
         if not runs:
@@ -506,8 +510,8 @@ def evaluate(
             for result in evaluate_run(RunDir.existing(run), name, files, tokenize, beam_size, batch_size, device)
         ]
     for result in results:
-        if result.pop("is_blank"):
-            say(f"warning: {result['test_set']}: every translation is blank")
+        for warning in result.pop("warnings"):
+            say(f"warning: {result['test_set']}: {warning}")
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False))
     else:

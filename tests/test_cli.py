@@ -87,7 +87,7 @@ RUNTIME_MISTAKES = {
     ("translate", "RUN", "--checkpoint", "worst"): "error: 'worst' is no checkpoint's name; give best, last, step-N or averaged",
     ("evaluate", "--hyp", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
     ("evaluate", "--hyp", "none", "--ref", "dev.de"): "error: none: No such file or directory; ",
-    ("evaluate", "RUN", "--src", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
+    ("evaluate", "RUN", "--src", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; make them parallel",
     ("train", "tiny.yaml", "--set", "data.train=[no.en, no.de]"): "error: no.en: no such file; check data.train (paths are relative to where mt is started)",
     ("train", "tiny.yaml", "--set", "data.dev=[., dev.de]"): "error: .: is not a regular file; check data.dev",
     ("train", "tiny.yaml", "--run-dir", "tiny.yaml"): "error: tiny.yaml: File exists; choose another --run-dir",
@@ -527,6 +527,21 @@ def test_a_test_set_keeps_its_blank_lines(mt, trained_run, tiny):
     Path("s.de").write_text("Katze\n\nHund\n")
     (result,) = json.loads(mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de", "--json").out)
     assert (result["n_sentences"], round(result["chrf"], 3), result["ter"]) == (3, 100, 0)
+
+
+def test_lines_that_training_left_out_are_left_out_of_the_score(mt, trained_run, tiny):
+    scores = json.loads(mt("evaluate", trained_run, "--json").out)
+    for name in ("dev", "test"):
+        Path(f"{name}.en").write_bytes(Path(f"{name}.en").read_bytes() + b"cat\xff\n")
+        Path(f"{name}.de").write_bytes(Path(f"{name}.de").read_bytes() + b"Katze\n")
+    refused = mt("evaluate", trained_run)
+    assert (refused.code, refused.said) == (1, ["error: dev.en:13: invalid UTF-8 at byte 4 (0xff); fix the line"])
+    lenient = Path(shutil.copytree(trained_run, tiny / "lenient"))
+    text = (lenient / "config.yaml").read_text()
+    (lenient / "config.yaml").write_text(text.replace("on_bad_line: error", "on_bad_line: skip"))
+    answer = mt("evaluate", lenient, "--json")
+    assert answer.said == [f"warning: {name}: 1 of 13 pairs left out (not UTF-8)" for name in ("dev", "held_out")]
+    assert [one["bleu"] for one in json.loads(answer.out)] == [one["bleu"] for one in scores]
 
 
 # mt train on what is there -------------------------------------------------------------------------------------------

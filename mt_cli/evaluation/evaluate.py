@@ -17,7 +17,7 @@ from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, refuse_tokenizer, score_texts
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import normalize, read_lines, sha256_of
+from mt_cli.text.corpus import CorpusReport, normalize, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 
@@ -31,7 +31,7 @@ def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]
         "test_set": str(hyp),
         **asdict(score_texts(hypotheses, references, tokenize or "13a")),
         "n_sentences": len(references),
-        "is_blank": not any(line.strip() for line in hypotheses),
+        "warnings": _tell_blank(hypotheses),
         "versions": versions(),
     }
 
@@ -54,7 +54,9 @@ def evaluate_run(
     decoding = translator.settings(beam_size=beam_size, batch_size=batch_size)
     results = []
     for name, paths in test_sets.items():
-        sources, references = _read_test_set(paths)
+        report = CorpusReport()
+        pairs = read_test_set(paths, on_bad_line=config.data.on_bad_line, report=report)
+        sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         started = time.monotonic()
         outputs = translator.translate(sources, beam_size=beam_size, batch_size=batch_size)
         seconds = time.monotonic() - started
@@ -71,7 +73,7 @@ def evaluate_run(
                 "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),
-                "is_blank": not any(line.strip() for line in outputs),
+                "warnings": [*_tell_blank(outputs), *_tell_dropped(report)],
                 "test_sha256": sha256_of(paths),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
@@ -85,23 +87,12 @@ def evaluate_run(
     return results
 
 
-def _read_test_set(files: list[str]) -> tuple[list[str], list[str]]:
-    """Sources and references, untouched: a test set keeps its blank lines."""
-    for file in map(Path, files):
-        if file.exists() and not file.is_file():  # a pipe would wait for ever, a device may have no end
-            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
-    if len(files) == 1:
-        rows = [line.split("\t") for line in read_lines(Path(files[0]))]
-        for number, row in enumerate(rows, 1):
-            if len(row) != 2:
-                raise DataError(f"{files[0]}:{number}: {len(row)} columns, expected 2 (source, a tab, target)")
-        return [row[0] for row in rows], [row[1] for row in rows]
-    sources, references = read_lines(Path(files[0])), read_lines(Path(files[1]))
-    if len(sources) != len(references):
-        raise DataError(
-            f"{files[0]} has {len(sources)} lines, {files[1]} has {len(references)}; they must be line for line"
-        )
-    return sources, references
+def _tell_blank(outputs: list[str]) -> list[str]:
+    return [] if any(line.strip() for line in outputs) else ["every translation is blank"]
+
+
+def _tell_dropped(report: CorpusReport) -> list[str]:
+    return [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
 
 
 def _loss(translator: Translator, sources: list[str], references: list[str]) -> float:

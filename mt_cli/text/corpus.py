@@ -116,27 +116,8 @@ def read_pairs(
     """
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
-    rows = _rows_of_tsv(files[0], report) if len(files) == 1 else _rows_of_two(files[0], files[1])
-    for number, sides in enumerate(rows, 1):
-        report.n_pairs += 1
-        try:
-            texts = [decode_line(raw, number, name) for raw, name in sides]
-        except DataError as error:
-            if "invalid UTF-8" not in str(error):
-                raise
-            if on_bad_line == "skip":
-                report.drop("not UTF-8")
-                continue
-            others = _likewise(
-                n for n, later in enumerate(rows, number + 1) if not all(_is_utf_8(raw) for raw, _ in later)
-            )
-            raise DataError(f"{error}{others}; fix the line or set data.on_bad_line: skip") from None
-        for (raw, name), text in zip(sides, texts, strict=True):
-            if raw.endswith(b"\r\n"):
-                report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
-            if _CONTROL.search(text):
-                report.note_once(f"{name} has control characters", f" (first in line {number}); read as spaces")
-        src, tgt = map(normalize, texts)
+    for pair in _decoded_pairs(files, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
+        src, tgt = normalize(pair.src), normalize(pair.tgt)
         if not src or not tgt:
             report.drop("with an empty side")
             continue
@@ -149,7 +130,7 @@ def read_pairs(
         elif dedup or len(seen) < _N_DUPLICATES_REMEMBERED:
             seen.add(key)
         report.n_kept += 1
-        yield SentencePair(src, tgt, number)
+        yield SentencePair(src, tgt, pair.line)
     n_empty = report.dropped.get("with an empty side", 0)
     if report.n_pairs == 0:
         raise DataError(f"{files[0]}: no lines; give a file with a sentence on each line")
@@ -157,6 +138,38 @@ def read_pairs(
         raise DataError(
             f"{files[0]}: {n_empty:,} of {report.n_pairs:,} pairs have an empty side; check that the files belong together"
         )
+
+
+def read_test_set(files: list[str], *, on_bad_line: str, report: CorpusReport) -> list[SentencePair]:
+    """`read_pairs` for what is to be scored: the pairs as they stand in the files, blank ones too."""
+    for file in map(Path, files):
+        if file.exists() and not file.is_file():  # a pipe would wait for ever, a device may have no end
+            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
+    return list(_decoded_pairs(files, on_bad_line, report, "fix the line"))
+
+
+def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, remedy: str) -> Iterator[SentencePair]:
+    rows = _rows_of_tsv(files[0], report) if len(files) == 1 else _rows_of_two(files[0], files[1])
+    for number, sides in enumerate(rows, 1):
+        report.n_pairs += 1
+        try:
+            src, tgt = (decode_line(raw, number, name) for raw, name in sides)
+        except DataError as error:
+            if "invalid UTF-8" not in str(error):
+                raise
+            if on_bad_line == "skip":
+                report.drop("not UTF-8")
+                continue
+            others = _likewise(
+                n for n, later in enumerate(rows, number + 1) if not all(_is_utf_8(raw) for raw, _ in later)
+            )
+            raise DataError(f"{error}{others}; {remedy}") from None
+        for (raw, name), text in zip(sides, (src, tgt), strict=True):
+            if raw.endswith(b"\r\n"):
+                report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
+            if _CONTROL.search(text):
+                report.note_once(f"{name} has control characters", f" (first in line {number}); read as spaces")
+        yield SentencePair(src, tgt, number)
 
 
 def _is_utf_8(raw: bytes) -> bool:

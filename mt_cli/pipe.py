@@ -159,7 +159,7 @@ def as_json(translator: Translator, judged: list[Judged]) -> list[str]:
     """Source, hypotheses with the score of each and of each token; of the best one the alignment over the pieces and
     the reasons to doubt it.
 
-    Scores are natural logarithms: of a hypothesis over its length penalty, of a token as the first model gives it.
+    Scores are natural logarithms: of a hypothesis over its length penalty, of a token as it is.
     """
     chosen = [
         [

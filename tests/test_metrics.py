@@ -10,8 +10,10 @@ import sys
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import ModelConfig
+from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
 from mt_cli.evaluation.evaluate import evaluate_files
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
@@ -147,6 +149,26 @@ def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
     for batch_tokens in (16, 100, 10_000):
         assert mean_loss(model, dataset, batch_tokens, told.append) == pytest.approx(total / n_tokens, rel=1e-5)
     assert sum(told) == 3 * len(pairs)
+
+
+def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, tmp_path, monkeypatch):
+    """320 target tokens, of which there are logits of 16 at once."""
+
+    class Largest(TorchFunctionMode):
+        n_logits = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.shape[-1:] == (40,):
+                self.n_logits = max(self.n_logits, result.numel())
+            return result
+
+    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5] * 9, [6] * 9, i) for i in range(32)], (40, 40), {})
+    whole = mean_loss(model, dataset, 4096)
+    monkeypatch.setattr(scoring, "_LOGITS_AT_ONCE", 16 * 40)
+    with Largest() as largest:
+        assert mean_loss(model, dataset, 4096) == pytest.approx(whole, rel=1e-5)
+    assert largest.n_logits == 16 * 40
 
 
 def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, tmp_path):

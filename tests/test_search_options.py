@@ -103,8 +103,8 @@ def every_allowed_translation(
         if len(ids) == limit:
             found.append((ids, total, limit))
             return
-        following = {word: token_log_probs(model, [source], [[*ids, word]])[0][len(ids)] for word in words}
-        to_end = token_log_probs(model, [source], [ids])[0][-1]
+        following = {word: token_log_probs([model], [source], [[*ids, word]])[0][len(ids)] for word in words}
+        to_end = token_log_probs([model], [source], [ids])[0][-1]
         if len(ids) < len(prefix):
             allowed, may_end = prefix[len(ids) : len(ids) + 1], False
         else:
@@ -200,10 +200,20 @@ def test_forced_scores_are_those_of_the_search(make_model: MakeModel) -> None:
     found = [
         hypotheses[0] for hypotheses in beam_search(InferenceModel(model), *source_batch(SOURCES), [30] * 3, 4, 0.0)
     ]
-    scores = token_log_probs(model, SOURCES, [h.ids for h in found])
+    scores = token_log_probs([model], SOURCES, [h.ids for h in found])
     for hypothesis, row in zip(found, scores, strict=True):
         assert len(row) == len(hypothesis.ids) + 1
         if len(hypothesis.ids) < 30:  # else it was cut off and has no end symbol
+            assert hypothesis.score == pytest.approx(math.fsum(row), abs=1e-4)
+
+
+def test_forced_scores_of_several_models_are_those_of_their_search(make_model: MakeModel) -> None:
+    models = [lively(make_model, seed) for seed in (0, 1, 2)]
+    ensemble = Ensemble([InferenceModel(model) for model in models])
+    found = [hypotheses[0] for hypotheses in beam_search(ensemble, *source_batch(SOURCES), [30] * 3, 4, 0.0)]
+    assert any(len(hypothesis.ids) < 30 for hypothesis in found)
+    for hypothesis, row in zip(found, token_log_probs(models, SOURCES, [h.ids for h in found]), strict=True):
+        if len(hypothesis.ids) < 30:
             assert hypothesis.score == pytest.approx(math.fsum(row), abs=1e-4)
 
 

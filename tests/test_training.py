@@ -640,7 +640,6 @@ def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     for share in (0.0, 0.5):
         trainer_of(tiny / f"run-{share}", *SHORT, f"training.both_directions={share}").train()
     for step, (forth, turning) in enumerate(zip(seen[:84], seen[84:], strict=True)):
-        assert forth.indices == turning.indices
         if step < 42 and step % 2:
             assert torch.equal(turning.src_ids, forth.tgt_out) and torch.equal(turning.tgt_out, forth.src_ids)
         else:

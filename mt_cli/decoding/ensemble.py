@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,10 @@ class Ensemble:
         return EnsembleState([model.start(src_ids, src_mask, max_length, beam_size) for model in self.models])
 
     def advance(self, state: EnsembleState, last_ids: Tensor) -> Tensor:
-        """Logits (B,V) whose softmax is the mean of the members' probabilities."""
         members = zip(self.models, state.states, strict=True)
-        log_probs = [model.advance(own, last_ids).float().log_softmax(-1) for model, own in members]
-        return torch.stack(log_probs).logsumexp(0)
+        return averaged([model.advance(own, last_ids) for model, own in members])
+
+
+def averaged(logits: Sequence[Tensor]) -> Tensor:
+    """Logits (...,V) whose softmax is the mean of the members' probabilities."""
+    return torch.stack([one.float().log_softmax(-1) for one in logits]).logsumexp(0)

@@ -1,23 +1,48 @@
-"""Forced decoding: how probable the model finds a translation that is given."""
+"""Forced decoding: how probable the model finds a translation that is given.
+
+Letters in shapes: V target vocabulary.
+"""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
+import torch
+from torch import Tensor
+
+from mt_cli.decoding.ensemble import averaged
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import pad, padding_mask, source_batch, subsequent_mask
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID
+from mt_cli.text.batching import Batch, batch_of
+from mt_cli.text.tokenizer import PAD_ID
+
+_LOGITS_AT_ONCE = 1 << 22  # those of a whole batch would take more memory than a step of training
+
+
+def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits (n,V) and ids (n) of all target tokens of a batch that are no padding, in order, n at a time."""
+    memory, _ = model.encode(batch.src_ids, batch.src_mask)
+    hidden, _, _ = model.decode(batch.tgt_in, batch.tgt_mask, memory, batch.src_mask)
+    is_token = batch.tgt_out != PAD_ID
+    n = max(1, _LOGITS_AT_ONCE // model.projection.weight.size(0))
+    for part, ids in zip(hidden[is_token].split(n), batch.tgt_out[is_token].split(n), strict=True):
+        yield model.project(part), ids
 
 
 @torch.inference_mode()
-def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-    """For each pair of ids the log-probability of every target token and, last, of the end symbol."""
-    device = next(model.parameters()).device
-    src_ids, src_mask = source_batch(sources)
-    tgt_in = pad([[BOS_ID, *ids] for ids in targets])
-    tgt_out = pad([[*ids, EOS_ID] for ids in targets]).to(device)
-    tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
-    logits = model(src_ids.to(device), src_mask.to(device), tgt_in.to(device), tgt_mask.to(device))
-    scores = next_log_probs(logits).gather(2, tgt_out[:, :, None])[:, :, 0]  # (B,T)
-    return [row[: len(ids) + 1] for row, ids in zip(scores.tolist(), targets, strict=True)]
+def token_log_probs(
+    models: Sequence[Transformer], sources: list[list[int]], targets: list[list[int]]
+) -> list[list[float]]:
+    """For each pair of ids the log-probability of every target token and, last, of the end symbol.
+
+    Of several models it is that of their mean probability, as an ensemble searches by.
+    """
+    batch = batch_of(sources, targets).to(next(models[0].parameters()).device)
+    scores = list[float]()
+    for members in zip(*(target_logits(model, batch) for model in models), strict=True):
+        ids = members[0][1]
+        log_probs = next_log_probs(averaged([logits for logits, _ in members]))
+        scores += log_probs.gather(1, ids[:, None])[:, 0].tolist()
+    ends = accumulate(len(ids) + 1 for ids in targets)
+    return [scores[end - len(ids) - 1 : end] for end, ids in zip(ends, targets, strict=True)]

@@ -103,7 +103,7 @@ class Translator:
 
     @property
     def model(self) -> Transformer:
-        """The first model: the one that attention and forced scores come from."""
+        """The first model: the one that attention comes from."""
         return self.models[0]
 
     def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
@@ -178,7 +178,7 @@ class Translator:
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]))
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            batch = token_log_probs(self.model, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+            batch = token_log_probs(self.models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
             for i, row in zip(chosen, batch, strict=True):
                 scores[i] = row
         return scores

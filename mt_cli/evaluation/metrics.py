@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import fixed_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
-from mt_cli.text.tokenizer import PAD_ID
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,8 @@ def mean_loss(
     total, n_tokens = 0.0, 0
     for indices in fixed_batches(dataset, batch_tokens):
         batch = make_batch(dataset, indices).to(device)
-        logits = model(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask)
-        total += float(
-            F.cross_entropy(logits.flatten(0, 1).float(), batch.tgt_out.flatten(), ignore_index=PAD_ID, reduction="sum")
-        )
+        for logits, ids in target_logits(model, batch):
+            total += float(F.cross_entropy(logits.float(), ids, reduction="sum"))
         n_tokens += batch.n_tokens
         if on_batch is not None:
             on_batch(len(indices))

@@ -30,7 +30,6 @@ class Batch:
     tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what it is to say
     tgt_mask: Tensor  # (B,1,T,T)  True where a target token may look: at itself and what stands before it
     n_tokens: int  # target tokens that are no padding
-    indices: list[int]  # of the pairs in their dataset
 
     def to(self, device: torch.device) -> Batch:
         return replace(
@@ -68,12 +67,16 @@ def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def make_batch(dataset: TokenDataset, indices: list[int]) -> Batch:
-    src_ids, src_mask = source_batch([dataset.src(i).tolist() for i in indices])
-    targets = [dataset.tgt(i).tolist() for i in indices]
+    return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
+
+
+def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:
+    """The batch of pairs of ids, given without begin and end symbols."""
+    src_ids, src_mask = source_batch(sources)
     tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
     tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
     n_tokens = sum(len(ids) + 1 for ids in targets)
-    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, n_tokens, indices)
+    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, n_tokens)
 
 
 _POOL = 100_000  # pairs sorted together: enough for full batches of one length, and memory stays bounded

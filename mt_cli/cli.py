@@ -314,29 +314,12 @@ def translate(
         raise UsageError(f"{output} exists already; delete it or choose another --output")
     if sample and (beam_size or 1) > 1:
         raise UsageError("--sample draws, --beam-size searches; leave one out")
-    if score is not None and (as_json or n_best or sample or prefix is not None or prefix_column):
-        raise UsageError("--score translates nothing; leave out --json, --n-best, --sample and --prefix")
     if prefix is not None and prefix_column:
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
-    if trace and (sample or score is not None or as_json or (beam_size or 1) > 1):
-        raise UsageError("--trace tells greedy search; leave out --beam-size, --sample, --score and --json")
     if engine != "mt" and (trace or score is not None or len(runs) * len(checkpoint or ["best"]) > 1):
         raise UsageError(f"--engine {engine} translates with one model; leave out --trace, --score and further models")
     if engine != "mt" and device not in ("auto", "cpu"):
         raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
-    descriptor = _open_input(input_file)
-
-    if attention is not None:
-        from mt_cli.evaluation.attention import refuse_attention_file
-
-        refuse_attention_file(attention)
-
-    from mt_cli.device import keep_freed_memory
-    from mt_cli.pipe import Form, Scored, Traced, Translated
-    from mt_cli.text.corpus import read_lines
-
-    keep_freed_memory()
-
     options: dict[str, Any] = {
         "beam_size": beam_size,
         "n_best": n_best,
@@ -352,6 +335,30 @@ def translate(
         "seed": seed,
         "batch_size": batch_size,
     }
+    of_translations = {
+        **options,
+        "prefix": prefix,
+        "prefix_column": prefix_column or None,
+        "json": as_json or None,
+        "doubts": doubts or None,
+        "attention": attention,
+    }
+    if score is not None:
+        _refuse_options("--score translates nothing", {**of_translations, "trace": trace or None})
+    if trace:
+        _refuse_options("--trace tells greedy search", of_translations)
+    descriptor = _open_input(input_file)
+
+    if attention is not None:
+        from mt_cli.evaluation.attention import refuse_attention_file
+
+        refuse_attention_file(attention)
+
+    from mt_cli.device import keep_freed_memory
+    from mt_cli.pipe import Form, Scored, Traced, Translated
+    from mt_cli.text.corpus import read_lines
+
+    keep_freed_memory()
     translator = _load_translator(runs, checkpoint or ["best"], device, engine)
     translator.settings(**options)
     name = str(input_file or "stdin")
@@ -370,6 +377,12 @@ def translate(
 
         write_attention_page(attention, form.maps, say)
         say(f"attention: {attention}")
+
+
+def _refuse_options(reason: str, options: dict[str, Any]) -> None:
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError(f"{reason}; leave out {' and '.join(given)}")
 
 
 def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:

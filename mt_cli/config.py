@@ -116,7 +116,7 @@ class TrainingConfig(Section):
 
 class DecodingConfig(Section):
     beam_size: int = Field(1, ge=1, le=1000)  # 1 is greedy
-    n_best: int = Field(1, ge=1, le=1000)  # translations of a sentence, best first; at most beam_size, unless sampled
+    n_best: int = Field(1, ge=1, le=1000)  # that --json and Python are given; at most beam_size, unless sampled
     length_normalization: Literal["gnmt", "average"] = "gnmt"  # ((5 + length) / 6) ** length_penalty, or length ** it
     length_penalty: float = Field(1.0, ge=0, le=10)  # more favours longer output; 0 is none
     max_length_ratio: float = Field(2.0, gt=0, le=100)  # output tokens for each source token, 10 more allowed

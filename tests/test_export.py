@@ -125,8 +125,7 @@ LINES = b"the red cat\n\ndog\nhouse sees the tree\nthe dog\n" + b"cat dog tree "
         ["--json"],
         ["--beam-size", "3", "--length-normalization", "average"],
         ["--n-best", "3", "--length-normalization", "average", "--length-penalty", "0.5"],
-        ["--min-length", "6"],
-        ["--no-repeat-ngram", "1"],
+        ["--beam-size", "4", "--length-normalization", "average", "--length-penalty", "2"],
     ],
     ids=" ".join,
 )
@@ -181,6 +180,8 @@ def test_the_engine_neither_leaves_an_export_behind_nor_takes_one_that_lies_ther
             "--length-penalty above 0",
         ),
         (["--prefix", "cat"], "takes no prefixes"),
+        (["--min-length", "3"], "leave out"),
+        (["--beam-size", "2", "--length-normalization", "average", "--no-repeat-ngram", "2"], "leave out"),
         (["--trace"], "leave out --trace"),
         (["--checkpoint", "best", "--checkpoint", "last"], "one model"),
         (["--device", "cuda"], "runs on the CPU"),
@@ -230,12 +231,31 @@ def test_hugging_face_gives_the_same_ids_and_scores(
         assert ids[: 1 + min(6, len(ours))] == [BOS_ID, *ours[:6]]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_hugging_face_searches_as_the_config_says(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    translator = random_translator(tokenizers)
+    search = {"beam_size": 3, "length_normalization": "average", "length_penalty": 0.3}
+    translator.config = translator.config.model_copy(update={"decoding": translator.settings(**search)})
+    write_marian(translator, tmp_path)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    batch = transformers.AutoTokenizer.from_pretrained(tmp_path)(SENTENCES[:1], return_tensors="pt")
+    limit = translator.max_length(len(batch.input_ids[0]) - 1, translator.config.decoding)
+    generated = model.generate(**batch, max_new_tokens=limit, return_dict_in_generate=True, output_scores=True)
+    assert model.generation_config.length_penalty == 0.3
+    found = translator.translations(SENTENCES[:1])[0].parts[0].hypotheses[0]
+    assert [i for i in generated.sequences[0].tolist() if i not in (BOS_ID, EOS_ID, PAD_ID)] == found.ids
+    assert float(generated.sequences_scores[0]) == pytest.approx(found.score, abs=1e-3)
+
+
 def test_what_the_marian_format_cannot_hold_is_named_with_the_way_out(
     tokenizers: dict[bool, Tokenizer], tmp_path: Path
 ) -> None:
     pytest.importorskip("safetensors")
     with pytest.raises(UsageError, match=r"model\.first_position is 1.*--set model\.first_position=0"):
         write_marian(random_translator(tokenizers, norm="post", first_position=1), tmp_path)
+    with pytest.raises(UsageError, match=r"model\.d_model 16 is no multiple of model\.n_heads 3"):
+        write_marian(random_translator(tokenizers, n_heads=3, head_dim=5), tmp_path)
     with pytest.raises(UsageError, match=r"model\.head_dim is 12"):
         write_marian(random_translator(tokenizers, head_dim=12), tmp_path)
 

@@ -19,7 +19,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.ctranslate2 import write_ctranslate2
 
-_SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win
+_SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win; enough up to a penalty of 1
 
 
 class CTranslate2Translator(Translator):
@@ -42,6 +42,11 @@ class CTranslate2Translator(Translator):
         settings = super().settings(**options)
         if settings.sample:
             raise UsageError("--engine ctranslate2 does not sample; leave out one of them")
+        if settings.min_length or settings.no_repeat_ngram:
+            raise UsageError(
+                "--engine ctranslate2 gives what --min-length and --no-repeat-ngram rule out to the other tokens, which"
+                " are scored higher then; leave out one of them"
+            )
         is_like_the_engine = settings.length_normalization == "average" and settings.length_penalty > 0
         if settings.beam_size > 1 and not is_like_the_engine:
             raise UsageError(
@@ -68,11 +73,10 @@ class CTranslate2Translator(Translator):
             max_batch_size=settings.batch_size,
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
-            patience=_SEARCH_ON if settings.beam_size > 1 else 1,
+            patience=self._patience(settings, max(limits)),
             length_penalty=settings.length_penalty if settings.beam_size > 1 else 0,
-            min_decoding_length=settings.min_length,
+            min_decoding_length=0,
             max_decoding_length=max(limits),
-            no_repeat_ngram_size=settings.no_repeat_ngram,
             max_input_length=0,
             return_scores=True,
         )
@@ -90,3 +94,9 @@ class CTranslate2Translator(Translator):
         for i, hypotheses in zip(too_long, super().search([sentences[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found
+
+    def _patience(self, settings: DecodingConfig, limit: int) -> float:
+        """A penalty above 1 lets a hypothesis gain by length alone: only at the limit is it sure which one wins."""
+        if settings.beam_size == 1:
+            return 1
+        return _SEARCH_ON if settings.length_penalty <= 1 else max(_SEARCH_ON, limit)

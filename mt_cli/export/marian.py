@@ -53,6 +53,11 @@ def write_marian(translator: Translator, folder: Path) -> None:
 
 def _refuse_unsupported(config: Config) -> None:
     model = config.model
+    if model.d_model % model.n_heads:
+        raise UsageError(
+            f"the formats of Hugging Face cannot hold this run (model.d_model {model.d_model} is no multiple of"
+            f" model.n_heads {model.n_heads}); train one of which it is"
+        )
     head_dim = model.d_model // model.n_heads
     wanted = {
         "layer_norm": (model.layer_norm, "variance"),
@@ -67,8 +72,7 @@ def _refuse_unsupported(config: Config) -> None:
         found = ", ".join(f"model.{key} is {is_}" for key, (is_, _) in wrong.items())
         settings = " ".join(f"--set model.{key}={str(must).lower()}" for key, (_, must) in wrong.items())
         raise UsageError(
-            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train CONFIG {settings},"
-            " or export --to ctranslate2"
+            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train CONFIG {settings}"
         )
 
 
@@ -184,12 +188,17 @@ def _model_config(translator: Translator) -> dict[str, object]:
 
 
 def _generation_config(config: Config) -> dict[str, object]:
+    """A beam divides by length ** penalty there; of `gnmt` there is no counterpart."""
+    decoding = config.decoding
+    penalty = {"length_penalty": decoding.length_penalty} if decoding.length_normalization == "average" else {}
     return {
         "decoder_start_token_id": BOS_ID,
         "bos_token_id": BOS_ID,
         "eos_token_id": EOS_ID,
         "pad_token_id": PAD_ID,
-        "num_beams": config.decoding.beam_size,
+        "num_beams": decoding.beam_size,
+        "no_repeat_ngram_size": decoding.no_repeat_ngram,
+        **penalty,
         "max_length": min(512, config.model.max_positions),
     }
 

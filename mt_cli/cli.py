@@ -318,6 +318,8 @@ def translate(
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     if engine != "mt" and (trace or score is not None or len(runs) * len(checkpoint or ["best"]) > 1):
         raise UsageError(f"--engine {engine} translates with one model; leave out --trace, --score and further models")
+    if engine != "mt" and (prefix is not None or prefix_column):
+        raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
     if engine != "mt" and device not in ("auto", "cpu"):
         raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
     options: dict[str, Any] = {
@@ -328,7 +330,7 @@ def translate(
         "max_length_ratio": max_length_ratio,
         "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram,
-        "sample": sample or None,
+        "sample": sample or (None if beam_size is None else False),  # whatever the config says
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -338,13 +340,13 @@ def translate(
     of_translations = {
         **options,
         "prefix": prefix,
-        "prefix_column": prefix_column or None,
-        "json": as_json or None,
-        "doubts": doubts or None,
+        "prefix_column": prefix_column,
+        "json": as_json,
+        "doubts": doubts,
         "attention": attention,
     }
     if score is not None:
-        _refuse_options("--score translates nothing", {**of_translations, "trace": trace or None})
+        _refuse_options("--score translates nothing", {**of_translations, "trace": trace})
     if trace:
         _refuse_options("--trace tells greedy search", of_translations)
     descriptor = _open_input(input_file)
@@ -360,7 +362,12 @@ def translate(
 
     keep_freed_memory()
     translator = _load_translator(runs, checkpoint or ["best"], device, engine)
-    translator.settings(**options)
+    settings = translator.settings(**options)
+    if not settings.sample:
+        _refuse_options("nothing is drawn without --sample", _some(options, "temperature", "top_k", "top_p", "seed"))
+    if settings.sample or settings.beam_size == 1:
+        lengths = _some(options, "length_penalty", "length_normalization")
+        _refuse_options("lengths are compared in a beam only", lengths)
     name = str(input_file or "stdin")
     form: Form = Translated(
         translator, options, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
@@ -380,9 +387,13 @@ def translate(
 
 
 def _refuse_options(reason: str, options: dict[str, Any]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False)]
     if given:
         raise UsageError(f"{reason}; leave out {' and '.join(given)}")
+
+
+def _some(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names}
 
 
 def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
@@ -438,13 +449,22 @@ def _open_input(file: Path | None) -> int:
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
 
 
-def _open_output(file: Path | None) -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _open_output(file: Path | None) -> Iterator[Any]:
     if file is None:
-        return contextlib.nullcontext(sys.stdout.buffer)
+        yield sys.stdout.buffer
+        return
     try:
-        return file.open("xb")
+        out = file.open("xb")
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; choose another --output") from None
+    with out:
+        try:
+            yield out
+        except BaseException:
+            if out.tell() == 0:
+                file.unlink()  # else it is in the way of the next try
+            raise
 
 
 def _chunks(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
@@ -507,21 +527,29 @@ def evaluate(
             raise UsageError("--hyp needs --ref, the references to score against")
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
-        options = {"src": src, "checkpoint": checkpoint, "beam_size": beam_size, "batch_size": batch_size}
-        _refuse_options("--hyp is scored without a model", options)
-        results = [evaluate_files(hyp, ref, tokenize)]
+        of_a_model = {"src": src, "checkpoint": checkpoint, "beam_size": beam_size, "batch_size": batch_size}
+        own_device = {"device": device if device != "auto" else None}
+        _refuse_options("--hyp is scored without a model", {**of_a_model, **own_device})
+        _print_results([evaluate_files(hyp, ref, tokenize)], as_json)
     else:
         if not runs:
             raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
         if (src is None) != (ref is None):
             raise UsageError("--src and --ref go together")
         files = [str(src), str(ref)] if src is not None else None
-        results = [
-            result
-            for run in runs
-            for name in checkpoint or ["best"]
-            for result in evaluate_run(RunDir.existing(run), name, files, tokenize, beam_size, batch_size, device)
-        ]
+        asked = [(RunDir.existing(run), name) for run in runs for name in checkpoint or ["best"]]
+        for run, name in asked:
+            run.find_checkpoint(name)
+        results: list[dict[str, Any]] = []
+        try:
+            for run, name in asked:
+                results += evaluate_run(run, name, files, tokenize, beam_size, batch_size, device)
+        finally:
+            if results:  # also those before a failure
+                _print_results(results, as_json)
+
+
+def _print_results(results: list[dict[str, Any]], as_json: bool) -> None:
     for result in results:
         for warning in result.pop("warnings"):
             say(f"warning: {result['test_set']}: {warning}")

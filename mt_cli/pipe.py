@@ -159,7 +159,7 @@ def as_json(translator: Translator, judged: list[Judged]) -> list[str]:
     """Source, hypotheses with the score of each and of each token; of the best one the alignment over the pieces and
     the reasons to doubt it.
 
-    Scores are natural logarithms: of a hypothesis over its length penalty, of a token as it is.
+    Scores are natural logarithms: of a hypothesis over the length penalty of a beam, of a token as it is.
     """
     chosen = [
         [
@@ -183,7 +183,11 @@ def _record(
 ) -> dict[str, Any]:
     """`hypotheses` has the ids of each part of each hypothesis and their scores, the end symbol's last."""
     tokenizer, line = translator.tokenizer, one.translation
-    n_pieces = [len(part.src_ids) for part in line.parts]
+    # `tokens` has the end symbol of each part, `source_tokens` has none.
+    links = [
+        (own.links(), len(part.src_ids), len(part.hypotheses[0].ids) + 1)
+        for own, part in zip(one.attended, line.parts, strict=True)
+    ]
     return {
         "source": line.source,
         "source_tokens": [piece for part in line.parts for piece in tokenizer.src_pieces(part.src_ids)],
@@ -196,6 +200,6 @@ def _record(
             }
             for text, score, parts in zip(line.texts, line.scores, hypotheses, strict=True)
         ],
-        "alignment": links_of_line(zip([own.links() for own in one.attended], n_pieces, strict=True)),
+        "alignment": links_of_line(links),
         "doubts": [doubt._asdict() for doubt in one.doubts],
     }

@@ -367,6 +367,9 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         (("--trace", "--attention", "x.html", "--n-best", 2), "leave out --n-best and --attention"),
         (("--score", "ref", "--trace"), "--score translates nothing; leave out --trace"),
         (("--score", "ref", "--doubts", "--json"), "--score translates nothing; leave out --json and --doubts"),
+        (("--temperature", 3, "--top-k", 2), "without --sample; leave out --temperature and --top-k"),
+        (("--length-penalty", 0.5), "in a beam only; leave out --length-penalty"),
+        (("--attention", "none/x.html"), "none: no such directory"),
         (("--checkpoint", "step-7"), "no such checkpoint"),
         (("--checkpoint", "../../x"), "is no checkpoint's name"),
     ],
@@ -385,6 +388,41 @@ def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt,
         assert mt(*command, stdin=b"the cat\n").code == 0
     translation = Translator.load(run).translations(["the cat"], beam_size=2)[0]
     assert len(translation.texts) == 2
+
+
+def test_a_beam_searches_whatever_the_config_draws(mt: Mt, trained_run: Path, tiny: Path) -> None:
+    run = Path(shutil.copytree(trained_run, tiny / "run"))
+    text = (run / "config.yaml").read_text().replace("sample: false", "sample: true")
+    (run / "config.yaml").write_text(text.replace("temperature: 1.0", "temperature: 50"))
+    assert mt("translate", run, stdin=b"the cat\n").lines != ["die Katze"]
+    assert mt("translate", run, "--beam-size", 2, stdin=b"the cat\n").lines == ["die Katze"]
+
+
+def test_the_alignment_counts_the_tokens_that_are_beside_it(mt: Mt, trained_run: Path) -> None:
+    line = b"the red cat. the dog sees the house tree. house tree\n"
+    [found] = map(json.loads, mt("translate", trained_run, "--json", stdin=line).lines)
+    tokens = found["hypotheses"][0]["tokens"]
+    assert tokens.count("</s>") == 3
+    aligned = [int(link.split("-")[1]) for link in found["alignment"].split()]
+    assert aligned == [number for number, token in enumerate(tokens) if token != "</s>"]
+
+
+def test_a_greedy_score_is_a_log_probability_with_and_without_constraints(mt: Mt, trained_run: Path) -> None:
+    options = [], ["--no-repeat-ngram", 9]
+    found = [json.loads(mt("translate", trained_run, "--json", *own, stdin=b"the cat\n").out) for own in options]
+    for [hypothesis] in (one["hypotheses"] for one in found):
+        assert hypothesis["score"] == pytest.approx(math.fsum(hypothesis["token_scores"]), abs=1e-3)
+
+
+@pytest.mark.parametrize("options", [(), ("--engine", "ctranslate2")])
+def test_an_output_in_which_nothing_was_written_is_not_in_the_way(
+    options: Any, mt: Mt, trained_run: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "out"
+    assert mt("translate", trained_run, "--output", out, *options, stdin=b"\xff\n").code == 1
+    answer = mt("translate", trained_run, "--output", out, "--bad-input", "replace", *options, stdin=b"cat\n\xff\n")
+    assert answer.code == 0 and len(out.read_text().splitlines()) == 2
 
 
 def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:

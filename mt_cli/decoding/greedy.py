@@ -26,7 +26,7 @@ class SearchModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     ids: list[int]  # without begin and end symbols
-    score: float  # log-probability, end symbol included, divided by the length penalty of the search
+    score: float  # log-probability, end symbol included, divided by the length penalty of a beam search
 
 
 def next_log_probs(logits: Tensor) -> Tensor:

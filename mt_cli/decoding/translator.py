@@ -199,7 +199,7 @@ class Translator:
             raise UsageError("\n".join(problems)) from None
         if not settings.sample and settings.n_best > settings.beam_size:
             raise UsageError(f"{settings.n_best} translations of a beam of {settings.beam_size}; raise the beam size")
-        if settings.beam_size >= self.tokenizer.tgt_vocab_size:
+        if not settings.sample and settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"
                 " 4 to 10 are usual"
@@ -264,7 +264,7 @@ class Translator:
             src_mask,
             limits,
             settings.beam_size,
-            settings.length_penalty,
+            settings.length_penalty if settings.beam_size > 1 else 0.0,  # as of a greedy search without constraints
             settings.length_normalization,
             None if is_free else constraints,
         )

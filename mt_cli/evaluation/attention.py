@@ -123,15 +123,15 @@ def attended(translator: Translator, translations: Sequence[Translation]) -> lis
 
 def pharaoh(parts: Iterable[AttentionMaps]) -> str:
     """The alignment of a line as `0-0 1-2`: source piece, target piece, counted through all parts of the line."""
-    return links_of_line((maps.alignment, len(maps.src_pieces) - 1) for maps in parts)
+    return links_of_line((maps.alignment, len(maps.src_pieces) - 1, len(maps.alignment)) for maps in parts)
 
 
-def links_of_line(parts: Iterable[tuple[list[tuple[int, int]], int]]) -> str:
-    """`pharaoh` for each part's links and number of source pieces."""
+def links_of_line(parts: Iterable[tuple[list[tuple[int, int]], int, int]]) -> str:
+    """`pharaoh` for each part's links, number of source pieces and number of target pieces."""
     links, n_src, n_tgt = list[str](), 0, 0
-    for own, n_pieces in parts:
+    for own, n_src_pieces, n_tgt_pieces in parts:
         links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in own]
-        n_src, n_tgt = n_src + n_pieces, n_tgt + len(own)
+        n_src, n_tgt = n_src + n_src_pieces, n_tgt + n_tgt_pieces
     return " ".join(links)
 
 
@@ -144,6 +144,8 @@ def refuse_attention_file(file: Path) -> None:
         raise UsageError(f"{file}: the attention is drawn to .html or .png; name the file by one of them")
     if file.exists():
         raise UsageError(f"{file} exists already; delete it or choose another --attention")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: no such directory; make it or choose another --attention")
     if file.suffix.lower() == ".png":
         _figure_class()
 
@@ -159,7 +161,9 @@ def write_attention_page(file: Path, maps: list[AttentionMaps], say: Callable[[s
     elif len(maps) == 1:
         write_bytes(file, _picture(maps[0], say))
     else:
-        raise UsageError(f"{file}: a .png shows one sentence, found {len(maps)}; use .html, or give one line")
+        raise UsageError(
+            f"{file}: a .png shows one sentence, found {len(maps)}; use .html, or give one line that is read at once"
+        )
 
 
 def _page(maps: list[AttentionMaps]) -> str:

@@ -449,6 +449,8 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
             [("training", "both_directions"), ("tokenizer", "joint")],
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
         )
+    if "dev" in data.test:
+        yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
     if data.max_length >= model.max_positions:  # the end symbol takes one more
         yield (
             [("data", "max_length"), ("model", "max_positions")],

@@ -544,6 +544,26 @@ def test_lines_that_training_left_out_are_left_out_of_the_score(mt, trained_run,
     assert [one["bleu"] for one in json.loads(answer.out)] == [one["bleu"] for one in scores]
 
 
+def test_pairs_too_long_for_the_loss_are_counted(mt, trained_run, tiny):
+    Path("s.en").write_text("cat\n" + "dog " * 300 + "\n")
+    Path("s.de").write_text("Katze\n" + "Hund " * 300 + "\n")
+    answer = mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de", "--json")
+    assert answer.said == [
+        "warning: s.en: loss and perplexity are without 1 pairs that are too long to be read at once"
+    ]
+    assert json.loads(answer.out)[0]["loss"] > 0
+
+
+def test_what_was_scored_before_a_failure_is_printed(mt, trained_run, tiny):
+    damaged = Path(shutil.copytree(trained_run, tiny / "damaged"))
+    (damaged / "checkpoints" / "step-000080.pt").write_bytes(b"no checkpoint")
+    answer = mt("evaluate", damaged, "--checkpoint", "last", "--checkpoint", "step-80")
+    assert answer.code == 1 and "step-000080.pt" in answer.said[-1]
+    assert [line.split()[1] for line in answer.lines[1:3]] == ["last", "last"]
+    nothing = mt("evaluate", damaged, "nothing")  # seen before the first is scored
+    assert (nothing.code, nothing.lines) == (1, [])
+
+
 # mt train on what is there -------------------------------------------------------------------------------------------
 
 

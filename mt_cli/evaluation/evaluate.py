@@ -52,15 +52,18 @@ def evaluate_run(
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
     decoding = translator.settings(beam_size=beam_size, batch_size=batch_size)
+    reports = {name: CorpusReport() for name in test_sets}
+    pairs_of = {  # all are read before the first is translated
+        name: read_test_set(paths, on_bad_line=config.data.on_bad_line, report=reports[name])
+        for name, paths in test_sets.items()
+    }
     results = []
-    for name, paths in test_sets.items():
-        report = CorpusReport()
-        pairs = read_test_set(paths, on_bad_line=config.data.on_bad_line, report=report)
+    for name, pairs in pairs_of.items():
         sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         started = time.monotonic()
         outputs = translator.translate(sources, beam_size=beam_size, batch_size=batch_size)
         seconds = time.monotonic() - started
-        loss = _loss(translator, sources, references)
+        loss, n_too_long = _loss(translator, sources, references)
         results.append(
             {
                 "run": str(run.path),
@@ -73,8 +76,8 @@ def evaluate_run(
                 "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),
-                "warnings": [*_tell_blank(outputs), *_tell_dropped(report)],
-                "test_sha256": sha256_of(paths),
+                "warnings": [*_tell_blank(outputs), *_tell_dropped(reports[name]), *_tell_too_long(n_too_long)],
+                "test_sha256": sha256_of(test_sets[name]),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
                 "config_sha256": hashlib.sha256(config.to_yaml().encode()).hexdigest(),
@@ -95,14 +98,20 @@ def _tell_dropped(report: CorpusReport) -> list[str]:
     return [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
 
 
-def _loss(translator: Translator, sources: list[str], references: list[str]) -> float:
-    """The model's loss on the references, of the pairs that it can read at once."""
+def _tell_too_long(n_pairs: int) -> list[str]:
+    return [f"loss and perplexity are without {n_pairs:,} pairs that are too long to be read at once"] * (n_pairs > 0)
+
+
+def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:
+    """The model's loss on the references that it can read at once, and the number of those that it cannot."""
     tokenizer, limit = translator.tokenizer, translator.config.data.max_length
     pairs = [
         TokenPair(tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(normalize(ref)), line)
         for line, (src, ref) in enumerate(zip(sources, references, strict=True), 1)
     ]
-    pairs = [pair for pair in pairs if pair.src and pair.tgt and max(len(pair.src), len(pair.tgt)) <= limit]
+    pairs = [pair for pair in pairs if pair.src and pair.tgt]
+    fitting = [pair for pair in pairs if max(len(pair.src), len(pair.tgt)) <= limit]
     with tempfile.TemporaryDirectory() as folder:
-        dataset = TokenDataset.build(Path(folder) / "test", pairs, tokenizer.vocab_sizes, {})
-        return mean_loss(translator.model, dataset, translator.config.training.batch_tokens)
+        dataset = TokenDataset.build(Path(folder) / "test", fitting, tokenizer.vocab_sizes, {})
+        loss = mean_loss(translator.model, dataset, translator.config.training.batch_tokens)
+    return loss, len(pairs) - len(fitting)

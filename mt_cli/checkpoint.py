@@ -144,7 +144,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     content = load_checkpoint(file)
     if str(content.get("tokenizer_sha256")) != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
-    weights = content.get(checkpoint if checkpoint == "averaged" else content.get("weights", "model"))
+    weights = content.get(checkpoint if checkpoint == "averaged" else str(content.get("weights", "model")))
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():

@@ -181,7 +181,8 @@ def _continue(config: Config, run: RunDir) -> Config:
             raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
         return config
     begun = run.load_config()
-    config = found_before(config, begun)
+    if run.steps():  # else nothing holds to it, and what failed may be what it found
+        config = found_before(config, begun)
     differing = differing_keys(config, begun, run.settled_sections(begun))
     if differing:
         raise RunDirError(

@@ -167,7 +167,7 @@ class RunDir:
 
     def find_checkpoint(self, name: str) -> Path:
         """The file of `best`, `last`, `step-N` or `averaged` (that of the last). A name never leads out of the run."""
-        if re.fullmatch(r"step-\d+", name):
+        if re.fullmatch(r"step-\d{1,12}", name):
             file = self.checkpoint_file(int(name[5:]))
         elif name not in {"best", "last", "averaged"}:
             raise RunDirError(f"'{name}' is no checkpoint's name; give best, last, step-N or averaged")
@@ -272,7 +272,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path need not be UTF-8
 
 
 def _make_folder(folder: Path) -> None:

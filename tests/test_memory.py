@@ -155,6 +155,14 @@ def test_auto_finds_the_most_that_fits_and_a_continued_run_keeps_it(
     assert all(torch.equal(weight, mine[name]) for name, weight in theirs.items())
 
 
+def test_auto_is_tried_where_a_start_with_a_number_has_failed(mt: Any, tiny: Path) -> None:
+    Path("short.de").write_text("".join(Path("train.de").read_text().splitlines(keepends=True)[:-1]))
+    failing = options("data.train=[train.en, short.de]", "training.batch_tokens=64")
+    assert mt("train", "tiny.yaml", *failing).code == 1
+    answer = mt("train", "tiny.yaml", *options("training.batch_tokens=auto", "training.max_steps=1"))
+    assert answer.code == 0 and any("training.batch_tokens: " in line for line in answer.said)
+
+
 def test_auto_that_finds_no_room_at_all_says_so(mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
     memory_for(0)
     answer = mt("train", "tiny.yaml", *options("training.batch_tokens=auto"))

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -199,6 +200,19 @@ def scripted(monkeypatch):
         monkeypatch.setattr(validation, "score_texts", lambda *args: Scores(0.0, 0.0, 100.0, {}))
 
     return script
+
+
+def test_what_an_older_checkpoint_takes_for_the_best_is_there_to_go_on_from(tiny, scripted):
+    """The newest is the best so far and is lost: the one before it knows of an older best."""
+    scripted(iter([2.0, 3.0, 3.0, 1.0, 9.0]))
+    few = ("training.max_steps=20", "training.validate_every_steps=5")
+    settings = (*few, "training.select_by=loss", "training.average_decay=0", "training.n_samples=0")
+    trainer_of(tiny / "run", *settings).train()
+    run = RunDir(tiny / "run")
+    assert run.steps() == [5, 15, 20]
+    run.checkpoint_file(20).write_bytes(b"lost")
+    trainer_of(tiny / "run", *settings).train()
+    assert load_checkpoint(run.find_checkpoint("best"))["progress"]["step"] == 5
 
 
 # Damage --------------------------------------------------------------------------------------------------------------
@@ -411,6 +425,17 @@ def test_a_small_disk_that_is_really_full_is_one_line_and_the_same_command_conti
         subprocess.run(["umount", "-l", "disk"], check=True)
 
 
+def test_a_run_needs_no_second_room_for_the_checkpoints_that_it_has(tiny, mt, monkeypatch):
+    short = options(*SHORT[1:], "training.max_steps=50", "training.schedule=constant", "training.n_samples=0")
+    assert mt("train", "tiny.yaml", *short, *options("training.max_steps=24")).code == 0
+    sizes = [file.stat().st_size for file in Path("runs/tiny/checkpoints").iterdir()]
+    free = 2 * max(sizes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    assert mt("train", "tiny.yaml", *short).code == 0
+    answer = mt("train", "tiny.yaml", "--run-dir", "new", *short)
+    assert answer.code == 1 and "free, its checkpoints need" in answer.said[-1]
+
+
 def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt, monkeypatch):
     real = loop.Trainer.save
 
@@ -460,7 +485,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
         trainer.train()
     what = rf"loss is {value}" if where == "loss" else "the gradient's norm is nan"
     assert re.fullmatch(
-        rf"step 8: {what} \(batch with training lines (\d+, )+\.\.\.\); not applied, last good checkpoint step 5;"
+        rf"step 8: {what} \(batch with training lines (\d+, )+\.\.\.\); not applied, last good checkpoint step 5; in a new run"
         r" lower training\.learning_rate or training\.clip_norm, or raise training\.warmup_steps",
         str(caught.value),
     )
@@ -487,7 +512,7 @@ def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monke
     with pytest.raises(TrainingError) as caught:
         trainer.train()
     assert re.fullmatch(
-        r"step 40: loss \d\.\d\d, far above its lowest, \d\.\d\d, for 20 steps; best checkpoint step \d+;"
+        r"step 40: loss \d\.\d\d, far above its lowest, \d\.\d\d, for 20 steps; best checkpoint step \d+; in a new run"
         r" lower training\.learning_rate or training\.clip_norm, or raise training\.warmup_steps",
         str(caught.value),
     )

@@ -54,9 +54,9 @@ def refuse_non_finite(loss: float, grad_norm: float, step: int, lines: list[int]
         return
     what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
     kept = run.steps()
-    last = f"last good checkpoint step {kept[-1]}" if kept else "no checkpoint yet"
+    last = f"last good checkpoint step {kept[-1]}; in a new run" if kept else "no checkpoint yet;"
     raise TrainingError(
-        f"step {step}: {what} (batch with training lines {', '.join(map(str, lines))}, ...); not applied, {last};"
+        f"step {step}: {what} (batch with training lines {', '.join(map(str, lines))}, ...); not applied, {last}"
         f" {_ADVICE}"
     )
 
@@ -67,8 +67,8 @@ def refuse_divergence(progress: Progress, loss: float, log_every_steps: int) -> 
     p.lowest_loss = min(p.lowest_loss, loss)
     p.n_logs_far_above = p.n_logs_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
     if p.n_logs_far_above >= N_LOGS_FAR_ABOVE:
-        best = f"best checkpoint step {p.best_step}" if p.best_step else "no checkpoint yet"
+        best = f"best checkpoint step {p.best_step}; in a new run" if p.best_step else "no checkpoint yet;"
         raise TrainingError(
             f"step {p.step}: loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for"
-            f" {p.n_logs_far_above * log_every_steps} steps; {best}; {_ADVICE}"
+            f" {p.n_logs_far_above * log_every_steps} steps; {best} {_ADVICE}"
         )

@@ -92,7 +92,8 @@ class Trainer:
     def train(self) -> None:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
         TrainingError before an update that is not finite."""
-        refuse_small_disk(self.run, self.model, N_KEPT + 2)
+        # The newest, the best of each of two, and one that is being written; some may be there already.
+        refuse_small_disk(self.run, self.model, max(1, N_KEPT + 2 - len(self.run.steps())))
         with advice_when_memory_ends(self.settings, self.device, self.run):
             self._fit_batches()
         self.signals.is_saving_needed = True
@@ -119,7 +120,10 @@ class Trainer:
                 p.step += 1
                 self.optimizer.step(rate, p.step, self.workers)
                 self.pace.training_seconds += time.monotonic() - started
-                if self.settings.minutes is not None and p.step % FIT_EVERY_STEPS == 0:
+                is_fit_due = p.step % FIT_EVERY_STEPS == 0 or (
+                    p.step >= self.settings.max_steps and not self.pace.fitted
+                )
+                if self.settings.minutes is not None and is_fit_due:
                     self._fit_to_time(self.settings.minutes)
                     self.bar.total = self.settings.max_steps
                 self._log(rate, grad_norm)
@@ -282,11 +286,14 @@ class Trainer:
         self._prune()
 
     def _prune(self) -> None:
-        """Keeps the best checkpoint and the newest ones that are whole: what comes after this step is damaged."""
-        steps = [step for step in self.run.steps() if step <= self.progress.step]
+        """Keeps the newest checkpoints that are whole (what comes after this step is damaged) and what each of them
+        takes for the best, so that a training can go on from either."""
+        p = self.progress
+        steps = [step for step in self.run.steps() if step <= p.step]
         for step in steps[:-N_KEPT]:
-            if step != self.progress.best_step:
+            if step not in (p.best_step, p.best_step_before):
                 self.run.checkpoint_file(step).unlink(missing_ok=True)
+        p.best_step_before = p.best_step
 
     def _point(self) -> None:
         self.run.point("last", self.progress.step)

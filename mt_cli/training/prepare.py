@@ -105,15 +105,14 @@ def _look_through(config: Config, say: Say) -> None:
     """Reads every set once. Raises DataError with what is wrong in each; warns of test sentences that are trained on,
     for which a score means little."""
     data, problems = config.data, list[str]()
-    known: dict[tuple[str, str], tuple[str, int]] = {}
+    known: dict[tuple[str, str], dict[str, int]] = {}  # the sets that a pair is in, and its line there
     first: dict[str, tuple[int, int]] = {}
     counts: dict[str, int] = {}
     for name, files in {"dev": data.dev, **data.test}.items():
         for pair in _read_as_far_as_possible(files, data.on_bad_line, problems):
-            known[pair.src, pair.tgt] = (name, pair.line)
+            known.setdefault((pair.src, pair.tgt), {})[name] = pair.line
     for pair in _read_as_far_as_possible(data.train, data.on_bad_line, problems):
-        if (pair.src, pair.tgt) in known:
-            name, line = known[pair.src, pair.tgt]
+        for name, line in known.get((pair.src, pair.tgt), {}).items():
             first.setdefault(name, (pair.line, line))
             counts[name] = counts.get(name, 0) + 1
     if problems:

@@ -38,7 +38,7 @@ class StopSignals:
             below_any_bar = "\n" if sys.stderr.isatty() else ""
             line = f"{below_any_bar}stopped before a step was taken, nothing to save; {_how_to_continue()}\n"
             with contextlib.suppress(OSError):
-                os.write(2, line.encode())  # `sys.stderr` may be in the middle of something
+                os.write(2, line.encode("utf-8", "backslashreplace"))  # `sys.stderr` may be in the middle of something
             os._exit(128 + number)
         for one in self._previous:
             # Of a terminal that closes both the shell and the system tell: that is no second wish.

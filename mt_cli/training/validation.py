@@ -1,4 +1,4 @@
-"""How good the weights of a training are by now: loss and scores on the dev set, as `mt evaluate` would give them."""
+"""How good the weights of a training are by now: loss and scores of a greedy search on the dev set."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class TrainingConfig(Section):
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = Field(1000, ge=0, le=100_000_000)
     weight_decay: float = Field(0.0, ge=0, le=1)
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers; the rest stays with adamw
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the linear layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1
@@ -143,7 +143,8 @@ class Config(Section):
 
 
 KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.minutes", "training.patience", "training.device"}
-"""What may differ when a run is continued: it changes where and how long, not what is trained."""
+"""What may differ when a run is continued: it changes where and how long, and with `max_steps` how fast
+the rate falls from there on, not what is trained."""
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:

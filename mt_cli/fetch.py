@@ -145,7 +145,8 @@ def fetch(name: str, source: str | None, target: Path, say: Callable[[str], None
     say(f"{name}: {len(corpus.files)} files in {target}")
     say(f"terms of use: {corpus.terms}")
     say(f"cite: {corpus.citation}")
-    say(f"next: {corpus.next_step}")
+    elsewhere = "" if target == Path("data") / name else f", with the paths of {target} in the config"
+    say(f"next: {corpus.next_step}{elsewhere}")
     return [target / file for file in corpus.files]
 
 

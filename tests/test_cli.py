@@ -16,6 +16,7 @@ import sys
 import termios
 import textwrap
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ RUNTIME_MISTAKES = {
     ("evaluate", "none"): "error: none: no such directory; expected a run directory",
     ("translate", "RUN", "none.txt"): "error: none.txt: No such file or directory; ",
     ("translate", "RUN", "--checkpoint", "step-7"): "error: RUN/checkpoints/step-000007.pt: no such checkpoint; choose one of step-80, step-160",
+    ("translate", "RUN", "--checkpoint", f"step-{10**20}"): f"error: 'step-{10**20}' is no checkpoint's name",
     ("translate", "RUN", "--checkpoint", "worst"): "error: 'worst' is no checkpoint's name; give best, last, step-N or averaged",
     ("evaluate", "--hyp", "train.en", "--ref", "dev.de"): "error: train.en has 200 lines, dev.de has 12; they must be line for line",
     ("evaluate", "--hyp", "none", "--ref", "dev.de"): "error: none: No such file or directory; ",
@@ -542,6 +544,39 @@ def test_lines_that_training_left_out_are_left_out_of_the_score(mt, trained_run,
     answer = mt("evaluate", lenient, "--json")
     assert answer.said == [f"warning: {name}: 1 of 13 pairs left out (not UTF-8)" for name in ("dev", "held_out")]
     assert [one["bleu"] for one in json.loads(answer.out)] == [one["bleu"] for one in scores]
+
+
+def test_references_that_are_not_composed_are_told(mt, trained_run, tiny):
+    Path("s.de").write_text(unicodedata.normalize("NFD", "Kätzchen\nHund\n"))
+    Path("s.en").write_text("cat\ndog\n")
+    answer = mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de")
+    assert answer.said == ["warning: s.en: 1 references are not in NFC as translations are; they score too low"]
+
+
+def test_no_set_is_called_dev_and_each_that_is_trained_on_is_told(mt, tiny):
+    few = ("--set", "training.max_steps=1", "--set", "training.n_samples=0")
+    refused = mt("train", "tiny.yaml", "--set", "data.test={dev: [test.en, test.de]}", *few)
+    assert refused.code == 2 and "data.test.dev" in refused.said[0]
+    seen = "[train.en, train.de]"
+    answer = mt("train", "tiny.yaml", "--set", f"data.dev={seen}", "--set", f"data.test={{x: {seen}}}", *few)
+    told = [line for line in answer.said if line.startswith("warning: ")]
+    assert [line.split(" (")[0] for line in told] == [
+        f"warning: 200 training pairs are also in {n}" for n in ("dev", "x")
+    ]
+
+
+def test_a_run_may_live_where_a_name_is_not_utf_8(mt_process, tiny):
+    command = ["train", "tiny.yaml", "--set", "training.max_steps=1", "--run-dir", os.fsdecode(b"caf\xe9")]
+    with mt_process(*command) as process:
+        assert process.wait(timeout=60) == 0
+    assert Path(os.fsdecode(b"caf\xe9/provenance.json")).is_file()
+
+
+def test_text_of_which_no_line_is_utf_8_is_told(mt, tiny):
+    Path("none.de").write_bytes(b"\xff\n" * 200)
+    answer = mt("train", "tiny.yaml", "--set", "data.train=[train.en, none.de]", "--set", "data.on_bad_line=skip")
+    assert answer.code == 1
+    assert answer.said == ["error: train.en: no pair is left, 200 of 200 are not UTF-8; convert with: iconv -t UTF-8"]
 
 
 def test_pairs_too_long_for_the_loss_are_counted(mt, trained_run, tiny):

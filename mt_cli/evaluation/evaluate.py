@@ -6,6 +6,7 @@ import hashlib
 import math
 import tempfile
 import time
+import unicodedata
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,12 @@ def evaluate_run(
                 "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),
-                "warnings": [*_tell_blank(outputs), *_tell_dropped(reports[name]), *_tell_too_long(n_too_long)],
+                "warnings": [
+                    *_tell_blank(outputs),
+                    *_tell_decomposed(references),
+                    *_tell_dropped(reports[name]),
+                    *_tell_too_long(n_too_long),
+                ],
                 "test_sha256": sha256_of(test_sets[name]),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
@@ -92,6 +98,11 @@ def evaluate_run(
 
 def _tell_blank(outputs: list[str]) -> list[str]:
     return [] if any(line.strip() for line in outputs) else ["every translation is blank"]
+
+
+def _tell_decomposed(references: list[str]) -> list[str]:
+    n_lines = sum(not unicodedata.is_normalized("NFC", reference) for reference in references)
+    return [f"{n_lines:,} references are not in NFC as translations are; they score too low"] * (n_lines > 0)
 
 
 def _tell_dropped(report: CorpusReport) -> list[str]:

@@ -1,8 +1,9 @@
 """Opens text files and decides what a line is: the only place that does.
 
 A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without one still is a line. Files are read as
-bytes, `.gz` by its name, and decoded as UTF-8 line by line, so that an error names file and line. Every line of text,
-whether it is trained on, translated or scored, passes `normalize`. This file knows nothing of tokens.
+bytes, `.gz` by its name, and decoded as UTF-8 line by line, so that an error names file and line. Every line of text
+that is trained on or translated passes `normalize`; what is scored by `mt evaluate` stays as it is. This file knows
+nothing of tokens.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def read_pairs(
     """The normalized pairs of two aligned files or of one TSV, one at a time.
 
     Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
-    have different numbers of lines, a TSV row has not two columns, or more than half of the pairs had to be dropped.
+    have different numbers of lines, a TSV row has not two columns, more than half of the pairs have an empty side, or no
+    pair is left.
     """
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
@@ -137,6 +139,11 @@ def read_pairs(
     if n_empty * 2 > report.n_pairs:
         raise DataError(
             f"{files[0]}: {n_empty:,} of {report.n_pairs:,} pairs have an empty side; check that the files belong together"
+        )
+    n_undecoded = report.dropped.get("not UTF-8", 0)
+    if n_empty + n_undecoded == report.n_pairs:
+        raise DataError(
+            f"{files[0]}: no pair is left, {n_undecoded:,} of {report.n_pairs:,} are not UTF-8; convert with: iconv -t UTF-8"
         )
 
 

@@ -255,7 +255,8 @@ class Trainer:
         """Whether this validation is the best so far; a score that is not a number never is."""
         p = self.progress
         if math.isfinite(score) and score > p.best_score:
-            p.best_score, p.best_step, p.n_validations_without_best = score, p.step, 0
+            p.best_score, p.best_step, p.best_step_before = score, p.step, p.best_step
+            p.n_validations_without_best = 0
             return True
         p.n_validations_without_best += 1
         return False
@@ -290,10 +291,11 @@ class Trainer:
         takes for the best, so that a training can go on from either."""
         p = self.progress
         steps = [step for step in self.run.steps() if step <= p.step]
-        for step in steps[:-N_KEPT]:
-            if step not in (p.best_step, p.best_step_before):
-                self.run.checkpoint_file(step).unlink(missing_ok=True)
-        p.best_step_before = p.best_step
+        kept = {*steps[-N_KEPT:], p.best_step}
+        if p.best_step > min(kept):
+            kept.add(p.best_step_before)
+        for step in set(steps) - kept:
+            self.run.checkpoint_file(step).unlink(missing_ok=True)
 
     def _point(self) -> None:
         self.run.point("last", self.progress.step)

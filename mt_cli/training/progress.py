@@ -20,7 +20,7 @@ class Progress:
     epoch: int = 0
     batch: int = 0  # batches of this epoch already trained on
     best_step: int = 0
-    best_step_before: int = 0  # as the checkpoint before this one has it
+    best_step_before: int = 0  # the best one before that
     best_score: float = -math.inf  # higher is better, whatever `select_by` is
     n_validations_without_best: int = 0
     last_validation: int = 0  # step

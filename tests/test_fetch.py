@@ -140,16 +140,19 @@ def refused(kind: type[MTError], folder: Path, name: str = "tiny", source: str |
 
 
 def test_a_corpus_is_downloaded_as_it_is_and_its_terms_are_told(
-    server: Server, tmp_path: Path, said: list[str]
+    server: Server, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     packed = gzip.compress(TEXTS["train.en.gz"], mtime=12345)
     server.serve("train.en.gz", body(packed))
-    target = tmp_path / "data" / "tiny"
+    target = Path("data") / "tiny"
     assert fetch("tiny", None, target, said.append) == [target / "train.en.gz", target / "train.de.gz"]
     assert contents(target) == TEXTS
     assert (target / "train.en.gz").read_bytes() == packed
     assert said[:2] == ["train.en.gz: fetched", "train.de.gz: fetched"]
     assert said[-3:] == ["terms of use: for tests only", "cite: Nobody, 1970", "next: mt train tiny.yaml"]
+    fetch("tiny", str(target), Path("else"), said.append)
+    assert said[-1] == "next: mt train tiny.yaml, with the paths of else in the config"
 
 
 def test_a_url_prefix_takes_the_place_of_the_one_in_the_table(server: Server, tmp_path: Path, said: list[str]) -> None:

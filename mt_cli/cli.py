@@ -365,10 +365,9 @@ def translate(
     translator = _load_translator(runs, checkpoint or ["best"], device, engine)
     settings = translator.settings(**options)
     if not settings.sample:
-        _refuse_options("nothing is drawn without --sample", _some(options, "temperature", "top_k", "top_p", "seed"))
+        _refuse_options("nothing is drawn without --sample", options, "temperature", "top_k", "top_p", "seed")
     if settings.sample or settings.beam_size == 1:
-        lengths = _some(options, "length_penalty", "length_normalization")
-        _refuse_options("lengths are compared in a beam only", lengths)
+        _refuse_options("lengths are compared in a beam only", options, "length_penalty", "length_normalization")
     name = str(input_file or "stdin")
     form: Form = Translated(
         translator, options, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
@@ -387,14 +386,11 @@ def translate(
         say(f"attention: {attention}")
 
 
-def _refuse_options(reason: str, options: dict[str, Any]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False)]
+def _refuse_options(reason: str, options: dict[str, Any], *names: str) -> None:
+    """Raises UsageError for those of `names`, of all by default, that were given."""
+    given = [name for name in names or options if options[name] not in (None, False)]
     if given:
-        raise UsageError(f"{reason}; leave out {' and '.join(given)}")
-
-
-def _some(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: options[name] for name in names}
+        raise UsageError(f"{reason}; leave out {' and '.join('--' + name.replace('_', '-') for name in given)}")
 
 
 def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
@@ -528,26 +524,31 @@ def evaluate(
             raise UsageError("--hyp needs --ref, the references to score against")
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
-        of_a_model = {"src": src, "checkpoint": checkpoint, "beam_size": beam_size, "batch_size": batch_size}
-        own_device = {"device": device if device != "auto" else None}
-        _refuse_options("--hyp is scored without a model", {**of_a_model, **own_device})
+        of_a_model: dict[str, Any] = {
+            "src": src,
+            "checkpoint": checkpoint,
+            "beam_size": beam_size,
+            "batch_size": batch_size,
+            "device": None if device == "auto" else device,
+        }
+        _refuse_options("--hyp is scored without a model", of_a_model)
         _print_results([evaluate_files(hyp, ref, tokenize)], as_json)
-    else:
-        if not runs:
-            raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
-        if (src is None) != (ref is None):
-            raise UsageError("--src and --ref go together")
-        files = [str(src), str(ref)] if src is not None else None
-        asked = [(RunDir.existing(run), name) for run in runs for name in checkpoint or ["best"]]
+        return
+    if not runs:
+        raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
+    if (src is None) != (ref is None):
+        raise UsageError("--src and --ref go together")
+    files = [str(src), str(ref)] if src is not None else None
+    asked = [(RunDir.existing(run), name) for run in runs for name in checkpoint or ["best"]]
+    for run, name in asked:
+        run.find_checkpoint(name)
+    results: list[dict[str, Any]] = []
+    try:
         for run, name in asked:
-            run.find_checkpoint(name)
-        results: list[dict[str, Any]] = []
-        try:
-            for run, name in asked:
-                results += evaluate_run(run, name, files, tokenize, beam_size, batch_size, device)
-        finally:
-            if results:  # also those before a failure
-                _print_results(results, as_json)
+            results += evaluate_run(run, name, files, tokenize, beam_size, batch_size, device)
+    finally:
+        if results:  # also those before a failure
+            _print_results(results, as_json)
 
 
 def _print_results(results: list[dict[str, Any]], as_json: bool) -> None:

@@ -7,6 +7,7 @@ import math
 import tempfile
 import time
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]
         "test_set": str(hyp),
         **asdict(score_texts(hypotheses, references, tokenize or "13a")),
         "n_sentences": len(references),
-        "warnings": _tell_blank(hypotheses),
+        "warnings": _warnings(hypotheses),
         "versions": versions(),
     }
 
@@ -64,7 +65,7 @@ def evaluate_run(
         started = time.monotonic()
         outputs = translator.translate(sources, beam_size=beam_size, batch_size=batch_size)
         seconds = time.monotonic() - started
-        loss, n_too_long = _loss(translator, sources, references)
+        loss, n_without_loss = _loss(translator, sources, references)
         results.append(
             {
                 "run": str(run.path),
@@ -77,12 +78,7 @@ def evaluate_run(
                 "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),
-                "warnings": [
-                    *_tell_blank(outputs),
-                    *_tell_decomposed(references),
-                    *_tell_dropped(reports[name]),
-                    *_tell_too_long(n_too_long),
-                ],
+                "warnings": _warnings(outputs, references, reports[name], n_without_loss),
                 "test_sha256": sha256_of(test_sets[name]),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
@@ -96,21 +92,22 @@ def evaluate_run(
     return results
 
 
-def _tell_blank(outputs: list[str]) -> list[str]:
-    return [] if any(line.strip() for line in outputs) else ["every translation is blank"]
-
-
-def _tell_decomposed(references: list[str]) -> list[str]:
-    n_lines = sum(not unicodedata.is_normalized("NFC", reference) for reference in references)
-    return [f"{n_lines:,} references are not in NFC as translations are; they score too low"] * (n_lines > 0)
-
-
-def _tell_dropped(report: CorpusReport) -> list[str]:
-    return [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
-
-
-def _tell_too_long(n_pairs: int) -> list[str]:
-    return [f"loss and perplexity are without {n_pairs:,} pairs that are too long to be read at once"] * (n_pairs > 0)
+def _warnings(
+    outputs: list[str], references: Sequence[str] = (), report: CorpusReport | None = None, n_without_loss: int = 0
+) -> list[str]:
+    """What makes scores other than they seem."""
+    warnings = []
+    if not any(line.strip() for line in outputs):
+        warnings.append("every translation is blank")
+    if n_decomposed := sum(not unicodedata.is_normalized("NFC", reference) for reference in references):
+        warnings.append(f"{n_decomposed:,} references are not in NFC as translations are; they score too low")
+    if report is not None:
+        warnings += [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
+    if n_without_loss:
+        warnings.append(
+            f"loss and perplexity are without {n_without_loss:,} pairs that are too long to be read at once"
+        )
+    return warnings
 
 
 def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:

@@ -818,6 +818,19 @@ def test_without_an_average_there_is_none_to_load(tiny):
         load_model(RunDir(tiny / "run"), "averaged")
 
 
+def test_weights_of_no_name_are_no_traceback(tiny):
+    trainer_of(tiny / "run", "training.max_steps=2").train()
+    file = RunDir(tiny / "run").checkpoint_file(2)
+    save_checkpoint(file, {**load_checkpoint(file), "weights": ["model"]})
+    with pytest.raises(CheckpointError, match=r"step-000002\.pt: "):
+        load_model(RunDir(tiny / "run"), "best")
+
+
+def test_a_config_of_few_steps_is_fitted_to_the_minutes_too(tiny, mt):
+    answer = mt("train", "tiny.yaml", "--minutes", "0.03", *options("training.max_steps=15", "training.n_samples=0"))
+    assert answer.code == 0 and RunDir(Path("runs/tiny")).steps()[-1] > 20
+
+
 def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     started = time.monotonic()
     answer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.05", *options("training.n_samples=0"))

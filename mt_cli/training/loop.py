@@ -309,7 +309,7 @@ class Trainer:
             self.settings = self.settings.model_copy(update={"batch_tokens": n_tokens})
             self.config = self.config.model_copy(update={"training": self.settings})
             self.run.save_config(self.config)
-            self.say(f"training.batch_tokens: {n_tokens:,} is the most that fits")
+            self.say(f"training.batch_tokens: auto is {n_tokens:,} here")
 
     def _save_and_stop(self) -> None:
         self.save()

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -308,22 +308,22 @@ def translate(
 ) -> None:
     """Translate lines of text: one line out for each line in, in order, blank for blank."""
     runs, input_file = _runs_and_input(paths)
+    checkpoints = checkpoint or ["best"]
     for run in runs:
-        for name in checkpoint or ["best"]:
-            RunDir.existing(run).find_checkpoint(name)
+        for checkpoint_name in checkpoints:
+            RunDir.existing(run).find_checkpoint(checkpoint_name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
-    if sample and (beam_size or 1) > 1:
-        raise UsageError("--sample draws, --beam-size searches; leave one out")
-    if prefix is not None and prefix_column:
-        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
-    if engine != "mt" and (trace or score is not None or len(runs) * len(checkpoint or ["best"]) > 1):
-        raise UsageError(f"--engine {engine} translates with one model; leave out --trace, --score and further models")
-    if engine != "mt" and (prefix is not None or prefix_column):
-        raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
-    if engine != "mt" and device not in ("auto", "cpu"):
-        raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
-    options: dict[str, Any] = {
+    if engine != "mt":
+        if trace or score is not None or len(runs) * len(checkpoints) > 1:
+            raise UsageError(
+                f"--engine {engine} translates with one model; leave out --trace, --score and further models"
+            )
+        if prefix is not None or prefix_column:
+            raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
+        if device not in ("auto", "cpu"):
+            raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
+    search: dict[str, Any] = {
         "beam_size": beam_size,
         "n_best": n_best,
         "length_penalty": length_penalty,
@@ -339,7 +339,7 @@ def translate(
         "batch_size": batch_size,
     }
     of_translations = {
-        **options,
+        **search,
         "prefix": prefix,
         "prefix_column": prefix_column,
         "json": as_json,
@@ -350,6 +350,10 @@ def translate(
         _refuse_options("--score translates nothing", {**of_translations, "trace": trace})
     if trace:
         _refuse_options("--trace tells greedy search", of_translations)
+    if sample and (beam_size or 1) > 1:
+        raise UsageError("--sample draws, --beam-size searches; leave one out")
+    if prefix is not None and prefix_column:
+        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     descriptor = _open_input(input_file)
 
     if attention is not None:
@@ -358,27 +362,30 @@ def translate(
         refuse_attention_file(attention)
 
     from mt_cli.device import keep_freed_memory
-    from mt_cli.pipe import Form, Scored, Traced, Translated
+    from mt_cli.pipe import Form, Scored, Traced, Translated, pump
     from mt_cli.text.corpus import read_lines
 
     keep_freed_memory()
-    translator = _load_translator(runs, checkpoint or ["best"], device, engine)
-    settings = translator.settings(**options)
+    translator = _load_translator(runs, checkpoints, device, engine)
+    settings = translator.settings(**search)
     if not settings.sample:
-        _refuse_options("nothing is drawn without --sample", options, "temperature", "top_k", "top_p", "seed")
+        _refuse_options("nothing is drawn without --sample", search, "temperature", "top_k", "top_p", "seed")
     if settings.sample or settings.beam_size == 1:
-        _refuse_options("lengths are compared in a beam only", options, "length_penalty", "length_normalization")
+        _refuse_options("lengths are compared in a beam only", search, "length_penalty", "length_normalization")
     name = str(input_file or "stdin")
     form: Form = Translated(
-        translator, options, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
+        translator, search, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
     )
     if score is not None:
         form = Scored(translator, iter(read_lines(score)), say, name)
     elif trace:
         form = Traced(translator)
     _catch_ctrl_c()
+    is_interactive = input_file is None and sys.stdin.isatty()
+    if is_interactive:
+        say("Type a sentence and press Enter; Ctrl-D ends.")
     with _open_output(output) as out:
-        form.end(_pump(descriptor, name, bad_input, form, out))
+        pump(descriptor, name, form, out, bad_input == "replace", is_interactive)
     if attention is not None and isinstance(form, Translated):
         from mt_cli.evaluation.attention import write_attention_page
 
@@ -402,27 +409,6 @@ def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engi
     from mt_cli.export.engine import CTranslate2Translator
 
     return CTranslate2Translator(translator, compute_type="int8" if engine == "ctranslate2-int8" else "float32")
-
-
-_LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often
-
-
-def _pump(descriptor: int, name: str, bad_input: BadInput, form: Callable[..., list[str]], out: Any) -> int:
-    """Reads lines, writes what `form` gives for them; returns how many there were."""
-    is_interactive = name == "stdin" and sys.stdin.isatty()
-    if is_interactive:
-        say("Type a sentence and press Enter; Ctrl-D ends.")
-    n_lines = 0
-    with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
-        for arrived in _chunks(descriptor, is_interactive):
-            for start in range(0, len(arrived), _LINES_AT_ONCE):
-                chunk = arrived[start : start + _LINES_AT_ONCE]
-                texts = [_decode(raw, number, name, bad_input) for number, raw in enumerate(chunk, n_lines + 1)]
-                out.write("".join(line + "\n" for line in form(texts, n_lines)).encode())
-                out.flush()
-                n_lines += len(chunk)
-                bar.update(len(chunk))
-    return n_lines
 
 
 def _runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
@@ -462,41 +448,6 @@ def _open_output(file: Path | None) -> Iterator[Any]:
             if out.tell() == 0:
                 file.unlink()  # else it is in the way of the next try
             raise
-
-
-def _chunks(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
-    """Lines of bytes as they come, as many at a time as have arrived."""
-    rest: list[bytes] = []  # pieces of a line whose end has not come yet
-    while True:
-        if is_interactive and not rest:
-            sys.stderr.write("> ")
-            sys.stderr.flush()
-        try:
-            block = os.read(descriptor, 1 << 20)
-        except OSError as error:
-            raise DataError(f"cannot read the input: {error.strerror}; give a text file") from None
-        if not block:
-            if rest:
-                yield [b"".join(rest)]
-            return
-        head, *more = block.split(b"\n")
-        rest.append(head)
-        if more:
-            yield [b"".join(rest), *more[:-1]]
-            rest = [more[-1]] if more[-1] else []
-
-
-def _decode(raw: bytes, number: int, name: str, bad_input: BadInput) -> str:
-    from mt_cli.text.corpus import decode_line
-
-    try:
-        return decode_line(raw, number, name)
-    except DataError as error:
-        if "invalid UTF-8" not in str(error):
-            raise
-        if bad_input == "replace":
-            return raw.decode("utf-8", errors="replace")
-        raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
 
 
 @app.command()
@@ -552,52 +503,15 @@ def evaluate(
 
 
 def _print_results(results: list[dict[str, Any]], as_json: bool) -> None:
+    from mt_cli.evaluation.evaluate import as_table
+
     for result in results:
         for warning in result.pop("warnings"):
             say(f"warning: {result['test_set']}: {warning}")
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        print(_table(results))
-
-
-def _table(results: list[dict[str, Any]]) -> str:
-    columns = {
-        "run": "{}",
-        "checkpoint": "{}",
-        "test_set": "{}",
-        "bleu": "{:.2f}",
-        "chrf": "{:.2f}",
-        "ter": "{:.2f}",
-        "loss": "{:.3f}",
-        "perplexity": "{:.2f}",
-        "sentences_per_second": "{:.0f}",
-    }
-    columns = {name: form for name, form in columns.items() if any(name in result for result in results)}
-    titles = {
-        "test_set": "test set",
-        "bleu": "BLEU",
-        "chrf": "chrF",
-        "ter": "TER",
-        "sentences_per_second": "sentences/s",
-    }
-    rows = [[titles.get(name, name) for name in columns]]
-    rows += [
-        [form.format(result[name]) if result.get(name) is not None else "" for name, form in columns.items()]
-        for result in results
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-    is_text = [name in {"run", "checkpoint", "test_set"} for name in columns]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if text else cell.rjust(w) for cell, w, text in zip(row, widths, is_text, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-    signatures = dict.fromkeys(
-        f"{titles[m]}: {result['signatures'][m]}" for m in ("bleu", "chrf", "ter") for result in results
-    )
-    return "\n".join([*lines, "", *signatures])
+        print(as_table(results))
 
 
 @app.command()

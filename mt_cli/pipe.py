@@ -1,24 +1,31 @@
-"""What `mt translate` prints for lines of input: translations as text, n-best lists or JSON, forced scores, a trace.
+"""`mt translate` as a part of a pipe: reads lines as they come and writes, in a form, what it makes of them.
 
-Each form is an object that is called with some lines and the number of lines before them, and gives the lines to print.
-This file opens and prints nothing.
+A form is an object that is called with some lines and the number of lines before them, and gives the lines to write:
+translations as text, n-best lists or JSON, forced scores, a trace. This file opens nothing.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from tqdm import tqdm
 
 from mt_cli.decoding.trace import trace
 from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import DataError
 from mt_cli.evaluation.attention import Attended, AttentionMaps, attend, attended, links_of_line
 from mt_cli.evaluation.doubts import Doubt, doubts
+from mt_cli.text.corpus import decode_line
 from mt_cli.text.tokenizer import EOS_ID
+
+LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often
 
 
 class Form(Protocol):
@@ -26,6 +33,55 @@ class Form(Protocol):
 
     def end(self, n_lines: int) -> None:
         """What is left to say or to refuse after the last of `n_lines`."""
+
+
+def pump(descriptor: int, name: str, form: Form, out: BinaryIO, replaces_bad: bool, is_interactive: bool) -> None:
+    """From a file descriptor, which is read without waiting for more than is there, to `out`. A line that is not UTF-8
+    is an error, or U+FFFD is put for what is wrong with it."""
+    n_lines = 0
+    with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
+        for arrived in _arriving(descriptor, is_interactive):
+            for start in range(0, len(arrived), LINES_AT_ONCE):
+                chunk = arrived[start : start + LINES_AT_ONCE]
+                texts = [_decode(raw, number, name, replaces_bad) for number, raw in enumerate(chunk, n_lines + 1)]
+                out.write("".join(line + "\n" for line in form(texts, n_lines)).encode())
+                out.flush()
+                n_lines += len(chunk)
+                bar.update(len(chunk))
+    form.end(n_lines)
+
+
+def _arriving(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
+    """Lines of bytes as they come, as many at a time as have arrived."""
+    rest: list[bytes] = []  # pieces of a line whose end has not come yet
+    while True:
+        if is_interactive and not rest:
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+        try:
+            block = os.read(descriptor, 1 << 20)
+        except OSError as error:
+            raise DataError(f"cannot read the input: {error.strerror}; give a text file") from None
+        if not block:
+            if rest:
+                yield [b"".join(rest)]
+            return
+        head, *more = block.split(b"\n")
+        rest.append(head)
+        if more:
+            yield [b"".join(rest), *more[:-1]]
+            rest = [more[-1]] if more[-1] else []
+
+
+def _decode(raw: bytes, number: int, name: str, replaces_bad: bool) -> str:
+    try:
+        return decode_line(raw, number, name)
+    except DataError as error:
+        if "invalid UTF-8" not in str(error):
+            raise
+        if replaces_bad:
+            return raw.decode("utf-8", errors="replace")
+        raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
 
 
 @dataclass

@@ -419,6 +419,18 @@ def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):
         os.close(master)
 
 
+def test_a_file_is_read_without_a_prompt_whatever_its_name(mt_process, tiny, trained_run):
+    Path("stdin").write_text("cat\n")
+    master, slave = pty.openpty()
+    try:
+        with mt_process("translate", trained_run, "stdin", stdin=slave) as process:
+            os.close(slave)
+            assert process.wait(timeout=60) == 0
+            assert (process.stdout.read(), process.stderr.read()) == (b"Katze\n", b"")
+    finally:
+        os.close(master)
+
+
 CLOSED = {  # as a shell closes them, and what it gives
     "2>&- train none.yaml": (2, "", ""),
     "2>&- translate RUN test.en": (0, "Katze", ""),

@@ -123,3 +123,37 @@ def _loss(translator: Translator, sources: list[str], references: list[str]) -> 
         dataset = TokenDataset.build(Path(folder) / "test", fitting, tokenizer.vocab_sizes, {})
         loss = mean_loss(translator.model, dataset, translator.config.training.batch_tokens)
     return loss, len(pairs) - len(fitting)
+
+
+COLUMNS = {  # of the table: title and format
+    "run": ("run", "{}"),
+    "checkpoint": ("checkpoint", "{}"),
+    "test_set": ("test set", "{}"),
+    "bleu": ("BLEU", "{:.2f}"),
+    "chrf": ("chrF", "{:.2f}"),
+    "ter": ("TER", "{:.2f}"),
+    "loss": ("loss", "{:.3f}"),
+    "perplexity": ("perplexity", "{:.2f}"),
+    "sentences_per_second": ("sentences/s", "{:.0f}"),
+}
+
+
+def as_table(results: list[dict[str, Any]]) -> str:
+    """A row for each result, of columns that any of them has; then the signatures of the scores."""
+    columns = {key: column for key, column in COLUMNS.items() if any(key in result for result in results)}
+    rows = [[title for title, _ in columns.values()]]
+    rows += [
+        [form.format(result[key]) if result.get(key) is not None else "" for key, (_, form) in columns.items()]
+        for result in results
+    ]
+    aligned = []  # columns: text to the left, numbers to the right
+    for (_, form), cells in zip(columns.values(), zip(*rows, strict=True), strict=True):
+        width = max(map(len, cells))
+        aligned.append([cell.ljust(width) if form == "{}" else cell.rjust(width) for cell in cells])
+    lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
+    signatures = dict.fromkeys(
+        f"{COLUMNS[metric][0]}: {result['signatures'][metric]}"
+        for metric in ("bleu", "chrf", "ter")
+        for result in results
+    )
+    return "\n".join([*lines, "", *signatures])

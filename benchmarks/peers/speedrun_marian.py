@@ -70,7 +70,7 @@ def dev_bleu(model: Marian, tokenizer: spm.SentencePieceProcessor, sources: list
 
 
 def train(work: dict[str, Any]) -> Iterator[tuple[int, float]]:
-    """Step and dev BLEU at each validation, without end."""
+    """Step and dev BLEU at each validation."""
     torch.manual_seed(1)
     src, tgt = map(read_lines, work["train"])
     dev_src, dev_tgt = map(read_lines, work["dev"])
@@ -80,10 +80,12 @@ def train(work: dict[str, Any]) -> Iterator[tuple[int, float]]:
         for s, t in zip(tokenizer.encode(src), tokenizer.encode(tgt), strict=True)
     ]
     model = Marian({**work, "vocab_size": tokenizer.get_piece_size()}).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=work["learning_rate"], betas=(0.9, 0.98))
-    warmup = work["warmup_steps"]
-    inverse_sqrt = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
+    # Marian's own start has embeddings so small that positions drown them.
+    nn.init.normal_(model.model.get_input_embeddings().weight, std=work["d_model"] ** -0.5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=work["learning_rate"], betas=(0.9, 0.98), weight_decay=0.0)
+    warmup, last = work["warmup_steps"], work["max_steps"]
+    linear = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, (last - step) / (last - warmup))
     )
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=work["label_smoothing"])
     for step, (src_ids, tgt_ids) in enumerate(bucketed(pairs, work["batch_tokens"]), 1):
@@ -93,9 +95,11 @@ def train(work: dict[str, Any]) -> Iterator[tuple[int, float]]:
         nn.utils.clip_grad_norm_(model.parameters(), work["clip_norm"])
         optimizer.step()
         optimizer.zero_grad()
-        inverse_sqrt.step()
+        linear.step()
         if step % work["validate_every_steps"] == 0:
             yield step, dev_bleu(model, tokenizer, dev_src, dev_tgt)
+        if step == last:
+            return
 
 
 def main() -> None:

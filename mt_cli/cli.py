@@ -1,4 +1,4 @@
-"""The commands: the only place that prints to stdout, catches MTError and sets exit codes.
+"""The commands: the only place that hands out stdin and stdout, catches MTError and sets exit codes.
 
 stdout is for results, stderr for talk. torch is imported inside the commands, so that help and mistakes answer at once.
 """

@@ -314,15 +314,6 @@ def translate(
             RunDir.existing(run).find_checkpoint(checkpoint_name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
-    if engine != "mt":
-        if trace or score is not None or len(runs) * len(checkpoints) > 1:
-            raise UsageError(
-                f"--engine {engine} translates with one model; leave out --trace, --score and further models"
-            )
-        if prefix is not None or prefix_column:
-            raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
-        if device not in ("auto", "cpu"):
-            raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
     search: dict[str, Any] = {
         "beam_size": beam_size,
         "n_best": n_best,
@@ -346,14 +337,7 @@ def translate(
         "doubts": doubts,
         "attention": attention,
     }
-    if score is not None:
-        _refuse_options("--score translates nothing", {**of_translations, "trace": trace})
-    if trace:
-        _refuse_options("--trace tells greedy search", of_translations)
-    if sample and (beam_size or 1) > 1:
-        raise UsageError("--sample draws, --beam-size searches; leave one out")
-    if prefix is not None and prefix_column:
-        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
+    _refuse_contradictions(of_translations, score, trace, engine, device, n_models=len(runs) * len(checkpoints))
     descriptor = _open_input(input_file)
 
     if attention is not None:
@@ -391,6 +375,30 @@ def translate(
 
         write_attention_page(attention, form.maps, say)
         say(f"attention: {attention}")
+
+
+def _refuse_contradictions(
+    of_translations: dict[str, Any], score: Path | None, trace: bool, engine: Engine, device: str, n_models: int
+) -> None:
+    """Raises UsageError where `translate` would have to ignore one option for another."""
+    o = of_translations
+    if engine != "mt":
+        if trace or score is not None or n_models > 1:
+            raise UsageError(
+                f"--engine {engine} translates with one model; leave out --trace, --score and further models"
+            )
+        if o["prefix"] is not None or o["prefix_column"]:
+            raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
+        if device not in ("auto", "cpu"):
+            raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
+    if score is not None:
+        _refuse_options("--score translates nothing", {**of_translations, "trace": trace})
+    if trace:
+        _refuse_options("--trace tells greedy search", of_translations)
+    if o["sample"] and (o["beam_size"] or 1) > 1:
+        raise UsageError("--sample draws, --beam-size searches; leave one out")
+    if o["prefix"] is not None and o["prefix_column"]:
+        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
 
 
 def _refuse_options(reason: str, options: dict[str, Any], *names: str) -> None:

@@ -34,7 +34,8 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
-from mt_cli.training import loop, objective, validation
+from mt_cli.training import loop, muon, objective, validation
+from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import prepare
 from mt_cli.training.signals import StopSignals
@@ -767,6 +768,57 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
             assert singular.min() > 0.3 and singular.max() < 1.3, "all directions are about equally large"
             assert (update * gradients[name]).sum() > 0
     assert kinds["encoder_layers.0.self_attention.w_q.weight"] == {"momentum_buffer"}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
+    """Torch's computes in bf16 alone, and so is only nearly the same."""
+    torch.manual_seed(1)
+    shapes = [(24, 24), (40, 16), (24, 24), (16, 40), (24, 24)]
+    ours = [torch.randn(shape) for shape in shapes]
+    theirs = [torch.nn.Parameter(matrix.clone()) for matrix in ours]
+    before = [matrix.clone() for matrix in ours]
+    muons = Muon(ours, decay, torch.bfloat16)
+    torchs = torch.optim.Muon(theirs, lr=0.02, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    muons.param_groups[0]["lr"] = 0.02
+    for _ in range(4):
+        for mine, other in zip(ours, theirs, strict=True):
+            mine.grad = torch.randn_like(mine)
+            other.grad = mine.grad.clone()
+        muons.step()
+        torchs.step()
+    for mine, other, start in zip(ours, theirs, before, strict=True):
+        assert torch.dist(mine, other.detach()) < 0.02 * torch.dist(mine, start)
+        torch.testing.assert_close(muons.state[mine], dict(torchs.state[other]))
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 48, 16), (2, 16, 48), (1, 1, 8)])
+def test_muon_makes_singular_values_nearly_one_and_keeps_the_directions(shape):
+    torch.manual_seed(1)
+    matrices = torch.randn(shape) * 1e-3
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    made = u.mT @ orthogonalized(matrices, torch.float32) @ v.mT
+    singular = made.diagonal(dim1=1, dim2=2)
+    assert singular.min() > 0.3 and singular.max() < 1.3
+    torch.testing.assert_close(made, torch.diag_embed(singular), atol=1e-3, rtol=0)
+    assert not orthogonalized(torch.zeros(shape), torch.float32).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_muon_computes_in_the_networks_precision(tiny_model, monkeypatch, dtype):
+    """A CPU without bf16 imitates it: a step of Muon would take longer than all the rest."""
+    used = []
+
+    def spy(matrices, dtype):
+        used.append(dtype)
+        return orthogonalized(matrices, dtype)
+
+    monkeypatch.setattr(muon, "orthogonalized", spy)
+    optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), dtype)
+    optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
+    optimizer.step(1e-2, 1, ALONE)
+    assert used and set(used) == {dtype}
+    assert all(weight.dtype == torch.float32 for weight in tiny_model.parameters())
 
 
 def test_in_fp32_the_network_is_the_model(tiny_model):

@@ -17,6 +17,7 @@ from torch import Tensor
 from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
+from mt_cli.training.muon import Muon
 from mt_cli.training.workers import Workers
 
 
@@ -40,11 +41,7 @@ class Optimizer:
         betas, decay = (training.adam_beta1, training.adam_beta2), training.weight_decay
         self._adamw = torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
         n = torch.get_num_threads()  # a matrix alone is too small for several threads
-        self._muons = [
-            torch.optim.Muon(share, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
-            for share in (matrices[k::n] for k in range(n))
-            if share
-        ]
+        self._muons = [Muon(share, decay, dtype) for share in (matrices[k::n] for k in range(n)) if share]
         self._parts: list[torch.optim.Optimizer] = [self._adamw, *self._muons]
         self._part_of = {weight: part for part in self._parts for weight in part.param_groups[0]["params"]}
 
@@ -93,7 +90,7 @@ class Optimizer:
         for index, moments in state.items():
             weight, part = self._weights[index], self._part_of[self._weights[index]]
             shape = tuple(weight.shape)
-            is_muon = isinstance(part, torch.optim.Muon)
+            is_muon = isinstance(part, Muon)
             expected = {"momentum_buffer": shape} if is_muon else {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
             found = {name: shape_of(moment) for name, moment in moments.items()}
             if found != expected:

@@ -70,10 +70,10 @@ class ModelConfig(Section):
     head_dim: int | None = Field(None, ge=1, le=1024)  # d_k of a head; null: d_model / n_heads
     value_dim: int | None = Field(None, ge=1, le=1024)  # d_v of a head; null: head_dim
 
-    dropout: Probability = 0.1  # on the output of every sublayer, and wherever the next three are null
+    dropout: Probability = 0.3  # on the output of every sublayer, and wherever the next three are null
     embedding_dropout: Probability | None = None
-    attention_dropout: Probability | None = None  # on the attention weights
-    ffn_dropout: Probability | None = None  # between the two matrices of the feed-forward network
+    attention_dropout: Probability | None = 0.0  # on the attention weights
+    ffn_dropout: Probability | None = 0.0  # between the two matrices of the feed-forward network
 
     norm: Literal["pre", "post"] = "pre"
     layer_norm: Literal["variance", "deviation"] = "variance"  # x / sqrt(variance + eps), or x / (deviation + eps)
@@ -92,13 +92,13 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
     minutes: float | None = Field(None, gt=0, le=1e6)  # fit max_steps and the schedule to this time, see `--minutes`
-    batch_tokens: BatchTokens = 4096  # target tokens of a batch, padding included; auto: the most that memory holds
+    batch_tokens: BatchTokens = 2048  # target tokens of a batch, padding included; auto: the most that memory holds
     accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
-    learning_rate: float = Field(1e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
-    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    warmup_steps: int = Field(1000, ge=0, le=100_000_000)
+    learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
+    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
+    warmup_steps: int = Field(400, ge=0, le=100_000_000)
     weight_decay: float = Field(0.0, ge=0, le=1)
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the linear layers; the rest stays with adamw
+    optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the linear layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1

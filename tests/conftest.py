@@ -227,6 +227,9 @@ model:
   n_heads: 2
   n_encoder_layers: 1
   n_decoder_layers: 1
+  dropout: 0.1
+  attention_dropout: null
+  ffn_dropout: null
   max_positions: 64
 training:
   max_steps: 160
@@ -238,6 +241,7 @@ training:
   select_by: loss
   device: cpu
   precision: fp32
+  optimizer: adamw
 """
 WORDS = {"red": "rot", "cat": "Katze", "dog": "Hund", "sees": "sieht", "the": "die", "house": "Haus", "tree": "Baum"}
 

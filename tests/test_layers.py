@@ -326,9 +326,10 @@ def test_the_layers_return_their_attention_weights_when_asked() -> None:
 @pytest.mark.parametrize(
     ("switches", "rates"),
     [
-        ({"dropout": 0.3}, (0.3, 0.3, 0.3)),
-        ({"dropout": 0.3, "attention_dropout": 0.1}, (0.3, 0.1, 0.3)),
-        ({"dropout": 0.3, "ffn_dropout": 0.0}, (0.3, 0.3, 0.0)),
+        ({"dropout": 0.3}, (0.3, 0.0, 0.0)),
+        ({"dropout": 0.3, "attention_dropout": None, "ffn_dropout": None}, (0.3, 0.3, 0.3)),
+        ({"dropout": 0.3, "attention_dropout": 0.1, "ffn_dropout": None}, (0.3, 0.1, 0.3)),
+        ({"dropout": 0.3, "attention_dropout": None, "ffn_dropout": 0.0}, (0.3, 0.3, 0.0)),
         ({"dropout": 0.0, "attention_dropout": 0.2, "ffn_dropout": 0.4}, (0.0, 0.2, 0.4)),
     ],
 )

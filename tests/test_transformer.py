@@ -497,7 +497,9 @@ def both_003(make_model: MakeModel, tie: str, scale: str, dropout: float) -> tup
     for norm in (module for module in theirs.modules() if isinstance(module, nn.LayerNorm)):
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
-    ours = make_model(**SWITCHES_003, tie_embeddings=tie, embedding_scale=scale, dropout=dropout)
+    ours = make_model(
+        **SWITCHES_003, tie_embeddings=tie, embedding_scale=scale, dropout=dropout, attention_dropout=None
+    )
     copy_post_003(ours, theirs)
     return ours, theirs
 

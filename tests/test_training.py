@@ -47,7 +47,6 @@ KINDS = {
     "bf16": ["training.precision=bf16"],
     "muon": ["training.precision=bf16", "training.optimizer=muon", "training.both_directions=0.6"],
 }
-ALONE = Workers(torch.device("cpu"), 1)
 SCORED = [
     "training.validate_every_steps=1",
     "training.select_by=loss",
@@ -727,7 +726,7 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     seen = set()
     for step in range(1, 41):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-4, step, ALONE)
+        optimizer.step(1e-4, step)
         seen.add(copy.detach()[0].item())
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
     assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
@@ -741,7 +740,7 @@ def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
     expected, decays = weight.detach().clone(), [2 / 11, 3 / 12, 4 / 13, 0.5, 0.5]
     for step in (1, 2, 3, 50, 51):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-2, step, ALONE)
+        optimizer.step(1e-2, step)
         decay = decays.pop(0)
         expected = decay * expected + (1 - decay) * weight.detach()
         torch.testing.assert_close(average.detach(), expected)
@@ -757,7 +756,7 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
     torch.manual_seed(1)
     gradients = dict(zip(names, (torch.randn_like(weight) for weight in optimizer.network_weights), strict=True))
     optimizer.add(list(gradients.values()))
-    optimizer.step(1e-2, 1, ALONE)
+    optimizer.step(1e-2, 1)
     kinds = {name: set(optimizer.state()[i]) for i, name in enumerate(names)}
     for name, weight in tiny_model.named_parameters():
         is_matrix = "layers" in name and name.endswith("weight") and weight.dim() == 2
@@ -816,7 +815,7 @@ def test_muon_computes_in_the_networks_precision(tiny_model, monkeypatch, dtype)
     monkeypatch.setattr(muon, "orthogonalized", spy)
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), dtype)
     optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-    optimizer.step(1e-2, 1, ALONE)
+    optimizer.step(1e-2, 1)
     assert used and set(used) == {dtype}
     assert all(weight.dtype == torch.float32 for weight in tiny_model.parameters())
 

@@ -118,7 +118,7 @@ class Trainer:
                 lines = [self.data.train.line(index) for index in self._update_indices[:5]]
                 refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
-                self.optimizer.step(rate, p.step, self.workers)
+                self.optimizer.step(rate, p.step)
                 self.pace.training_seconds += time.monotonic() - started
                 is_fit_due = p.step % FIT_EVERY_STEPS == 0 or (
                     p.step >= self.settings.max_steps and not self.pace.fitted

@@ -18,7 +18,6 @@ from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.muon import Muon
-from mt_cli.training.workers import Workers
 
 
 class Optimizer:
@@ -39,10 +38,11 @@ class Optimizer:
             matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
         others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
         betas, decay = (training.adam_beta1, training.adam_beta2), training.weight_decay
-        self._adamw = torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
-        n = torch.get_num_threads()  # a matrix alone is too small for several threads
-        self._muons = [Muon(share, decay, dtype) for share in (matrices[k::n] for k in range(n)) if share]
-        self._parts: list[torch.optim.Optimizer] = [self._adamw, *self._muons]
+        self._parts: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
+        ]
+        if matrices:
+            self._parts.append(Muon(matrices, decay, dtype))
         self._part_of = {weight: part for part in self._parts for weight in part.param_groups[0]["params"]}
 
     def add(self, gradients: Sequence[Tensor]) -> None:
@@ -56,13 +56,11 @@ class Optimizer:
         torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
-    def step(self, learning_rate: float, step: int, workers: Workers) -> None:
+    def step(self, learning_rate: float, step: int) -> None:
         """Update number `step`, counted from 1."""
         for part in self._parts:
             part.param_groups[0]["lr"] = learning_rate
-        self._adamw.step()
-        for _ in workers.map(lambda muon: muon.step(), self._muons):
-            pass
+            part.step()
         self.drop_gradients()
         self.sync_network()
         self._average(step)

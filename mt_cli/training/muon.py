@@ -1,7 +1,7 @@
 """Muon (Jordan et al. 2024): the update of a matrix, made equally large in all of its directions.
 
-torch has one that takes matrix after matrix, and always in bf16. Here matrices of one shape go together, which takes half
-the time at the sizes of small models, and in the precision that the network computes in: a CPU that has no bf16 in
+torch has one that takes matrix after matrix, and always in bf16. Here matrices of one shape go together, which takes a
+third of the time at the sizes of small models, and in the precision that the network computes in: a CPU that has no bf16 in
 hardware imitates it a dozen times as slowly as it multiplies float32.
 """
 
@@ -45,7 +45,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """(N,R,C) -> the same with all singular values near 1, between 0.7 and 1.2, by products of matrices in `dtype`.
+    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices in `dtype`.
 
     A Newton-Schulz step applies an odd polynomial to the singular values, and to nothing else.
     """

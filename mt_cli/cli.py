@@ -378,26 +378,25 @@ def translate(
 
 
 def _refuse_contradictions(
-    of_translations: dict[str, Any], score: Path | None, trace: bool, engine: Engine, device: str, n_models: int
+    options: dict[str, Any], score: Path | None, trace: bool, engine: Engine, device: str, n_models: int
 ) -> None:
     """Raises UsageError where `translate` would have to ignore one option for another."""
-    o = of_translations
     if engine != "mt":
         if trace or score is not None or n_models > 1:
             raise UsageError(
                 f"--engine {engine} translates with one model; leave out --trace, --score and further models"
             )
-        if o["prefix"] is not None or o["prefix_column"]:
+        if options["prefix"] is not None or options["prefix_column"]:
             raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
         if device not in ("auto", "cpu"):
             raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
     if score is not None:
-        _refuse_options("--score translates nothing", {**of_translations, "trace": trace})
+        _refuse_options("--score translates nothing", {**options, "trace": trace})
     if trace:
-        _refuse_options("--trace tells greedy search", of_translations)
-    if o["sample"] and (o["beam_size"] or 1) > 1:
+        _refuse_options("--trace tells greedy search", options)
+    if options["sample"] and (options["beam_size"] or 1) > 1:
         raise UsageError("--sample draws, --beam-size searches; leave one out")
-    if o["prefix"] is not None and o["prefix_column"]:
+    if options["prefix"] is not None and options["prefix_column"]:
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
 
 

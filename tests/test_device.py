@@ -34,23 +34,25 @@ def test_a_device_that_is_not_there_is_refused_in_one_line():
     assert choose_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize(("rounds_to_bf16", "expected"), [(False, "medium"), (True, "highest")])
+@pytest.mark.parametrize(("rounds_to_bf16", "expected"), [(False, "bf16"), (True, "ieee")])
 def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch, rounds_to_bf16, expected):
-    """As on a CPU that computes "medium" products in bf16."""
+    """As on a CPU that then computes in bf16; the products of a GPU stay as they are."""
+    products = torch.backends.mkldnn.matmul
     real = torch.Tensor.__matmul__
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        is_rounded = rounds_to_bf16 and a.dtype == torch.float32 and torch.get_float32_matmul_precision() == "medium"
+        is_rounded = rounds_to_bf16 and a.dtype == torch.float32 and products.fp32_precision == "bf16"
         return real(a.bfloat16(), b.bfloat16()).float() if is_rounded else real(a, b)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", product)
-    before = torch.get_float32_matmul_precision()
+    before, on_gpu = products.fp32_precision, torch.backends.cuda.matmul.fp32_precision
     try:
-        torch.set_float32_matmul_precision("highest")
+        products.fp32_precision = "ieee"
         multiply_float32_fast()
-        assert torch.get_float32_matmul_precision() == expected
+        assert products.fp32_precision == expected
+        assert torch.backends.cuda.matmul.fp32_precision == on_gpu
     finally:
-        torch.set_float32_matmul_precision(before)
+        products.fp32_precision = before
 
 
 def test_code_for_sizes_long_gone_does_not_stay_in_memory():

@@ -276,7 +276,7 @@ def translate(
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw tokens by their probability instead of searching.")
     ] = False,
-    temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is bolder, above 1 wilder.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is safer, above 1 wilder.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw from the K most probable tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that make up P.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the samples.")] = None,
@@ -322,7 +322,7 @@ def translate(
         "max_length_ratio": max_length_ratio,
         "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram,
-        "sample": sample or (None if beam_size is None else False),  # whatever the config says
+        "sample": sample or None,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,

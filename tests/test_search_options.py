@@ -396,6 +396,7 @@ def test_a_beam_searches_whatever_the_config_draws(mt: Mt, trained_run: Path, ti
     (run / "config.yaml").write_text(text.replace("temperature: 1.0", "temperature: 50"))
     assert mt("translate", run, stdin=b"the cat\n").lines != ["die Katze"]
     assert mt("translate", run, "--beam-size", 2, stdin=b"the cat\n").lines == ["die Katze"]
+    assert Translator.load(run).translate(["the cat"], beam_size=1) == ["die Katze"]  # as in validation
 
 
 def test_the_alignment_counts_the_tokens_that_are_beside_it(mt: Mt, trained_run: Path) -> None:

@@ -184,8 +184,11 @@ class Translator:
         return scores
 
     def settings(self, **options: Any) -> DecodingConfig:
-        """The config's `decoding` with `options` laid over it; those that are None are left as they are."""
+        """The config's `decoding` with `options` laid over it; those that are None are left as they are. Who asks for a
+        beam size searches, also where the config samples."""
         given = {key: value for key, value in options.items() if value is not None}
+        if "beam_size" in given:
+            given.setdefault("sample", False)
         if isinstance(n_best := given.get("n_best"), int):
             given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
         elif isinstance(beam_size := given.get("beam_size"), int):
@@ -248,15 +251,15 @@ class Translator:
         constraints: Constraints,
         seeds: list[tuple[int, ...]],
     ) -> list[list[Hypothesis]]:
-        model, is_free = self.search_model, constraints == Constraints()
+        model, limited = self.search_model, None if constraints == Constraints() else constraints
         if settings.sample:
             narrowing = (settings.temperature, settings.top_k, settings.top_p)
             draws = [
-                sample(model, src_ids, src_mask, limits, [(*seed, n) for seed in seeds], *narrowing, constraints)
+                sample(model, src_ids, src_mask, limits, [(*seed, n) for seed in seeds], *narrowing, limited)
                 for n in range(settings.n_best)
             ]
             return [list(hypotheses) for hypotheses in zip(*draws, strict=True)]
-        if settings.beam_size == 1 and is_free:
+        if settings.beam_size == 1 and limited is None:
             return [[hypothesis] for hypothesis in greedy_search(model, src_ids, src_mask, limits)]
         return beam_search(
             model,
@@ -266,7 +269,7 @@ class Translator:
             settings.beam_size,
             settings.length_penalty if settings.beam_size > 1 else 0.0,  # as of a greedy search without constraints
             settings.length_normalization,
-            None if is_free else constraints,
+            limited,
         )
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:

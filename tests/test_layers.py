@@ -411,6 +411,17 @@ def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone() -> None:
     assert not any(torch.equal(first, other) for other in others)
 
 
+def test_what_a_gpu_drops_follows_from_the_seeds(monkeypatch) -> None:
+    """There torch draws, from the generator of the device, which `torch.manual_seed` seeds on all devices."""
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    with torch.random.fork_rng(devices=[]):
+        draws = []
+        for seeds in (1, 2, 3), (1, 2, 3), (1, 2, 4):
+            seed_dropout(*seeds)
+            draws.append(torch.rand(9))
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+
+
 def test_dropout_is_off_without_training_and_at_rate_zero() -> None:
     x = torch.randn(100)
     assert Dropout(0.5).eval()(x) is x

@@ -587,6 +587,26 @@ def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
     assert [record["step"] for record in logged if "dev_loss" in record] == list(range(1, n_done + 1))
 
 
+def test_the_speed_is_that_of_training_without_validations(tiny, monkeypatch):
+    """Each validation takes a thousand seconds of the clock that training reads."""
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 3)
+    validate, n_validations = loop.validate, [0]
+
+    def slow(*args):
+        n_validations[0] += 1
+        return validate(*args)
+
+    monkeypatch.setattr(loop, "validate", slow)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * n_validations[0]))
+    trainer = trainer_of(
+        tiny / "run", "training.max_steps=6", "training.validate_every_steps=2", "training.n_samples=0"
+    )
+    trainer.train()
+    timing = [json.loads(line) for line in trainer.run.timing_file.read_text().splitlines()]
+    assert [record["validation_seconds"] > 1000 for record in timing if "validation_seconds" in record] == [True] * 3
+    assert [record["tokens_per_second"] > 5 for record in timing if "tokens_per_second" in record] == [True] * 2
+
+
 def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
     scripted(iter([1.0, 2.0, 2.0, 0.5]))
     answer = mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED))

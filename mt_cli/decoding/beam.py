@@ -45,7 +45,10 @@ def beam_search(
         if constraints is not None:
             log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), beams.sentence_of_rows())
         parents = beams.extend(log_probs, finished)
-        is_live = [not finished[sentence].is_closed(beams, row) for row, sentence in enumerate(beams.sentences)]
+        best = beams.scores.max(1).values.tolist()
+        is_live = [
+            not finished[sentence].is_closed(beams, row, best[row]) for row, sentence in enumerate(beams.sentences)
+        ]
         if not any(is_live):
             return [one.best() for one in finished]
         rows = beams.keep(live_rows(is_live))
@@ -115,8 +118,8 @@ class _Finished:
     def best(self) -> list[Hypothesis]:
         return self.hypotheses
 
-    def is_closed(self, beams: _Beams, row: int) -> bool:
-        """True when no beginning in `row` can still beat the W finished ones.
+    def is_closed(self, beams: _Beams, row: int, best: float) -> bool:
+        """True when no beginning in `row`, of which the best has the score `best`, can still beat the W finished ones.
 
         Log-probabilities only fall, so the most that a beginning can come to is what it has now, divided by the
         penalty of the greatest length it may reach. At that length what is unfinished counts as it is. A beam of one is
@@ -124,12 +127,11 @@ class _Finished:
         """
         if self.beam_size == 1 and self.hypotheses:
             return True
-        scores = beams.scores[row]
         if beams.length >= self.max_length:
             if len(self.hypotheses) < self.beam_size:
-                for log_prob, ids in zip(scores.tolist(), beams.tokens[row].tolist(), strict=True):
+                for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
                     if log_prob > -torch.inf:
                         self.add(ids, log_prob, beams.length)
             return True
-        bound = float(scores.max()) / self.penalty(self.max_length)
+        bound = best / self.penalty(self.max_length)
         return bound == -torch.inf or (len(self.hypotheses) == self.beam_size and bound <= self.hypotheses[-1].score)

@@ -1,8 +1,8 @@
 """Dropout with cheap random bits (Srivastava et al. 2014).
 
 `nn.Dropout` draws a random number for each element, which on a CPU takes longer than the matrix product before it.
-One byte of a 64-bit draw decides as well: the rate is rounded to the next 1/256, and the scale follows the real rate,
-so that the expectation is exact.
+One byte of a 64-bit draw decides as well: the rate is rounded to the nearest 1/256, and the scale follows the real rate,
+so that the expectation stays (in bf16 to the third of a percent to which that type holds the scale).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _noise = threading.local()
 
 
 def seed_dropout(*seeds: int) -> None:
-    """Makes what the calling thread drops from here on a function of `seeds` alone.
+    """Makes what the calling thread drops from here on a function of `seeds` alone; on a GPU, what all threads drop.
 
     So a training continues from a position, not from a generator's state, and threads that share an update do not share
     a generator: who draws first would differ from run to run.
     """
     seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0])
     _noise.generator = torch.Generator().manual_seed(seed)
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)  # of every device
 
 
 class Dropout(nn.Module):

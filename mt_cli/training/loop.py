@@ -1,7 +1,7 @@
 """The training loop: rate, validate and save when due, forward, backward, clip, step, log.
 
 A run can be stopped or killed at any step and continued by the same command. Everything the rest of the training depends
-on is in the checkpoint: weights, the optimizer's moments, the position in the data, the random generators, the best score so far.
+on is in the checkpoint: weights, the optimizer's moments, the position in the data, the best score so far, the random generators.
 """
 
 from __future__ import annotations
@@ -154,27 +154,30 @@ class Trainer:
         self.optimizer.network.train()
         n = self.workers.n
         parts = [part for batch in batches for k in range(n) if (part := batch[k::n])]
-        loss, n_tokens = 0.0, 0
+        losses: list[Tensor] = []
+        n_tokens = 0
         for part_loss, part_tokens, gradients in self.workers.map(self._gradients, enumerate(parts)):
             self.optimizer.add(gradients)
-            loss += part_loss
+            losses.append(part_loss)
             n_tokens += part_tokens
+        grad_norm = self.optimizer.average_and_clip(n_tokens)
+        loss = sum(part_loss.item() for part_loss in losses)  # a GPU has all of its work now, and is waited for
         self._loss_sum += loss
         self._n_tokens += n_tokens
         self._speed_tokens += n_tokens
-        return loss / n_tokens, float(self.optimizer.average_and_clip(n_tokens))
+        return loss / n_tokens, grad_norm.item()
 
     @functools.cached_property
     def workers(self) -> Workers:
         return Workers(self.device, self.settings.batch_tokens)  # a number by now, if it was `auto`
 
-    def _gradients(self, numbered_part: tuple[int, list[int]]) -> tuple[float, int, tuple[Tensor, ...]]:
+    def _gradients(self, numbered_part: tuple[int, list[int]]) -> tuple[Tensor, int, tuple[Tensor, ...]]:
         """Summed loss, number of target tokens and summed gradients of some pairs; runs in a thread of its own."""
         number, indices = numbered_part
         seed_dropout(self.settings.seed, self.progress.step, number)
         batch = make_batch(self._step_pairs, indices).to(self.device)
         loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing)
-        return loss.item(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
+        return loss.detach(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
 
     @property
     def _step_pairs(self) -> TokenDataset:
@@ -205,8 +208,7 @@ class Trainer:
         now = time.monotonic()
         speed = self._speed_tokens / (now - self._speed_started)
         loss = self._loss_sum / self._n_tokens
-        p.elapsed_seconds = now - self._started
-        record = {"step": p.step, "epoch": p.epoch, "loss": loss, "learning_rate": rate, "grad_norm": grad_norm}
+        record = {"step": p.step, "epoch": p.epoch + 1, "loss": loss, "learning_rate": rate, "grad_norm": grad_norm}
         self.run.append(self.run.metrics_file, record)
         self._log_time(tokens_per_second=round(speed, 1))
         self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
@@ -234,12 +236,13 @@ class Trainer:
             return
         p.last_validation, p.weights = p.step, validation.weights
         is_best = self._note_score(validation.score(self.settings.select_by))
-        record = {"step": p.step, "epoch": p.epoch, **validation.figures, "weights": p.weights, "is_best": is_best}
+        record = {"step": p.step, "epoch": p.epoch + 1, **validation.figures, "weights": p.weights, "is_best": is_best}
         self.run.append(self.run.metrics_file, record)
         seconds = time.monotonic() - started
         self.pace.note_validation(seconds)
         self._log_time(validation_seconds=round(seconds, 2))
         self.save()  # what is said below is on the disk
+        self._speed_started += time.monotonic() - started  # the speed is that of training
         validation.tell(p.step, p.epoch, is_best, data, self.settings.n_samples, self.say)
 
     def _candidates(self) -> dict[str, Transformer]:
@@ -247,8 +250,6 @@ class Trainer:
         candidates = {"model": self.model}
         if self.optimizer.averaged is not None:
             candidates["averaged"] = self.optimizer.averaged
-        for model in candidates.values():
-            model.eval()
         return candidates
 
     def _note_score(self, score: float) -> bool:

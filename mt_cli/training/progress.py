@@ -43,6 +43,7 @@ def restored(kind: type[_Figures], values: dict[str, Any]) -> _Figures:
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
+    """No step draws from these, its noise is a function of its number; whatever comes to shall continue too."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

@@ -61,7 +61,7 @@ def validate(
 
         try:
             losses = {
-                name: mean_loss(model, data.dev, config.training.batch_tokens, on_batch)
+                name: mean_loss(model.eval(), data.dev, config.training.batch_tokens, on_batch)
                 for name, model in candidates.items()
             }
             better = min(losses, key=lambda name: losses[name])

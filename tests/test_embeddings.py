@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mt_cli.config import load_config
@@ -114,15 +112,6 @@ def test_first_position_says_what_the_first_token_gets(first_position: int) -> N
     found = only_positions(6, first_position=first_position)(torch.tensor([[9, 9]]))
     expected = torch.tensor([encoding(first_position, 6), encoding(first_position + 1, 6)])
     torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.lists(st.integers(1, 19), min_size=1, max_size=12), st.data())
-def test_tokens_that_follow_others_get_the_positions_they_have_in_the_sentence(ids: list[int], data) -> None:
-    n_before = data.draw(st.integers(0, len(ids) - 1))
-    module = Embeddings(20, 6, PAD, first_position=data.draw(st.integers(0, 1)), scale=2.0)
-    whole = module(torch.tensor([ids]))
-    assert torch.equal(module(torch.tensor([ids[n_before:]]), n_before), whole[:, n_before:])
 
 
 def test_a_sentence_may_be_as_long_as_the_table() -> None:

@@ -53,9 +53,9 @@ class Embeddings(nn.Module):
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor, n_before: int = 0) -> Tensor:
-        """ids (B,T), which follow `n_before` earlier tokens of the same sentences -> (B,T,D)."""
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (B,T) -> (B,T,D)."""
         is_token = ids != self.pad_id
-        rows = (is_token.cumsum(-1) + n_before) * is_token  # (B,T): 1, 2, 3, 0, 0
+        rows = is_token.cumsum(-1) * is_token  # (B,T): 1, 2, 3, 0, 0
         x = self.token(ids) * self.scale + self.position[rows]
         return self.norm(self.dropout(x))

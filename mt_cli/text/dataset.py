@@ -46,8 +46,10 @@ class TokenDataset:
 
     def _map(self, name: str, dtype: np.dtype) -> npt.NDArray:
         path = self.folder / name
-        # An empty file cannot be mapped.
-        return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+        if not path.stat().st_size:  # an empty file cannot be mapped
+            return np.empty(0, dtype)
+        # As a plain array: slices of numpy's own class for what is mapped take twice as long.
+        return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
     def __len__(self) -> int:
         return len(self._lines)

@@ -143,8 +143,8 @@ class Config(Section):
 
 
 KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.minutes", "training.patience", "training.device"}
-"""What may differ when a run is continued: it changes where and how long, and with `max_steps` how fast
-the rate falls from there on, not what is trained."""
+"""What may differ when a run is continued: where and how long. What follows from the length is planned anew from there
+on: the rate, which rises again in a finished run that gets more steps, and until when both directions are learnt."""
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -444,6 +444,12 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("model", "tie_embeddings"), ("tokenizer", "joint")],
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+        )
+    if model.embedding_scale == "none" and model.embedding_init == "normal" and model.tie_embeddings != "none":
+        yield (
+            [("model", "embedding_scale"), ("model", "embedding_init"), ("model", "tie_embeddings")],
+            "model.embedding_scale 'none' makes embeddings that are also the projection too large to begin with;"
+            " set model.embedding_init: xavier",
         )
     if config.training.both_directions and not config.tokenizer.joint:
         yield (

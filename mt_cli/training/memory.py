@@ -25,7 +25,8 @@ MOST_PAIRS = 100_000  # that the largest batches are looked for among: a start s
 
 
 def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
-    """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a quarter.
+    """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a third, with an eighth
+    in reserve.
 
     Raises what torch or Python raises when memory ends, and TrainingError when `auto` finds nothing that fits.
     """
@@ -91,7 +92,8 @@ def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: 
     """The batches with the most target positions, source positions and pairs of positions (attention), of an epoch or
     of the beginning of a long one.
 
-    Those of other epochs differ from them by the order of pairs of one length alone.
+    Those of other epochs differ from them by the order of pairs of one length alone, and where there are more than
+    100,000 pairs by which of them are sorted together.
     """
     largest: dict[int, tuple[int, list[int]]] = {}
     n_pairs = 0

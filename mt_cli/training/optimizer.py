@@ -22,8 +22,8 @@ from mt_cli.training.muon import Muon
 
 class Optimizer:
     """With `training.optimizer: muon` the matrices of the layers are updated by Muon (Jordan et al. 2024), which makes
-    all directions of an update equally large, and what looks up or scales (embeddings, norms, biases) by AdamW as ever.
-    An update is as large as AdamW's would be (Liu et al. 2025), so one learning rate serves both."""
+    all directions of an update equally large, and by AdamW as ever what looks up or scales (embeddings, norms, biases) and
+    convolutions. An update is as large as AdamW's would be (Liu et al. 2025), so one learning rate serves both."""
 
     def __init__(self, model: Transformer, training: TrainingConfig, dtype: torch.dtype):
         self.model = model

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +73,19 @@ def test_what_is_learnt_in_both_directions_is_tried_in_both(tiny: Path, memory_f
     largest = memory.largest_batches(trainer.data.train, training.batch_tokens, training.seed, epoch=0)
     back = [make_batch(trainer.data.train, indices).src_ids.numel() for indices in largest]
     assert back and tried == forth + forth + back
+
+
+def test_the_gradients_of_each_thread_are_tried_too(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(tiny / "run")
+    held: dict[int, int] = {}
+    empty_like = torch.empty_like
+    for n_threads in (1, 4):
+        sizes: list[int] = []
+        monkeypatch.setattr(memory, "Workers", lambda *args, n=n_threads: SimpleNamespace(n=n))
+        monkeypatch.setattr(torch, "empty_like", lambda x, to=sizes: to.append(x.numel()) or empty_like(x))
+        trainer._fit_batches()
+        held[n_threads] = sum(sizes)
+    assert held[4] - held[1] == 3 * sum(weight.numel() for weight in trainer.model.parameters())
 
 
 def test_of_a_large_corpus_only_a_part_is_looked_at(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

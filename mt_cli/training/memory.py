@@ -18,6 +18,7 @@ from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 64
@@ -73,13 +74,15 @@ def _try(
         try:
             is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
+            n_others = Workers(device, batch_tokens).n - 1  # threads that have gradients of their own
+            gradients = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
             directions = [dataset, dataset.backwards()] if training.both_directions else [dataset]
             batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
             for direction, indices in itertools.product(directions, batches):
                 batch = make_batch(direction, indices).to(device)
                 loss = summed_loss(network, batch, training.label_smoothing)
                 optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
-            del moments
+            del moments, gradients
         finally:
             optimizer.drop_gradients()
 

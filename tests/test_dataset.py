@@ -128,14 +128,17 @@ def test_building_again_leaves_nothing_of_before(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines", "meta.json"])
-@pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "flipped"])
 def test_a_dataset_with_a_damaged_file_is_not_used(tmp_path, name, damage):
     TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     file = tmp_path / "d" / name
     if damage == "gone":
         file.unlink()
     else:
-        file.write_bytes(b"" if damage == "empty" else file.read_bytes()[: file.stat().st_size // 2])
+        content = file.read_bytes()
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        file.write_bytes({"empty": b"", "cut": content[:middle], "flipped": flipped}[damage])
     assert TokenDataset.open(tmp_path / "d", (65_536, 65_536), META) is None
 
 

@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mt_cli.errors import DataError
+from mt_cli.text.corpus import sha256_of
 
 Value = TypeVar("Value")
+_FILES = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
 Ids = npt.NDArray[np.integer]
 
 
@@ -100,8 +102,7 @@ class TokenDataset:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         dtype = np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
-        names = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
-        files = {name: (folder / name).open("wb") for name in names}
+        files = {name: (folder / name).open("wb") for name in _FILES}
         ends = {"src": 0, "tgt": 0}
         try:
             for side in ends:
@@ -118,18 +119,23 @@ class TokenDataset:
         finally:
             for file in files.values():
                 file.close()
-        content = {**meta, **_sizes(vocab_sizes), "dtype": dtype.name}
+        content = {**meta, **_sizes(vocab_sizes), "dtype": dtype.name, "files": _hash(folder)}
         (folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
         return cls(folder)
 
     @classmethod
     def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
-        """The dataset in `folder` if it is complete and was built from the same `meta` (hashes), else None."""
+        """The dataset in `folder` if it is whole and was built from the same `meta` (hashes), else None."""
         try:
             dataset = cls(folder)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            expected = {**dataset.meta, **meta, **_sizes(vocab_sizes), "files": _hash(folder)}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
             return None
-        return dataset if {**dataset.meta, **meta, **_sizes(vocab_sizes)} == dataset.meta else None
+        return dataset if dataset.meta == expected else None
+
+
+def _hash(folder: Path) -> str:
+    return sha256_of(str(folder / name) for name in _FILES)
 
 
 def _exchanged(sides: dict[str, Value]) -> dict[str, Value]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,13 @@ from mt_cli.text.splitting import halves, sentences
 def test_a_sentence_ends_after_all_its_marks_and_closing_quotes(parts):
     between = " " if parts[0].isascii() else ""
     assert sentences(between.join(parts)) == parts
+
+
+def test_many_marks_take_a_time_that_grows_as_they_do():
+    marks = "。" * 300_000
+    started = time.process_time()
+    assert sentences(marks + "好") == [marks, "好"] and sentences(marks) == [marks]
+    assert time.process_time() - started < 10  # of what took hours
 
 
 TEXT = st.text(alphabet="ab ,，.!?。！？”」\"'…", min_size=2, max_size=30).map(lambda text: " ".join(text.split()))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-# Marks may come several at a time (！？), and with closing quotes; what is left of a line must be more than a quote.
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|(?:[。！？][”’」』）]*+)++(?![\"']?$)")
+# Marks may come several at a time (！？), and with closing quotes.
+_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|(?:[。！？][”’」』）]*+)++")
 
 
 def sentences(text: str) -> list[str]:
     """The sentences of normalized text; together they are the text. Abbreviations end sentences, too."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    if ends and text[ends[-1] :] in ("", '"', "'"):
+        ends.pop()  # a sentence is more than a quote
     return [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
 
 

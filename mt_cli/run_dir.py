@@ -236,7 +236,8 @@ class RunDir:
             raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
         try:
             for orphan in (*self.path.glob(".tmp-*"), *self.checkpoints.glob(".tmp-*")):
-                orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
+                if not orphan.is_dir():  # an export's, which may still be writing
+                    orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
             write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
             yield
         finally:

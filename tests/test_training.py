@@ -185,9 +185,11 @@ def test_a_half_written_file_of_a_killed_process_is_cleared_away(nursery, nurser
     orphans = [run / "checkpoints" / ".tmp-123-step-000085.pt", run / ".tmp-123-best"]
     for orphan in orphans:
         orphan.write_bytes(b"half")
+    export = run / ".tmp-123-ct2"  # may still be written
+    export.mkdir()
     overrides = options(*SHORT, "training.precision=fp32", "training.max_steps=85")
     assert nursery.wait(nursery.start("train", "tiny.yaml", "--run-dir", "orphan", *overrides)) == 0
-    assert not [orphan for orphan in orphans if orphan.exists()]
+    assert not [orphan for orphan in orphans if orphan.exists()] and export.exists()
 
 
 @pytest.fixture
@@ -627,6 +629,20 @@ def test_more_steps_continue_a_finished_training(tiny, mt):
     assert mt("train", "tiny.yaml", "--run-dir", "straight", *options(*few, "training.max_steps=50")).code == 0
     grown, straight = (load_checkpoint(RunDir(Path(name)).find_checkpoint("last")) for name in ("grown", "straight"))
     assert all(torch.equal(grown["model"][name], weight) for name, weight in straight["model"].items())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(number):
+    """As SIGINT is in what a script starts in the background."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            signals.is_saving_needed = True
+            os.kill(os.getpid(), number)
+            assert not signals.is_stopping
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_first_signal_asks_and_restores_the_default_for_the_second(monkeypatch):

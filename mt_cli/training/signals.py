@@ -49,11 +49,10 @@ class StopSignals:
         raise Interrupted(f"{message}; {_how_to_continue()}", self.received or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
-        numbers: list[int] = [signal.SIGINT, signal.SIGTERM]
-        if _SIGHUP is not None and signal.getsignal(_SIGHUP) is signal.SIG_DFL:  # not under `nohup`: it means to go on
-            numbers.append(_SIGHUP)
-        for number in numbers:
-            self._previous[number] = signal.signal(number, self._handle)
+        for number in (signal.SIGINT, signal.SIGTERM, _SIGHUP):
+            # What is ignored from the start, under `nohup` or in the background of a script, means to go on.
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

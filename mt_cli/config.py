@@ -358,6 +358,8 @@ def _apply_override(
             return
         section = child
     section[keys[-1]] = value
+    for replaced in [key for key in lines if key[: len(keys)] == keys]:
+        del lines[replaced]
     for depth in range(1, len(keys) + 1):
         lines.setdefault(keys[:depth], place)
     lines[keys] = place

@@ -350,6 +350,11 @@ def test_a_deeply_nested_value_of_set_is_refused_and_does_not_crash(problems):
     assert line.startswith("--set training.seed=[[")
 
 
+def test_a_mistake_below_a_key_that_set_replaces_names_the_option(problems):
+    """Also where the file has something at that place."""
+    assert [line.split(": ")[0] for line in problems(BASE, "data.train=[a, [b]]")] == ["--set data.train=[a, [b]]"]
+
+
 def test_a_contradiction_made_by_set_names_the_option(problems):
     (line,) = problems(BASE, "tokenizer.joint=false")
     assert line.startswith("--set tokenizer.joint=false: ")

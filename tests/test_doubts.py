@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.translator import Part, Translation, Translator
+from mt_cli.decoding.translator import Part, Translation, Translator, writes_spaces
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.attention import Attended, attend, attended
 from mt_cli.evaluation.doubts import doubts
@@ -41,6 +42,17 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     translation = Translation(source, [output], [0.0], [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])])
     own = Attended(torch.full((len(src_ids) + 1,), received), torch.zeros(len(tgt_ids), dtype=torch.long))
     return dict(doubts(translator, translation, [own]))
+
+
+def test_a_language_without_spaces_is_told_by_all_of_its_name() -> None:
+    assert not any(map(writes_spaces, ["zh", "zh-Hant", "zh_TW", "JA", "km"]))
+    assert all(map(writes_spaces, ["en", "kmr", "jav", "myv", "lol"]))
+
+
+def test_what_a_damaged_profile_holds_is_refused() -> None:
+    for name in ("length_ratio", "shortest_deviation", "longest_deviation"):
+        with pytest.raises(ValidationError):
+            CorpusProfile.model_validate({**PROFILE.model_dump(), name: 1e308})
 
 
 def test_a_good_translation_gives_no_reason_to_doubt(translator: Translator) -> None:

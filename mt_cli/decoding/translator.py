@@ -39,7 +39,7 @@ from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
-LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
+_LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)
@@ -310,14 +310,18 @@ class Translator:
     def _join(self, source: str, parts: list[Part], n_best: int) -> Translation:
         if not parts:
             return Translation(source, [""], [0.0], [])
-        language = re.split("[-_]", self.config.data.tgt_lang)[0].lower()
-        space = "" if language in LANGUAGES_WITHOUT_SPACES else " "
+        space = " " if writes_spaces(self.config.data.tgt_lang) else ""
         texts, scores = [], []
         for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
             chosen = [part.hypotheses[n] for part in parts]
             texts.append(normalize(space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
             scores.append(sum(hypothesis.score for hypothesis in chosen))
         return Translation(source, texts, scores, parts)
+
+
+def writes_spaces(language: str) -> bool:
+    """Between words; `language` is a tag such as zh or zh-Hant."""
+    return re.split("[-_]", language)[0].lower() not in _LANGUAGES_WITHOUT_SPACES
 
 
 @contextmanager

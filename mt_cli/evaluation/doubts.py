@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
-from mt_cli.decoding.translator import LANGUAGES_WITHOUT_SPACES, Part, Translation, Translator
+from mt_cli.decoding.translator import Part, Translation, Translator, writes_spaces
 from mt_cli.evaluation.attention import Attended
 from mt_cli.text.profile import CorpusProfile
 
@@ -104,7 +104,7 @@ def _unattended(translator: Translator, part: Part, attended: Attended) -> Doubt
 def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, int]]:
     """Where each word begins and ends among the source ids; a piece is a word where a language writes no spaces."""
     pieces = translator.tokenizer.src_pieces(src_ids)
-    is_spaced = translator.config.data.src_lang[:2].lower() not in LANGUAGES_WITHOUT_SPACES
+    is_spaced = writes_spaces(translator.config.data.src_lang)
     starts = [
         i for i, piece in enumerate(pieces)
         if i == 0 or piece.startswith("▁") or not (is_spaced or piece.startswith("<0x"))

@@ -29,11 +29,11 @@ def write_marian(translator: Translator, folder: Path) -> None:
     """The folder's files; it must exist. Raises UsageError when safetensors is not installed or the formats cannot hold
     the run."""
     try:
-        from safetensors.torch import save_file
+        from safetensors.torch import save
     except ImportError:
         raise missing_extra("mt export --to marian", "safetensors", "marian") from None
     _refuse_unsupported(translator.config)
-    save_file(_weights(translator), str(folder / "model.safetensors"), metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(save(_weights(translator), metadata={"format": "pt"}))
     tokenizer = translator.tokenizer
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])

@@ -6,8 +6,11 @@ A run keeps it, so that what is translated later can be compared with what the m
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+_Deviation = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class CorpusProfile(BaseModel):
@@ -15,11 +18,11 @@ class CorpusProfile(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
-    longest_src: int
-    several_sentences: float  # share of the source lines in which more than one sentence stands
-    length_ratio: float  # target tokens for each source token
-    shortest_deviation: float  # of a target's length from that ratio, over the square root of the source's length
-    longest_deviation: float
+    longest_src: int = Field(ge=0)
+    several_sentences: float = Field(ge=0, le=1)  # share of the source lines in which more than one sentence stands
+    length_ratio: float = Field(ge=0, le=1e6)  # target tokens for each source token
+    shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
+    longest_deviation: _Deviation
     characters: str  # of the source, in order
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ against the model that the config describes before memory is taken.
 
 from __future__ import annotations
 
+import os
 import pickletools
 import re
 import zipfile
@@ -61,7 +62,9 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
                 _refuse_foreign_objects(archive, file)
         if damaged:
             raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        with file.open("rb") as handle:  # torch maps by name, which it wants in UTF-8
+            is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
+            content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
     except CheckpointError:
         raise
     except Exception as error:  # torch and zipfile answer damage with a dozen kinds of exception

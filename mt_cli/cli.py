@@ -6,6 +6,7 @@ stdout is for results, stderr for talk. torch is imported inside the commands, s
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="mt",
     help="Train, run and score your own machine translator.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,6 +39,8 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 129, 130 or 143 (stopped, saved)."""
     _open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 as the input is, whatever the terminal's locale
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     talk: Any = _Talk(sys.stderr)
     try:
         with contextlib.redirect_stderr(talk):
@@ -314,6 +316,8 @@ def translate(
             RunDir.existing(run).find_checkpoint(checkpoint_name)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; delete it or choose another --output")
+    if output is not None and output == attention:
+        raise UsageError(f"--output and --attention are both {output}; choose another for one of them")
     search: dict[str, Any] = {
         "beam_size": beam_size,
         "n_best": n_best,

@@ -6,6 +6,7 @@ translations as text, n-best lists or JSON, forced scores, a trace. This file op
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -44,8 +45,7 @@ def pump(descriptor: int, name: str, form: Form, out: BinaryIO, replaces_bad: bo
             for start in range(0, len(arrived), LINES_AT_ONCE):
                 chunk = arrived[start : start + LINES_AT_ONCE]
                 texts = [_decode(raw, number, name, replaces_bad) for number, raw in enumerate(chunk, n_lines + 1)]
-                out.write("".join(line + "\n" for line in form(texts, n_lines)).encode())
-                out.flush()
+                _write("".join(line + "\n" for line in form(texts, n_lines)).encode(), out)
                 n_lines += len(chunk)
                 bar.update(len(chunk))
     form.end(n_lines)
@@ -71,6 +71,17 @@ def _arriving(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
         if more:
             yield [b"".join(rest), *more[:-1]]
             rest = [more[-1]] if more[-1] else []
+
+
+def _write(text: bytes, out: BinaryIO) -> None:
+    """All of it: under PYTHONUNBUFFERED stdout is a bare file, which may take a part and say so."""
+    rest = memoryview(text)
+    while rest:
+        n_bytes = out.write(rest)
+        if n_bytes is None:
+            raise BlockingIOError(errno.EAGAIN, "its reader is slow, and writing may not wait (O_NONBLOCK)")
+        rest = rest[n_bytes:]
+    out.flush()
 
 
 def _decode(raw: bytes, number: int, name: str, replaces_bad: bool) -> str:

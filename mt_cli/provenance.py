@@ -49,11 +49,15 @@ def record_start(run: RunDir, **facts: object) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the code that runs, when it runs from a checkout."""
-    folder = Path(__file__).parent
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    """The commit of the code that runs, when it runs from a checkout: not of a user's that it is installed in."""
+    here = Path(__file__)
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(folder: Path, *command: str) -> str:
+    answer = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
     return answer.stdout.strip()

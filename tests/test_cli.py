@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -18,12 +20,14 @@ import textwrap
 import time
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nursery import wait_until
 
+from mt_cli import provenance
 from mt_cli.checkpoint import load_checkpoint
 from mt_cli.run_dir import RunDir
 
@@ -142,6 +146,8 @@ def test_help_and_version_are_results(mt):
     for arguments in (["--help"], ["-h"], ["train", "--help"], ["translate", "-h"], ["evaluate", "--help"]):
         answer = mt(*arguments)
         assert (answer.code, answer.err) == (0, b"") and "Usage: mt" in answer.lines[0]
+    answer = mt()
+    assert (answer.code, answer.said) == (2, ["error: Missing command; see mt --help"])
     answer = mt("version")
     assert [line.split(" ")[0] for line in answer.lines][:2] == ["python", "mt-cli"]
 
@@ -396,6 +402,70 @@ def test_a_full_disk_is_told_in_one_line(mt, tiny, trained_run, arguments):
     Path("RUN").symlink_to(trained_run)
     answer = mt(*arguments, stdin=b"cat\n", stdout="/dev/full")
     assert (answer.code, answer.said) == (1, ["error: cannot write the output: No space left on device"])
+
+
+class Bare(io.RawIOBase):
+    """As stdout is under PYTHONUNBUFFERED: it takes a few bytes at a time, and none when its reader is slow."""
+
+    def __init__(self, n_bytes: int | None):
+        self.n_bytes, self.taken = n_bytes, b""
+
+    def write(self, data: Any) -> int | None:
+        self.taken += bytes(data[: self.n_bytes or 0])
+        return None if self.n_bytes is None else min(len(data), self.n_bytes)
+
+
+def test_output_that_is_taken_in_parts_is_written_whole_or_refused(mt, trained_run, monkeypatch):
+    lines = b"cat\n" * 50
+    for n_bytes in (7, None):
+        out = Bare(n_bytes)
+        monkeypatch.setattr("mt_cli.cli._open_output", lambda file, out=out: contextlib.nullcontext(out))
+        answer = mt("translate", trained_run, stdin=lines, stdout=os.devnull)
+        if n_bytes:
+            assert (answer.code, out.taken) == (0, b"Katze\n" * 50)
+        else:
+            assert answer.code == 1 and answer.said[-1].startswith("error: cannot write the output: its reader is slow")
+
+
+def test_results_are_utf_8_in_every_locale(mt_process, tmp_path):
+    (tmp_path / "tür").write_text("Katze\n")
+    latin = os.fsdecode(b"t\xfcr")
+    (tmp_path / latin).write_text("Katze\n")
+    for name in ("tür", latin):
+        for encoding in ("ascii", "latin-1", "utf-8"):
+            command = ["evaluate", "--hyp", name, "--ref", name]
+            code, out, _ = finish(mt_process(*command, cwd=tmp_path, env={"PYTHONIOENCODING": encoding}))
+            assert code == 0 and ("tür" if name == "tür" else "t\\udcfcr") in out.decode("utf-8")
+
+
+def test_a_run_may_have_any_name_that_the_system_allows(mt, tiny, trained_run):
+    run = Path(shutil.copytree(trained_run, tiny / os.fsdecode(b"lat\xe9")))
+    assert mt("translate", run, stdin=b"cat\n").out == b"Katze\n"
+
+
+def test_the_commit_is_that_of_the_code_and_not_of_a_users_repository(tmp_path, monkeypatch):
+    file = tmp_path / "env" / "provenance.py"
+    file.parent.mkdir()
+    file.write_text("")
+    (tmp_path / ".gitignore").write_text("env\n")
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=b", *words], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    git("add", ".gitignore")
+    git("commit", "-qm", "theirs")
+    monkeypatch.setattr(provenance, "__file__", str(file))
+    assert provenance.commit() is None
+    git("add", "-f", "env/provenance.py")
+    git("commit", "-qm", "ours")
+    assert re.fullmatch("[0-9a-f]{12}", provenance.commit() or "")
+
+
+def test_the_output_and_the_attention_need_two_names(mt, tiny, trained_run):
+    answer = mt("translate", trained_run, "test.en", "--output", "same.html", "--attention", "same.html")
+    message = "error: --output and --attention are both same.html; choose another for one of them"
+    assert (answer.code, answer.said) == (2, [message]) and not Path("same.html").exists()
 
 
 def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):

@@ -35,23 +35,10 @@ class TokenPair(NamedTuple):
 
 class TokenDataset:
     def __init__(self, folder: Path):
-        self.folder = folder
-        self.meta: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        dtype = {name: np.dtype(name) for name in ("uint16", "uint32")}[self.meta["dtype"]]
-        self._ids = {side: self._map(f"{side}.ids", dtype) for side in ("src", "tgt")}
-        self._starts = {side: self._map(f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
-        self._lines = self._map("lines", np.dtype(np.int64))
-        self._vocab_sizes = {side: int(self.meta[f"{side}_vocab_size"]) for side in ("src", "tgt")}
-        for side, starts in self._starts.items():  # a power failure can leave files cut, whatever was written last
-            if len(starts) != len(self._lines) + 1 or len(self._ids[side]) != starts[-1]:
-                raise ValueError(f"{folder}: {side} is cut")
-
-    def _map(self, name: str, dtype: np.dtype) -> npt.NDArray:
-        path = self.folder / name
-        if not path.stat().st_size:  # an empty file cannot be mapped
-            return np.empty(0, dtype)
-        # As a plain array: slices of numpy's own class for what is mapped take twice as long.
-        return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
+        dtype = np.dtype(_read_meta(folder)["dtype"])
+        self._ids = {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")}
+        self._starts = {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
+        self._lines = _map(folder / "lines", np.dtype(np.int64))
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -64,19 +51,12 @@ class TokenDataset:
 
     def _sentence(self, side: str, index: int) -> Ids:
         starts = self._starts[side]
-        ids = self._ids[side][starts[index] : starts[index + 1]]
-        if len(ids) and ids.max() >= self._vocab_sizes[side]:
-            raise DataError(
-                f"{self.folder}: damaged, token {ids.max()} in a {side} vocabulary of {self._vocab_sizes[side]};"
-                " delete the folder, it is built again"
-            )
-        return ids
+        return self._ids[side][starts[index] : starts[index + 1]]
 
     def backwards(self) -> TokenDataset:
         """The same pairs from target to source."""
         other = copy.copy(self)
         other._ids, other._starts = _exchanged(self._ids), _exchanged(self._starts)
-        other._vocab_sizes = _exchanged(self._vocab_sizes)
         return other
 
     def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -101,7 +81,7 @@ class TokenDataset:
         """Writes the pairs as they come; a folder left half-written by a killed process is written anew."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        dtype = np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
+        dtype = _dtype(vocab_sizes)
         files = {name: (folder / name).open("wb") for name in _FILES}
         ends = {"src": 0, "tgt": 0}
         try:
@@ -119,7 +99,7 @@ class TokenDataset:
         finally:
             for file in files.values():
                 file.close()
-        content = {**meta, **_sizes(vocab_sizes), "dtype": dtype.name, "files": _hash(folder)}
+        content = {**meta, **_described(folder, vocab_sizes)}
         (folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
         return cls(folder)
 
@@ -127,20 +107,31 @@ class TokenDataset:
     def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
         """The dataset in `folder` if it is whole and was built from the same `meta` (hashes), else None."""
         try:
-            dataset = cls(folder)
-            expected = {**dataset.meta, **meta, **_sizes(vocab_sizes), "files": _hash(folder)}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
+            is_whole = _read_meta(folder) == {**meta, **_described(folder, vocab_sizes)}
+        except (OSError, ValueError, RecursionError, DataError):
             return None
-        return dataset if dataset.meta == expected else None
+        return cls(folder) if is_whole else None
 
 
-def _hash(folder: Path) -> str:
-    return sha256_of(str(folder / name) for name in _FILES)
+def _read_meta(folder: Path) -> dict[str, str]:
+    meta: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    return meta
+
+
+def _map(path: Path, dtype: np.dtype) -> npt.NDArray:
+    if not path.stat().st_size:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    # As a plain array: slices of numpy's own class for what is mapped take twice as long.
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
+
+
+def _described(folder: Path, vocab_sizes: tuple[int, int]) -> dict[str, str]:
+    return {"dtype": _dtype(vocab_sizes).name, "files": sha256_of(str(folder / name) for name in _FILES)}
+
+
+def _dtype(vocab_sizes: tuple[int, int]) -> np.dtype:
+    return np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
 
 
 def _exchanged(sides: dict[str, Value]) -> dict[str, Value]:
     return {"src": sides["tgt"], "tgt": sides["src"]}
-
-
-def _sizes(vocab_sizes: tuple[int, int]) -> dict[str, str]:
-    return {f"{side}_vocab_size": str(size) for side, size in zip(("src", "tgt"), vocab_sizes, strict=True)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
+import lzma
 import os
 import shutil
 import subprocess
@@ -213,9 +215,21 @@ def test_a_utf_16_file_is_named_with_the_command_that_converts_it(message, encod
 
 
 @pytest.mark.parametrize("on_bad_line", ["error", "skip"])
-def test_a_gzip_file_that_is_not_named_so_is_told_apart(message, on_bad_line):
-    text = message(gzip.compress(b"one\ntwo\n"), b"a\nb\n", on_bad_line=on_bad_line)
-    assert text == "train.src:1: gzip file; unpack it with: gunzip, or pipe it through zcat"
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [
+        ("gzip", gzip.compress(b"one\ntwo\n")),
+        ("bzip2", bz2.compress(b"one\ntwo\n")),
+        ("bzip2", bz2.compress(b"one\ntwo\n", 1)),
+        ("xz", lzma.compress(b"one\ntwo\n")),
+        ("zstd", b"\x28\xb5\x2f\xfd\x24\x08\x41\x00\x00one\ntwo\n\x9d\x8d\x1d\x7b"),
+        ("zip", b"PK\x03\x04\x0a\x00\x00\x00"),
+    ],
+    ids=["gzip", "bzip2", "bzip2 -1", "xz", "zstd", "zip"],
+)
+def test_a_packed_file_that_is_not_unpacked_is_told_apart(message, kind, packed, on_bad_line):
+    text = message(packed, b"a\nb\n", on_bad_line=on_bad_line)
+    assert text == f"train.src:1: {kind} file, expected text; unpack it"
 
 
 def test_missing_files_and_folders_are_named():

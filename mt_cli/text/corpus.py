@@ -34,6 +34,9 @@ _FOLDED = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 
 
+_PACKED = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
+)
 _UTF_16 = re.compile(rb"(?P<LE>(?:[^\0]\0){4})|(?P<BE>(?:\0[^\0]){4})")  # four characters of it, without a mark
 
 
@@ -50,8 +53,8 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
             raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
         if found := _UTF_16.match(raw):
             raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
-        if raw.startswith(b"\x1f\x8b"):
-            raise DataError(f"{name}:1: gzip file; unpack it with: gunzip, or pipe it through zcat")
+        if found := _PACKED.match(raw):
+            raise DataError(f"{name}:1: {found.lastgroup} file, expected text; unpack it")
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")

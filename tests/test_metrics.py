@@ -103,7 +103,9 @@ def test_no_lines_at_all_are_an_error():
         ("auto", "zh", "zh"),
         ("auto", "zh-Hant", "zh"),
         ("auto", "ZH_cn", "zh"),
-        ("auto", "zho", "13a"),
+        ("auto", "cmn-Hans", "zh"),
+        ("auto", "th", "char"),
+        ("auto", "mya", "char"),
         ("char", "zh", "char"),
         ("13a", "ja", "13a"),
     ],
@@ -117,6 +119,13 @@ def test_what_is_chosen_for_japanese_and_korean_can_be_used(language):
     tokenize = bleu_tokenizer("auto", language)
     assert tokenize in {"ja-mecab", "ko-mecab", "char"}
     assert round(score_texts(["これは猫です 고양이"], ["これは猫です 고양이"], tokenize).bleu) == 100
+
+
+def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_nothing():
+    references = ["ແມວນັ່ງຢູ່ເທິງເສື່ອ", "ຂ້ອຍບໍ່ມີເງິນ"]
+    tokenize = bleu_tokenizer("auto", "lo")
+    assert round(score_texts(references, references, tokenize).bleu) == 100
+    assert 20 < score_texts(["ແມວນັ່ງຢູ່", "ຂ້ອຍບໍ່ມີ"], references, tokenize).bleu < 90
 
 
 # Loss ----------------------------------------------------------------------------------------------------------------

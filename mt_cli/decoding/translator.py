@@ -6,7 +6,6 @@ knows text and searches, not files or terminals.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,13 +32,13 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.text.corpus import normalize
+from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
-_LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)
@@ -317,11 +316,6 @@ class Translator:
             texts.append(normalize(space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
             scores.append(sum(hypothesis.score for hypothesis in chosen))
         return Translation(source, texts, scores, parts)
-
-
-def writes_spaces(language: str) -> bool:
-    """Between words; `language` is a tag such as zh or zh-Hant."""
-    return re.split("[-_]", language)[0].lower() not in _LANGUAGES_WITHOUT_SPACES
 
 
 @contextmanager

@@ -8,13 +8,15 @@ inputs that were spoiled on purpose. A doubt is a reason to look, not a proof.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
-from mt_cli.decoding.translator import Part, Translation, Translator, writes_spaces
+from mt_cli.decoding.translator import Part, Translation, Translator
 from mt_cli.evaluation.attention import Attended
+from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile
 
 _LOOPED_TOKENS = 4  # tokens that repeat those directly before them; a doubled word, even of three pieces, is no loop
@@ -74,8 +76,9 @@ def _copied(translator: Translator, part: Part) -> Doubt | None:
 
 
 def _words(text: str) -> list[str]:
-    """Words of letters, and single characters of Chinese and Japanese, which put no spaces between words."""
-    return re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+", text)
+    """Words of letters with their marks, and single characters of Chinese and Japanese, which put no spaces between."""
+    spelt = (char if unicodedata.category(char)[0] in "LM" else " " for char in text)
+    return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", "".join(spelt)).split()
 
 
 def _length(profile: CorpusProfile, parts: Sequence[Part]) -> Doubt | None:
@@ -114,5 +117,5 @@ def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, 
 
 def _unseen(profile: CorpusProfile, source: str) -> Doubt | None:
     seen = set(profile.characters)
-    unseen = dict.fromkeys(char for char in source if char not in seen)
+    unseen = dict.fromkeys(char for char in source if char not in seen and char != " ")
     return Doubt("unseen", "".join(list(unseen)[:_SHOWN])) if unseen else None

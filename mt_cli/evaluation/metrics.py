@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import fixed_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.languages import language, writes_spaces
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,18 @@ class Scores:
 
 
 def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer for the target language; `auto` falls back to characters where an optional one is missing."""
+    """sacrebleu's tokenizer for the target language; `auto` takes characters where words cannot be told apart."""
     if wish != "auto":
         return wish
-    language = re.split("[-_]", tgt_lang)[0].lower()
-    if language == "zh":
+    code = language(tgt_lang)
+    if code == "zh":
         return "zh"
-    if language == "ja":
-        return "ja-mecab" if importlib.util.find_spec("MeCab") else "char"
-    if language == "ko":
+    if code == "ja" and importlib.util.find_spec("MeCab"):
+        return "ja-mecab"
+    if code == "ko":
         return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
-    return "13a"
+    # Where nothing stands between words, 13a takes a sentence for one.
+    return "13a" if writes_spaces(code) else "char"
 
 
 def refuse_tokenizer(tokenize: str) -> None:

@@ -342,6 +342,7 @@ def translate(
         "attention": attention,
     }
     _refuse_contradictions(of_translations, score, trace, engine, device, n_models=len(runs) * len(checkpoints))
+    _refuse_columns(score, None if prefix_column else input_file)
     descriptor = _open_input(input_file)
 
     if attention is not None:
@@ -409,6 +410,13 @@ def _refuse_options(reason: str, options: dict[str, Any], *names: str) -> None:
     given = [name for name in names or options if options[name] not in (None, False)]
     if given:
         raise UsageError(f"{reason}; leave out {' and '.join('--' + name.replace('_', '-') for name in given)}")
+
+
+def _refuse_columns(*files: Path | None) -> None:
+    """Raises UsageError for a .tsv where each line is one text: both of its columns would be read as one."""
+    for file in files:
+        if file is not None and file.name.removesuffix(".gz").endswith(".tsv"):
+            raise UsageError(f"{file}: lines of one text are expected here; take a column of it: cut -f1 or cut -f2")
 
 
 def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
@@ -481,6 +489,7 @@ def evaluate(
     """Score runs on test sets with sacrebleu: BLEU, chrF, TER, loss and perplexity."""
     from mt_cli.evaluation.evaluate import evaluate_files, evaluate_run
 
+    _refuse_columns(src, ref, hyp)
     if hyp is not None:
         if ref is None:
             raise UsageError("--hyp needs --ref, the references to score against")
@@ -500,6 +509,8 @@ def evaluate(
         raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
     if (src is None) != (ref is None):
         raise UsageError("--src and --ref go together")
+    if src is not None and src == ref:
+        raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
     files = [str(src), str(ref)] if src is not None else None
     asked = [(RunDir.existing(run), name) for run in runs for name in checkpoint or ["best"]]
     for run, name in asked:

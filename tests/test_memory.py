@@ -15,6 +15,7 @@ import torch
 from mt_cli import device
 from mt_cli.checkpoint import load_checkpoint
 from mt_cli.config import AUTO, load_config
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
@@ -205,6 +206,19 @@ def test_memory_that_ends_in_the_middle_is_told_and_keeps_the_last_checkpoint(
         " training.accumulate to 2, for updates of the same size; the last checkpoint is step 5"
     )
     assert RunDir(Path("runs/tiny")).steps() == [5]
+
+
+def test_memory_that_ends_while_validating_is_told_and_its_advice_can_be_followed(
+    mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "search", lambda *arguments: (_ for _ in ()).throw(RuntimeError(FULL)))
+        answer = mt("train", "tiny.yaml", *options("training.max_steps=2"))
+    assert answer.code == 1
+    assert answer.said[-1] == (
+        "error: out of memory on cpu while validating, at decoding.batch_size 64; set it to 32 and start again"
+    )
+    assert mt("train", "tiny.yaml", *options("training.max_steps=2", "decoding.batch_size=32")).code == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")

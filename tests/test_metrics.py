@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.config import ModelConfig
 from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
+from mt_cli.evaluation import metrics
 from mt_cli.evaluation.evaluate import evaluate_files
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
 from mt_cli.model.transformer import Transformer
@@ -78,6 +79,12 @@ def test_of_tokenized_text_sacrebleu_warns_unless_it_is_told(caplog):
 def test_a_signature_names_tokenizer_and_version():
     scores = score_texts(["a"], ["a"], "zh")
     assert "tok:zh" in scores.signatures["bleu"] and "version:" in scores.signatures["ter"]
+
+
+def test_validations_do_without_the_slow_score_that_they_do_not_show(monkeypatch, mt, tiny):
+    monkeypatch.setattr(metrics, "TER", None)
+    assert mt("train", "tiny.yaml", "--set", "training.max_steps=1").code == 0
+    assert score_texts(["a"], ["a"], "13a", with_ter=False).ter is None
 
 
 def test_different_numbers_of_lines_are_never_scored(tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
 
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
@@ -23,7 +24,7 @@ from mt_cli.text.languages import language, writes_spaces
 class Scores:
     bleu: float
     chrf: float
-    ter: float
+    ter: float | None  # slow, so only where it is asked for
     signatures: dict[str, str]  # what makes a score comparable; a bare number is none
 
 
@@ -55,7 +56,7 @@ def refuse_tokenizer(tokenize: str) -> None:
         ) from None
 
 
-def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Scores:
+def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, with_ter: bool = True) -> Scores:
     """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} hypotheses, {len(references)} references; they must be line for line")
@@ -64,9 +65,12 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     # sacrebleu's command strips the right end of each line as it reads.
     hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
     is_tokenized = tokenize == "none"  # as told, so sacrebleu need not warn of it
-    metrics = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF(), "ter": TER()}
+    metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
+    if with_ter:
+        metrics["ter"] = TER()
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
-    return Scores(**scores, signatures={name: str(metric.get_signature()) for name, metric in metrics.items()})
+    signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
+    return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)
 
 
 @torch.inference_mode()

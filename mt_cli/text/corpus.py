@@ -155,7 +155,10 @@ def read_test_set(files: list[str], *, on_bad_line: str, report: CorpusReport) -
     for file in map(Path, files):
         if file.exists() and not file.is_file():  # a pipe would wait for ever, a device may have no end
             raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
-    return list(_decoded_pairs(files, on_bad_line, report, "fix the line"))
+    pairs = list(_decoded_pairs(files, on_bad_line, report, "fix the line"))
+    if not pairs:
+        raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
+    return pairs
 
 
 def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, remedy: str) -> Iterator[SentencePair]:

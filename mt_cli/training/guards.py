@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
-from mt_cli.config import TrainingConfig
+from mt_cli.config import DecodingConfig, TrainingConfig
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
@@ -33,19 +33,29 @@ def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> No
 
 
 @contextlib.contextmanager
-def advice_when_memory_ends(settings: TrainingConfig, device: torch.device, run: RunDir) -> Iterator[None]:
+def advice_when_memory_ends(device: torch.device, advise: Callable[[], str]) -> Iterator[None]:
+    """`advise` says where it ended and what to do."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        kept = run.steps()
-        raise TrainingError(
-            f"out of memory on {device} at training.batch_tokens {settings.batch_tokens};"
-            f" {'in a new run ' if kept else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
-            f" training.accumulate to {settings.accumulate * 2}, for updates of the same size"
-            f"{f'; the last checkpoint is step {kept[-1]}' if kept else ''}"
-        ) from None
+        raise TrainingError(f"out of memory on {device} {advise()}") from None
+
+
+def smaller_batches(settings: TrainingConfig, run: RunDir) -> str:
+    kept = run.steps()
+    return (
+        f"at training.batch_tokens {settings.batch_tokens};"
+        f" {'in a new run ' if kept else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
+        f" training.accumulate to {settings.accumulate * 2}, for updates of the same size"
+        f"{f'; the last checkpoint is step {kept[-1]}' if kept else ''}"
+    )
+
+
+def smaller_searches(settings: DecodingConfig) -> str:
+    n = settings.batch_size
+    return f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
 
 
 def refuse_non_finite(loss: float, grad_norm: float, step: int, lines: list[int], run: RunDir) -> None:

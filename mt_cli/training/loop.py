@@ -33,6 +33,8 @@ from mt_cli.training.guards import (
     refuse_divergence,
     refuse_non_finite,
     refuse_small_disk,
+    smaller_batches,
+    smaller_searches,
 )
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
@@ -94,10 +96,9 @@ class Trainer:
         TrainingError before an update that is not finite."""
         # The newest, the best of each of two, and one that is being written; some may be there already.
         refuse_small_disk(self.run, self.model, max(1, N_KEPT + 2 - len(self.run.steps())))
-        with advice_when_memory_ends(self.settings, self.device, self.run):
+        with advice_when_memory_ends(self.device, lambda: smaller_batches(self.settings, self.run)):
             self._fit_batches()
-        self.signals.is_saving_needed = True
-        with advice_when_memory_ends(self.settings, self.device, self.run):
+            self.signals.is_saving_needed = True
             self._train_steps()
 
     def _train_steps(self) -> None:
@@ -231,7 +232,8 @@ class Trainer:
     def _validate(self) -> None:
         """Scores the dev set and saves. A signal meanwhile leaves it to be done again."""
         p, data, started = self.progress, self.data, time.monotonic()
-        validation = validate(self._candidates(), data, self.config, lambda: self.signals.is_stopping)
+        with advice_when_memory_ends(self.device, lambda: smaller_searches(self.config.decoding)):
+            validation = validate(self._candidates(), data, self.config, lambda: self.signals.is_stopping)
         if validation is None:
             return
         p.last_validation, p.weights = p.step, validation.weights

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
-# Marks may come several at a time (！？), and with closing quotes.
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?= )|(?:[。！？][”’」』）]*+)++")
+# Marks may come several at a time (！？), and with closing quotes. Where words have spaces between them, sentences have
+# (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and Khmer need none.
+_SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
+_COMMA = "[,;:،؛၊፣，、；] ?"
 
 
 def sentences(text: str) -> list[str]:
     """The sentences of normalized text; together they are the text. Abbreviations end sentences, too."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    if ends and text[ends[-1] :] in ("", '"', "'"):
-        ends.pop()  # a sentence is more than a quote
+    # A sentence has a letter or a digit: what else stands behind an end belongs before it.
+    ends = [end for end, next_end in pairwise([*ends, len(text)]) if re.search(r"\w", text[end:next_end])]
     return [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
 
 
@@ -21,7 +24,7 @@ def halves(text: str) -> list[str]:
     half, else at a space, else in the middle."""
     middle, quarter = len(text) // 2, len(text) // 4
     window = text[middle - quarter : middle + quarter]
-    for pattern in ("[,;:，、；] ?", " "):
+    for pattern in (_COMMA, " "):
         cuts = [middle - quarter + match.end() for match in re.finditer(pattern, window)]
         cuts = [cut for cut in cuts if 0 < cut < len(text)]
         if cuts:

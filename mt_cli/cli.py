@@ -167,7 +167,7 @@ def train(
         config = load_config(config_file, [*(overrides or ()), *time_limit])
         run = RunDir(run_dir or Path("runs") / config_file.stem)
         config = _continue(config, run)
-        _refuse_missing_files(config)
+        _refuse_missing_files(config, is_begun=run.has_tokenizer(config.tokenizer.joint))
 
         from mt_cli.device import choose_device
 
@@ -194,9 +194,11 @@ def _continue(config: Config, run: RunDir) -> Config:
     return config
 
 
-def _refuse_missing_files(config: Config) -> None:
+def _refuse_missing_files(config: Config, is_begun: bool) -> None:
     data = config.data
-    named = {"train": data.train, "dev": data.dev, **{f"test.{name}": files for name, files in data.test.items()}}
+    named = {"train": data.train, "dev": data.dev}
+    if not is_begun:  # test sets are looked at once, before anything is trained
+        named |= {f"test.{name}": files for name, files in data.test.items()}
     problems = []
     for key, files in named.items():
         if (

@@ -142,9 +142,12 @@ class Config(Section):
         return yaml.dump(self.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-KEYS_FREE_TO_CHANGE = {"training.max_steps", "training.minutes", "training.patience", "training.device"}
-"""What may differ when a run is continued: where and how long. What follows from the length is planned anew from there
-on: the rate, which rises again in a finished run that gets more steps, and until when both directions are learnt."""
+KEYS_FREE_TO_CHANGE = {
+    "training.max_steps", "training.minutes", "training.patience", "training.device", "training.n_samples", "data.test",
+}  # fmt: skip
+"""What may differ when a run is continued: where, how long, and what nothing is learnt from. What follows from the length
+is planned anew from there on: the rate, which rises again in a finished run that gets more steps, and until when both
+directions are learnt."""
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:

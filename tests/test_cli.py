@@ -718,6 +718,14 @@ def test_a_run_of_another_config_is_refused_and_the_keys_are_named(mt, tiny, tra
     assert files_of(copy) == before
 
 
+def test_a_run_goes_on_with_other_test_sets_and_without_their_files(mt, tiny, trained_run):
+    shutil.copytree(trained_run, tiny / "runs" / "tiny")
+    Path("test.en").unlink()
+    more = ("--set", "training.max_steps=161", "--set", "training.n_samples=0")
+    assert mt("train", "tiny.yaml", *more, "--set", "data.test.more=[dev.en, dev.de]").code == 0
+    assert set(RunDir(Path("runs/tiny")).load_config().data.test) == {"held_out", "more"}
+
+
 @pytest.mark.parametrize("name", ["train.en", "dev.de"])
 def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))

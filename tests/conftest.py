@@ -61,6 +61,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "scale-none": {"embedding_scale": "none"},
     "embedding-norm": {"embedding_norm": True},
     "first-position-1": {"first_position": 1},
+    "rotary": {"positions": "rotary"},
+    "rotary-own-head-sizes": {"positions": "rotary", "head_dim": 6, "value_dim": 3},
     "own-dropouts": {"embedding_dropout": 0.2, "attention_dropout": 0.0, "ffn_dropout": 0.3},
     "everything-else": {
         "norm": "post",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from torch import Tensor, nn
 
 from mt_cli.config import load_config
 from mt_cli.errors import ConfigError
-from mt_cli.model.embeddings import Embeddings, sinusoid_table
+from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.embeddings import Embeddings, RotaryPositions, sinusoid_table
 from mt_cli.text.batching import source_batch
 
 FLOAT32 = 1e-5
@@ -237,3 +240,52 @@ def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> No
     is_dropped = dropped == 0
     assert 0.45 < is_dropped.float().mean() < 0.55
     torch.testing.assert_close(dropped[~is_dropped], 2 * kept[~is_dropped])
+
+
+# Rotary positions ----------------------------------------------------------------------------------------------------
+
+
+def test_rotary_positions_turn_complex_numbers() -> None:
+    """Su et al. 2021, section 3.2.1, for pairs made of the two halves."""
+    x = torch.randn(2, 5, 3, 8, dtype=torch.float64)
+    angles = torch.arange(7, 12, dtype=torch.float64)[:, None, None] * 10000 ** (-torch.arange(4) / 4)
+    turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
+    found = RotaryPositions(16, 8).double()(x, first=7)
+    torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
+
+
+def test_the_first_position_turns_nothing() -> None:
+    x = torch.randn(2, 1, 3, 8)
+    assert torch.equal(RotaryPositions(16, 8)(x), x)
+
+
+def test_rotary_attention_knows_distances_and_no_places() -> None:
+    attention, words = MultiHeadAttention(12, 2, rotary_positions=32).eval(), torch.randn(1, 6, 12)
+    both = torch.cat((torch.randn(1, 4, 12), words), 1)  # the same words four places later
+    later = torch.arange(10)[None] >= 4  # which of them may be attended to
+    near, _ = attention(words, words, words)
+    far, _ = attention(both, both, both, later[:, None, None])
+    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)
+    mixed = words[:, [1, 0, 2, 3, 4, 5]]
+    swapped, _ = attention(mixed, mixed, mixed)
+    assert (swapped[:, [1, 0, 2, 3, 4, 5]] - near).abs().max() > 0.01
+
+
+def test_with_rotary_positions_embeddings_have_none(switches: dict[str, Any], make_model: Callable[..., Any]) -> None:
+    model = make_model(**switches)
+    is_rotary = switches.get("positions") == "rotary"
+    for embeddings in (model.src_embeddings, model.tgt_embeddings):
+        assert bool(embeddings.position.any()) != is_rotary
+    for layer in [*model.encoder_layers, *model.decoder_layers]:
+        assert (layer.self_attention.rotary is not None) == is_rotary
+    assert not [name for name in model.state_dict() if "rotary" in name]  # a formula makes them
+
+
+def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\n")
+    odd = ["model.positions=rotary", "model.d_model=20"]  # heads of 5
+    with pytest.raises(
+        ConfigError, match=r"turns pairs of a head's dimensions, which are 5; give an even model\.head_dim"
+    ):
+        load_config(tmp_path / "c.yaml", odd)
+    assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == "rotary"

@@ -36,6 +36,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "temperature-conv": {"attention_temperature": 2.5, "feed_forward": "conv1d", "norm": "post"},
     "first-position": {"first_position": 1},
     "no-bias": {"attention_bias": False, "embedding_scale": "none"},
+    "rotary": {"positions": "rotary"},
+    "rotary-post": {"positions": "rotary", "head_dim": 6, "norm": "post"},
     "own": {"first_position": 1, "embedding_norm": True, "head_dim": 12},
 }
 
@@ -256,6 +258,8 @@ def test_what_the_marian_format_cannot_hold_is_named_with_the_way_out(
         write_marian(random_translator(tokenizers, norm="post", first_position=1), tmp_path)
     with pytest.raises(UsageError, match=r"model\.d_model 16 is no multiple of model\.n_heads 3"):
         write_marian(random_translator(tokenizers, n_heads=3, head_dim=5), tmp_path)
+    with pytest.raises(UsageError, match=r"model\.positions is rotary.*--set model\.positions=sinusoid"):
+        write_marian(random_translator(tokenizers, positions="rotary"), tmp_path)
     with pytest.raises(UsageError, match=r"model\.head_dim is 12"):
         write_marian(random_translator(tokenizers, head_dim=12), tmp_path)
 

@@ -71,6 +71,8 @@ def _empty_specs(specs: Any, config: Config) -> tuple[Any, Any]:
         "pre_norm": model.norm == "pre",
         "layernorm_embedding": model.embedding_norm,
         "head_dim": model.head_dim,
+        "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
+        "rotary_interleave": False,
     }
     return (
         specs.TransformerEncoderSpec(model.n_encoder_layers, **common),
@@ -103,7 +105,8 @@ def _fill(spec: Any, translator: Translator) -> None:
 def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
     embeddings_spec.weight = _array(embeddings.token.weight * embeddings.scale)
     spec.scale_embeddings = False
-    spec.position_encodings.encodings = _array(embeddings.position[1:])  # row 0 is for padding
+    if hasattr(spec, "position_encodings"):  # a decoder with rotary positions has none
+        spec.position_encodings.encodings = _array(embeddings.position[1:])  # row 0 is for padding
     if isinstance(embeddings.norm, LayerNorm):
         _fill_norm(spec.layernorm_embedding, embeddings.norm)
     if isinstance(final_norm, LayerNorm):

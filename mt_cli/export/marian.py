@@ -63,6 +63,7 @@ def _refuse_unsupported(config: Config) -> None:
         "layer_norm": (model.layer_norm, "variance"),
         "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-5),
         "embedding_norm": (model.embedding_norm, False),
+        "positions": (model.positions, "sinusoid"),
         "first_position": (model.first_position, model.first_position if model.norm == "pre" else 0),
         "head_dim": (model.head_dim or head_dim, head_dim),
         "value_dim": (model.value_dim or model.head_dim or head_dim, head_dim),

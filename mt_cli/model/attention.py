@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.model.dropout import Dropout
+from mt_cli.model.embeddings import RotaryPositions
 
 
 def scaled_dot_product_attention(
@@ -47,6 +48,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         temperature: float | None = None,
         dropout: float = 0.0,
+        rotary_positions: int = 0,
     ):
         super().__init__()
         if head_dim is None and d_model % n_heads:
@@ -60,6 +62,7 @@ class MultiHeadAttention(nn.Module):
         self.w_v = nn.Linear(d_model, n_heads * self.value_dim, bias=bias)
         self.w_o = nn.Linear(n_heads * self.value_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
+        self.rotary = RotaryPositions(rotary_positions, self.head_dim) if rotary_positions else None
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, return_weights: bool = False
@@ -68,10 +71,14 @@ class MultiHeadAttention(nn.Module):
         return self.attend(self.project_query(query), *self.project_memory(key, value), mask, return_weights)
 
     def project_query(self, query: Tensor) -> Tensor:
-        return self.split_heads(self.w_q(query))  # (B,H,T,K)
+        return self.split_heads(self.place(self.w_q(query)))  # (B,H,T,K)
 
     def project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        return self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))  # (B,H,S,K), (B,H,S,V)
+        return self.split_heads(self.place(self.w_k(key))), self.split_heads(self.w_v(value))  # (B,H,S,K), (B,H,S,V)
+
+    def place(self, x: Tensor, first: int = 0) -> Tensor:
+        """Queries or keys (B,T,H*K) that know where they stand, where positions are rotary."""
+        return x if self.rotary is None else self.rotary(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, return_weights: bool = False

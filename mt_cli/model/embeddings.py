@@ -1,6 +1,6 @@
 """From ids to vectors: what a token means plus where it stands (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-Shapes: B sentences, T positions, D d_model.
+Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
 """
 
 from __future__ import annotations
@@ -27,6 +27,27 @@ def sinusoid_table(n_positions: int, d_model: int, first_position: int = 0) -> T
     return torch.cat((torch.zeros(1, d_model, device="cpu"), encoding.float()))
 
 
+class RotaryPositions(nn.Module):
+    """Where queries and keys stand, told by turning them (Su et al. 2021, section 3.2).
+
+    The two halves of a head are the two coordinates of K/2 points, and point i is turned by position / 10000^(2i/K).
+    The product of a query and a key then depends on how far apart they stand, not on where.
+    """
+
+    def __init__(self, n_positions: int, head_dim: int):
+        super().__init__()
+        sine, cosine = sinusoid_table(n_positions, head_dim)[1:].unflatten(1, (-1, 2)).unbind(2)  # (n_positions, K/2)
+        self.cosine: Tensor
+        self.sine: Tensor
+        self.register_buffer("cosine", torch.cat((cosine, cosine), 1)[:, None], persistent=False)
+        self.register_buffer("sine", torch.cat((-sine, sine), 1)[:, None], persistent=False)
+
+    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+        """x (B,T,H,K), the first of T at position `first` -> (B,T,H,K)."""
+        here = slice(first, first + x.size(1))
+        return x * self.cosine[here] + x.roll(x.size(-1) // 2, -1) * self.sine[here]
+
+
 class Embeddings(nn.Module):
     """norm(dropout(scale * token + position)); scale and norm where they are switched on.
 
@@ -41,6 +62,7 @@ class Embeddings(nn.Module):
         pad_id: int,
         n_positions: int = 1024,
         first_position: int = 0,
+        has_positions: bool = True,
         scale: float = 1.0,
         dropout: float = 0.0,
         norm: nn.Module | None = None,
@@ -49,7 +71,8 @@ class Embeddings(nn.Module):
         self.pad_id, self.scale, self.n_positions = pad_id, scale, n_positions
         self.token = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.position: Tensor
-        self.register_buffer("position", sinusoid_table(n_positions, d_model, first_position), persistent=False)
+        table = sinusoid_table(n_positions, d_model, first_position)
+        self.register_buffer("position", table if has_positions else torch.zeros_like(table), persistent=False)
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
 

@@ -133,18 +133,20 @@ class _SelfAttention(_Attention):
     def __init__(self, layer: EncoderLayer | DecoderLayer):
         own = layer.self_attention
         super().__init__(own, layer.self_attention_norm)
+        self.place = own.place
         self.w_qkv = joined(own.w_q, own.w_k, own.w_v)
         self.sizes = [own.w_q.out_features, own.w_k.out_features, own.w_v.out_features]
 
     def encode(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (B*S,D), mask (B,1,1,S) -> (B*S,D): every position attends to all."""
         query, key, value = self.w_qkv(self.before(x)).view(len(mask), -1, sum(self.sizes)).split(self.sizes, dim=2)
-        return self.attend(x, query, key, value, mask)
+        return self.attend(x, self.place(query), self.place(key), value, mask)
 
-    def advance(self, x: Tensor, state: LayerState, n_before: int, mask: Tensor | None) -> Tensor:
-        """x (B*W,D) -> (B*W,D): each beginning attends to itself, all tokens before being in `state`."""
-        query, key, value = self.w_qkv(self.before(x)).split(self.sizes, dim=1)
-        return self.attend(x, query, *state.append(key, value, n_before), mask)
+    def advance(self, x: Tensor, layer: LayerState, state: DecoderState, mask: Tensor | None) -> Tensor:
+        """x (B*W,D) -> (B*W,D): each beginning attends to itself, all tokens before being in `layer`."""
+        query, key, value = self.w_qkv(self.before(x)).view(len(x), 1, -1).split(self.sizes, dim=2)
+        query, key = self.place(query, state.n_tokens), self.place(key, state.n_tokens)
+        return self.attend(x, query, *layer.append(key, value, state.n_tokens * state.beam_size), mask)
 
 
 class _CrossAttention(_Attention):
@@ -183,7 +185,7 @@ class _DecoderLayer:
         return LayerState(memory_key, memory_value, key, value)
 
     def advance(self, x: Tensor, layer: LayerState, state: DecoderState, mask: Tensor | None) -> Tensor:
-        x = self.self_attention.advance(x, layer, state.n_tokens * state.beam_size, mask)
+        x = self.self_attention.advance(x, layer, state, mask)
         x = self.cross_attention.advance(x, layer, state.memory_mask)
         return self.feed_forward(x)
 

@@ -38,6 +38,7 @@ class Transformer(nn.Module):
                 pad_id,
                 n_positions=config.max_positions,
                 first_position=config.first_position,
+                has_positions=config.positions == "sinusoid",
                 scale=scale,
                 dropout=dropout_rate(config.embedding_dropout, config.dropout),
                 norm=layer_norm(config) if config.embedding_norm else None,

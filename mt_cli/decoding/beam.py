@@ -86,9 +86,10 @@ class _Beams:
         parents, tokens = flat // vocab_size, flat % vocab_size
         is_end = tokens == EOS_ID
         # An end counts only among the best W continuations, where it would have been carried on if it were no end.
-        for row, column in (is_end & scores.isfinite())[:, : self.beam_size].nonzero().tolist():
-            ids = self.tokens[row, parents[row, column]].tolist()
-            finished[self.sentences[row]].add(ids, float(scores[row, column]), self.length + 1)
+        rows, columns = (is_end & scores.isfinite())[:, : self.beam_size].nonzero().unbind(1)
+        ended = rows, self.tokens[rows, parents[rows, columns]], scores[rows, columns]
+        for row, ids, log_prob in zip(*(tensor.tolist() for tensor in ended), strict=True):  # a GPU is waited for once
+            finished[self.sentences[row]].add(ids, log_prob, self.length + 1)
         order = is_end.int().argsort(dim=1, stable=True)[:, : self.beam_size]
         parents, tokens = parents.gather(1, order), tokens.gather(1, order)
         self.scores = scores.gather(1, order).masked_fill(is_end.gather(1, order), -torch.inf)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
+from torch import Tensor
 
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
@@ -79,12 +80,12 @@ def mean_loss(
 ) -> float:
     """Nats for each target token (end symbols included), without label smoothing. Its exponential is the perplexity."""
     device = next(model.parameters()).device
-    total, n_tokens = 0.0, 0
+    losses, n_tokens = list[Tensor](), 0
     for indices in fixed_batches(dataset, batch_tokens):
         batch = make_batch(dataset, indices).to(device)
         for logits, ids in target_logits(model, batch):
-            total += float(F.cross_entropy(logits.float(), ids, reduction="sum"))
+            losses.append(F.cross_entropy(logits.float(), ids, reduction="sum"))
         n_tokens += batch.n_tokens
         if on_batch is not None:
             on_batch(len(indices))
-    return total / n_tokens if n_tokens else math.nan
+    return sum(map(float, losses)) / n_tokens if n_tokens else math.nan

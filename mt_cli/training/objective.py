@@ -20,9 +20,9 @@ def summed_loss(network: Transformer, batch: Batch, label_smoothing: float) -> T
 
     Only positions with a target are projected to the vocabulary: padding costs no logits.
     """
+    is_token = (batch.tgt_out != PAD_ID).flatten().nonzero().squeeze(1)  # first: a GPU waits for their number
     memory, _ = network.encode(batch.src_ids, batch.src_mask)
     hidden, _, _ = network.decode(batch.tgt_in, batch.tgt_mask, memory, batch.src_mask)
-    is_token = (batch.tgt_out != PAD_ID).flatten().nonzero().squeeze(1)
     hidden = hidden.flatten(0, 1).index_select(0, is_token) * network.projection_scale  # (N,D)
     targets = batch.tgt_out.flatten().index_select(0, is_token)
     loss: Tensor = ProjectedCrossEntropy.apply(hidden, network.projection.weight, targets, label_smoothing)

@@ -152,7 +152,8 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Lay a value over the config's; repeatable.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Fit the number of steps and the schedule to this time.")
+        float | None,
+        typer.Option(min=0, help="Fit the number of steps and the schedule to this time; no patience ends it."),
     ] = None,
 ) -> None:
     """Train a translator from raw text.
@@ -266,7 +267,9 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
     checkpoint: CheckpointsOption = None,
     beam_size: BeamOption = None,
-    n_best: Annotated[int | None, typer.Option(min=1, help="Print the N best as: number ||| text ||| score.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option(min=1, help="Print the N best, or N samples, as: number ||| text ||| score.")
+    ] = None,
     length_penalty: Annotated[float | None, typer.Option(help="More favours longer output; 0 is none.")] = None,
     length_normalization: Annotated[
         Literal["gnmt", "average"] | None,

@@ -92,7 +92,7 @@ class ModelConfig(Section):
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
-    minutes: float | None = Field(None, gt=0, le=1e6)  # fit max_steps and the schedule to this time, see `--minutes`
+    minutes: float | None = Field(None, gt=0, le=1e6)  # fit max_steps and the schedule to this time, without patience
     batch_tokens: BatchTokens = 2048  # target tokens of a batch, padding included; auto: the most that memory holds
     accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper

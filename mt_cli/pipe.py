@@ -202,7 +202,7 @@ class Traced:
 
 
 def as_n_best(number: int, translation: Translation) -> list[str]:
-    """`number ||| text ||| score` for each hypothesis, best first; sentences count from 0."""
+    """`number ||| text ||| score` for each hypothesis, in their order; sentences count from 0."""
     pairs = zip(translation.texts, translation.scores, strict=True)
     return [f"{number} ||| {text} ||| {score:.6f}" for text, score in pairs]
 

@@ -795,7 +795,7 @@ def add_latin_1(file):
             [],
             "set it to at least",
         ),
-        (lambda: Path("dev.en").write_text(12 * ("red cat " * 20 + "\n")), [], "no pair is left to dev on"),
+        (lambda: Path("dev.en").write_text(12 * ("red cat " * 20 + "\n")), [], "no pair is left to validate on"),
         (lambda: None, ["data.dev=[train.en, dev.de]"], "make them parallel"),
         (lambda: None, ["data.dedup=true", "data.test={t: [dev.en, train.de]}"], "parallel"),
     ],

@@ -232,6 +232,18 @@ def test_a_packed_file_that_is_not_unpacked_is_told_apart(message, kind, packed,
     assert text == f"train.src:1: {kind} file, expected text; unpack it"
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (gzip.compress(b"one\ta\n"), "gzip file, expected text; unpack it"),
+        ("one\ta\n".encode("utf-16-le"), "UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8"),
+    ],
+    ids=["gzip", "utf-16"],
+)
+def test_a_tsv_that_is_no_text_is_told_so_before_its_columns_are_counted(message, content, told):
+    assert message(content) == f"train.tsv:1: {told}"
+
+
 def test_missing_files_and_folders_are_named():
     Path("folder").mkdir()
     Path("there").write_bytes(b"a\n")

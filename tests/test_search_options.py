@@ -487,6 +487,8 @@ def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -
     assert translator.translate(lines, beam_size=2) == printed and printed[1] == ""
     with pytest.raises(UsageError, match="nonsense"):
         translator.translate(["the cat"], nonsense=1)
+    with pytest.raises(UsageError, match=r"^expected a list of lines, found the text 'the cat'; put it into a list$"):
+        translator.translate("the cat")
 
 
 def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> None:

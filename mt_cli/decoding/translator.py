@@ -43,7 +43,7 @@ _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a line that the model reads at once, and its translations, best first."""
+    """A piece of a line that the model reads at once, and its translations: best first, or as they were drawn."""
 
     src_ids: list[int]  # without end symbol
     hypotheses: list[Hypothesis]
@@ -52,7 +52,7 @@ class Part:
 @dataclass(frozen=True)
 class Translation:
     source: str  # normalized
-    texts: list[str]  # best first; [''] for a blank line
+    texts: list[str]  # best first, or as they were drawn; [''] for a blank line
     scores: list[float]  # of the texts; summed over the parts
     parts: list[Part]  # none for a blank line, several for one that is too long to read at once
 
@@ -125,6 +125,7 @@ class Translator:
         Each translation begins with its line's prefix if `prefixes` are given; `on_batch` is told how many sentences a
         batch had; a sample depends on `first_line`, the number of lines before these, and not on the batch.
         """
+        _refuse_text(lines)
         settings = self.settings(**options)
         sources = [normalize(line) for line in lines]
         parts = [self.split(source) for source in sources]
@@ -159,6 +160,7 @@ class Translator:
 
     def score(self, lines: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Log-probabilities of the reference's tokens for each line, the end symbol's last; [] where a side is blank."""
+        _refuse_text(lines)
         pairs = [self.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
         scores = iter(self.token_scores([(src, tgt) for src, tgt in pairs if src and tgt]))
         return [next(scores) if src and tgt else [] for src, tgt in pairs]
@@ -316,6 +318,11 @@ class Translator:
             texts.append(normalize(space.join(self.tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
             scores.append(sum(hypothesis.score for hypothesis in chosen))
         return Translation(source, texts, scores, parts)
+
+
+def _refuse_text(lines: Sequence[str]) -> None:
+    if isinstance(lines, str):  # which is a sequence of its letters
+        raise UsageError(f"expected a list of lines, found the text '{lines[:40]}'; put it into a list")
 
 
 @contextmanager

@@ -51,11 +51,7 @@ class AttentionMaps:
 
 def attend(translator: Translator, translation: Translation) -> list[AttentionMaps]:
     """The attention behind the best translation of a line: one for each part that it was read in, none for a blank."""
-    # A translation that was cut off at the last position has no room for the end symbol.
-    limit = translator.config.model.max_positions
-    return [
-        attend_to(translator, part.src_ids, [*part.hypotheses[0].ids, EOS_ID][:limit]) for part in translation.parts
-    ]
+    return [attend_to(translator, part.src_ids, [*part.hypotheses[0].ids, EOS_ID]) for part in translation.parts]
 
 
 @torch.inference_mode()
@@ -286,8 +282,8 @@ def _fonts(maps: AttentionMaps, say: Callable[[str], None]) -> list[str]:
     if not missing:
         return own
     installed = {font.name: font.fname for font in fontManager.ttflist}
-    for name in _FONTS_FOR_THE_REST:
+    for name in (*_FONTS_FOR_THE_REST, *sorted(name for name in installed if not name.startswith("."))):
         if name in installed and any(get_font(installed[name]).get_char_index(ord(c)) for c in missing):
             return [*own, name]
-    say("note: no installed font has all characters of this sentence; install one, such as Noto Sans CJK, or use .html")
+    say("note: no installed font has all characters of this sentence; install one of its script, or use .html")
     return own

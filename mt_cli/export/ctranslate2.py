@@ -20,7 +20,6 @@ from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer, LayerNorm
 
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8")
 _NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
 

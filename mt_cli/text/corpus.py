@@ -49,18 +49,22 @@ def normalize(text: str) -> str:
 def decode_line(raw: bytes, number: int, name: str) -> str:
     """One line's text, not normalized. Raises DataError for what is not UTF-8."""
     if number == 1:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
-        if found := _UTF_16.match(raw):
-            raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
-        if found := _PACKED.match(raw):
-            raise DataError(f"{name}:1: {found.lastgroup} file, expected text; unpack it")
+        _refuse_other_files(raw, name)
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
         raise DataError(where) from None
+
+
+def _refuse_other_files(beginning: bytes, name: str) -> None:
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
+    if found := _UTF_16.match(beginning):
+        raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
+    if found := _PACKED.match(beginning):
+        raise DataError(f"{name}:1: {found.lastgroup} file, expected text; unpack it")
 
 
 def read_lines(path: Path) -> list[str]:
@@ -222,6 +226,8 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
 def _rows_of_tsv(file: str, report: CorpusReport) -> Iterator[tuple[Side, Side]]:
     rows = enumerate(_raw_lines(Path(file)), 1)
     for number, raw in rows:
+        if number == 1:
+            _refuse_other_files(raw, file)
         columns = raw.rstrip(b"\r\n").split(b"\t")
         if raw.endswith(b"\r\n"):
             report.note_once(f"{file} has Windows line ends", "; the carriage returns are left out")

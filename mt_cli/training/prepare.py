@@ -62,7 +62,8 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
             for line in report.describe(name):
                 say(line)
         if len(found) == 0:
-            raise DataError(f"{files[0]}: no pair is left to {name} on; see data.max_length and the counts above")
+            use = "train" if name == "train" else "validate"
+            raise DataError(f"{files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
         return found
 
     train, dev = dataset("train", data.train), dataset("dev", data.dev)

@@ -198,8 +198,9 @@ def scripted(monkeypatch):
 
     def script(losses: Iterator[float]) -> None:
         monkeypatch.setattr(validation, "mean_loss", lambda *args, **kwargs: next(losses))
-        monkeypatch.setattr(Translator, "translate", lambda self, lines, **kwargs: ["x"] * len(lines))
-        monkeypatch.setattr(validation, "score_texts", lambda *args: Scores(0.0, 0.0, 100.0, {}))
+        output = SimpleNamespace(text="x")
+        monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
+        monkeypatch.setattr(validation, "score_texts", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))
 
     return script
 

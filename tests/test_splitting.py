@@ -29,6 +29,8 @@ from mt_cli.text.splitting import halves, sentences
         ["یہ اچھا ہے۔", "شکریہ۔"],
         ["Բարեւ։", "Ինչպես ես։"],
         ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
+        ["ဟုတ်ကဲ့။", "မဟုတ်ဘူး။"],
+        ["បាទ។", "ទេ។"],
         ["ok . . .", "yes"],
         ["what ? !", "no"],
         ["Hi!", "Bye! 😀"],
@@ -37,7 +39,7 @@ from mt_cli.text.splitting import halves, sentences
     ids=lambda parts: "|".join(parts),
 )
 def test_a_sentence_ends_after_all_its_marks_and_closing_quotes(parts):
-    between = "" if re.search("[。！？]", parts[0]) else " "
+    between = "" if re.search("[。！？။។]", parts[0]) else " "
     assert sentences(between.join(parts)) == parts
 
 
@@ -56,6 +58,14 @@ def test_sentences_are_all_of_the_text(text):
     parts = sentences(text)
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     assert all(part for part in parts) or not text
+
+
+@pytest.mark.parametrize(
+    "text", ["abcdef, gh ij kl mn", "你好，再见", "مرحبا بك، لا نعم لا شكرا", "ሰላም ናችሁ፣ ደህ ና ነህ እንዴት"]
+)
+def test_a_half_ends_at_a_comma_near_the_middle_before_a_space(text):
+    left, right = halves(text)
+    assert left[-1] in ",，،፣" and right
 
 
 @given(TEXT.filter(lambda text: len(text) >= 2))

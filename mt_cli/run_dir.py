@@ -210,6 +210,8 @@ class RunDir:
 
     def rewind(self, sizes: dict[str, int]) -> None:
         """Cuts the logs back to what they were at a checkpoint: what came after it is done again."""
+        if min(sizes.values()) < 0:
+            raise ValueError("a log of a negative size")
         for file in self._logs:
             if file.exists() and file.stat().st_size > sizes[file.name]:
                 os.truncate(file, sizes[file.name])

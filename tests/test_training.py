@@ -289,6 +289,12 @@ def test_a_checkpoint_with_anything_in_it_is_continued_or_refused_in_words(tiny,
         trainer_of(run.path, "training.max_steps=161").train()
 
 
+def test_a_checkpoint_with_a_negative_size_of_a_log_is_refused(tiny, trained_run):
+    run = RunDir(trained_run)
+    with pytest.raises(ValueError, match="negative"):  # which a training tells as a damaged checkpoint
+        run.rewind({**run.sizes(), "metrics.jsonl": -1})
+
+
 def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
     precious = tiny / "precious"

@@ -85,7 +85,7 @@ class ModelConfig(Section):
     embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
     embedding_init: Literal["normal", "xavier"] = "normal"  # normal: variance 1 where it meets the positions
     embedding_norm: bool = False  # LayerNorm after the embedding
-    positions: Literal["sinusoid", "rotary"] = "sinusoid"  # added to embeddings, or in each self-attention
+    positions: Literal["sinusoid", "rotary", "rotary_cross"] = "sinusoid"  # rotary: in self-attention; _cross: in all
     first_position: Literal[0, 1] = 0
     max_positions: int = Field(1024, ge=8, le=65536)
 
@@ -446,10 +446,10 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         )
     if model.d_model % 2:
         yield [("model", "d_model")], f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
-    if model.positions == "rotary" and (head_dim := model.head_dim or model.d_model // model.n_heads) % 2:
+    if model.positions != "sinusoid" and (head_dim := model.head_dim or model.d_model // model.n_heads) % 2:
         yield (
             [("model", "positions"), ("model", "head_dim"), ("model", "n_heads")],
-            f"model.positions 'rotary' turns pairs of a head's dimensions, which are {head_dim}; give an even model.head_dim",
+            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {head_dim}; give an even model.head_dim",
         )
     if model.tie_embeddings == "all" and not config.tokenizer.joint:
         yield (

@@ -63,6 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "first-position-1": {"first_position": 1},
     "rotary": {"positions": "rotary"},
     "rotary-own-head-sizes": {"positions": "rotary", "head_dim": 6, "value_dim": 3},
+    "rotary-cross": {"positions": "rotary_cross"},
     "own-dropouts": {"embedding_dropout": 0.2, "attention_dropout": 0.0, "ffn_dropout": 0.3},
     "everything-else": {
         "norm": "post",

@@ -271,21 +271,37 @@ def test_rotary_attention_knows_distances_and_no_places() -> None:
     assert (swapped[:, [1, 0, 2, 3, 4, 5]] - near).abs().max() > 0.01
 
 
+def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source() -> None:
+    attention = MultiHeadAttention(12, 2, rotary_positions=32).eval()
+    target, source = torch.randn(1, 5, 12), torch.randn(1, 6, 12)
+    later = torch.cat((torch.zeros(1, 4, 12), target), 1), torch.cat((torch.zeros(1, 4, 12), source), 1)
+    is_there = torch.arange(10)[None] >= 4
+    near, _ = attention(target, source, source)
+    far, _ = attention(later[0], later[1], later[1], is_there[:, None, None])
+    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)  # both four places later
+    moved, _ = attention(target, *[source.roll(1, 1)] * 2)
+    assert (moved - near).abs().max() > 0.01  # without positions a bag of words
+
+
 def test_with_rotary_positions_embeddings_have_none(switches: dict[str, Any], make_model: Callable[..., Any]) -> None:
     model = make_model(**switches)
-    is_rotary = switches.get("positions") == "rotary"
+    positions = switches.get("positions", "sinusoid")
+    is_rotary = positions != "sinusoid"
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
         assert bool(embeddings.position.any()) != is_rotary
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         assert (layer.self_attention.rotary is not None) == is_rotary
+    for layer in model.decoder_layers:
+        assert (layer.cross_attention.rotary is not None) == (positions == "rotary_cross")
     assert not [name for name in model.state_dict() if "rotary" in name]  # a formula makes them
 
 
 def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\n")
-    odd = ["model.positions=rotary", "model.d_model=20"]  # heads of 5
-    with pytest.raises(
-        ConfigError, match=r"turns pairs of a head's dimensions, which are 5; give an even model\.head_dim"
-    ):
-        load_config(tmp_path / "c.yaml", odd)
-    assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == "rotary"
+    for positions in ("rotary", "rotary_cross"):
+        odd = [f"model.positions={positions}", "model.d_model=20"]  # heads of 5
+        with pytest.raises(
+            ConfigError, match=rf"{positions}' turns pairs of .* which are 5; give an even model\.head_dim"
+        ):
+            load_config(tmp_path / "c.yaml", odd)
+        assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == positions

@@ -258,10 +258,19 @@ def test_what_the_marian_format_cannot_hold_is_named_with_the_way_out(
         write_marian(random_translator(tokenizers, norm="post", first_position=1), tmp_path)
     with pytest.raises(UsageError, match=r"model\.d_model 16 is no multiple of model\.n_heads 3"):
         write_marian(random_translator(tokenizers, n_heads=3, head_dim=5), tmp_path)
-    with pytest.raises(UsageError, match=r"model\.positions is rotary.*--set model\.positions=sinusoid"):
-        write_marian(random_translator(tokenizers, positions="rotary"), tmp_path)
+    for positions in ("rotary", "rotary_cross"):
+        with pytest.raises(UsageError, match=rf"model\.positions is {positions}\b.*--set model\.positions=sinusoid"):
+            write_marian(random_translator(tokenizers, positions=positions), tmp_path)
     with pytest.raises(UsageError, match=r"model\.head_dim is 12"):
         write_marian(random_translator(tokenizers, head_dim=12), tmp_path)
+
+
+def test_what_a_ctranslate2_model_cannot_hold_is_named_with_the_way_out(
+    tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    with pytest.raises(UsageError, match=r"model\.positions 'rotary_cross' .*CTranslate2.*; train with 'rotary'"):
+        write_ctranslate2(random_translator(tokenizers, positions="rotary_cross"), tmp_path)
 
 
 def test_an_argos_package_holds_model_tokenizer_and_languages(

@@ -56,6 +56,10 @@ def _refuse_unsupported(config: Config) -> None:
         raise UsageError(
             f"model.layer_norm '{model.layer_norm}' has no place in a CTranslate2 model; train with 'variance'"
         )
+    if model.positions == "rotary_cross":
+        raise UsageError(
+            "model.positions 'rotary_cross' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
+        )
     head_dim = model.head_dim or model.d_model // model.n_heads
     if (model.value_dim or head_dim) != head_dim:
         raise UsageError(

@@ -155,14 +155,16 @@ class _CrossAttention(_Attention):
         super().__init__(cross, layer.cross_attention_norm)
         self.w_q, self.w_kv = joined(cross.w_q), joined(cross.w_k, cross.w_v)
         self.sizes = [cross.w_k.out_features, cross.w_v.out_features]
+        self.place = cross.place
 
     def read(self, memory: Tensor, n_sentences: int) -> tuple[Tensor, Tensor]:
         """Keys and values (B,S,H*K) of the encoder's output (B*S,D)."""
         key, value = self.w_kv(memory).view(n_sentences, -1, sum(self.sizes)).split(self.sizes, dim=2)
-        return key.contiguous(), value.contiguous()
+        return self.place(key).contiguous(), value.contiguous()
 
-    def advance(self, x: Tensor, state: LayerState, mask: Tensor) -> Tensor:
-        return self.attend(x, self.w_q(self.before(x)), state.memory_key, state.memory_value, mask)
+    def advance(self, x: Tensor, layer: LayerState, state: DecoderState) -> Tensor:
+        query = self.place(self.w_q(self.before(x)).unsqueeze(1), state.n_tokens)
+        return self.attend(x, query, layer.memory_key, layer.memory_value, state.memory_mask)
 
 
 class _EncoderLayer:
@@ -186,7 +188,7 @@ class _DecoderLayer:
 
     def advance(self, x: Tensor, layer: LayerState, state: DecoderState, mask: Tensor | None) -> Tensor:
         x = self.self_attention.advance(x, layer, state, mask)
-        x = self.cross_attention.advance(x, layer, state.memory_mask)
+        x = self.cross_attention.advance(x, layer, state)
         return self.feed_forward(x)
 
 

@@ -95,14 +95,14 @@ class Layer(nn.Module):
         super().__init__()
         self._config = config
         feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
-        self.self_attention = self._attention(config.max_positions if config.positions == "rotary" else 0)
+        self.self_attention = self._attention(config.positions != "sinusoid")
         self.self_attention_norm = self._add_norm()
         self.feed_forward = feed_forward(
             config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout)
         )
         self.feed_forward_norm = self._add_norm()
 
-    def _attention(self, rotary_positions: int = 0) -> MultiHeadAttention:
+    def _attention(self, is_rotary: bool) -> MultiHeadAttention:
         c = self._config
         return MultiHeadAttention(
             c.d_model,
@@ -112,7 +112,7 @@ class Layer(nn.Module):
             bias=c.attention_bias,
             temperature=c.attention_temperature,
             dropout=dropout_rate(c.attention_dropout, c.dropout),
-            rotary_positions=rotary_positions,
+            rotary_positions=c.max_positions if is_rotary else 0,
         )
 
     def _add_norm(self) -> AddNorm:
@@ -137,7 +137,7 @@ class DecoderLayer(Layer):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.cross_attention = self._attention()
+        self.cross_attention = self._attention(config.positions == "rotary_cross")
         self.cross_attention_norm = self._add_norm()
 
     def forward(

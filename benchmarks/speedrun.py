@@ -24,9 +24,9 @@ from mt_cli.run_dir import RunDir
 
 HERE = Path(__file__).parent
 
-# In which the peer's recipe differs from that of mt, beside its AdamW: post-norm needs a longer warm-up, and weights that
-# are not averaged need a rate that comes down sooner.
-OF_THE_PEER = {"warmup_steps": 1000, "max_steps": 6000}
+# In which the peer's recipe differs from that of mt, beside its AdamW: post-norm needs a longer warm-up and a lower rate,
+# and weights that are not averaged need one that comes down sooner.
+OF_THE_PEER = {"learning_rate": 3e-3, "warmup_steps": 1000, "max_steps": 6000}
 
 Validation = dict[str, float]  # seconds since the start, step, bleu
 

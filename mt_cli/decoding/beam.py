@@ -88,9 +88,8 @@ class _Beams:
         # An end counts only among the best W continuations, where it would have been carried on if it were no end.
         rows, columns = (is_end & scores.isfinite())[:, : self.beam_size].nonzero().unbind(1)
         ended = rows, self.tokens[rows, parents[rows, columns]], scores[rows, columns]
-        for row, ids, log_prob in zip(
-            *(tensor.tolist() for tensor in ended), strict=True
-        ):  # not one by one: a GPU is waited for
+        # All numbers at once: each time that one is asked for, a GPU is waited for.
+        for row, ids, log_prob in zip(*(tensor.tolist() for tensor in ended), strict=True):
             finished[self.sentences[row]].add(ids, log_prob, self.length + 1)
         order = is_end.int().argsort(dim=1, stable=True)[:, : self.beam_size]
         parents, tokens = parents.gather(1, order), tokens.gather(1, order)

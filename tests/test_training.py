@@ -814,6 +814,16 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
     assert kinds["encoder_layers.0.self_attention.w_q.weight"] == {"momentum_buffer"}
 
 
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_weights_decay_but_norms_and_biases_do_not(tiny_model, name):
+    before = {weight: weight.detach().clone() for weight in tiny_model.parameters()}
+    optimizer = Optimizer(tiny_model, TrainingConfig(optimizer=name, weight_decay=0.5), torch.float32)
+    optimizer.add([torch.zeros_like(weight) for weight in optimizer.network_weights])
+    optimizer.step(1e-2, 1)
+    for weight, start in before.items():
+        torch.testing.assert_close(weight.detach(), start * (0.995 if weight.dim() > 1 else 1.0))
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
     """Torch's computes in bf16 alone, and so is only nearly the same."""

@@ -37,13 +37,17 @@ class Optimizer:
             layers = [*model.encoder_layers, *model.decoder_layers]
             matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
         others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
-        betas, decay = (training.adam_beta1, training.adam_beta2), training.weight_decay
-        self._parts: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(others, betas=betas, weight_decay=decay, fused=True)
+        groups = [
+            {"params": [weight for weight in others if weight.dim() > 1], "weight_decay": training.weight_decay},
+            {"params": [weight for weight in others if weight.dim() == 1], "weight_decay": 0.0},  # norms and biases
         ]
+        betas = training.adam_beta1, training.adam_beta2
+        self._parts: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
         if matrices:
-            self._parts.append(Muon(matrices, decay, dtype))
-        self._part_of = {weight: part for part in self._parts for weight in part.param_groups[0]["params"]}
+            self._parts.append(Muon(matrices, training.weight_decay, dtype))
+        self._part_of = {
+            weight: part for part in self._parts for group in part.param_groups for weight in group["params"]
+        }
 
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Adds gradients of the network's weights to those of the float32 weights."""
@@ -59,7 +63,8 @@ class Optimizer:
     def step(self, learning_rate: float, step: int) -> None:
         """Update number `step`, counted from 1."""
         for part in self._parts:
-            part.param_groups[0]["lr"] = learning_rate
+            for group in part.param_groups:
+                group["lr"] = learning_rate
             part.step()
         self.drop_gradients()
         self.sync_network()

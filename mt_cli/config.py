@@ -98,7 +98,7 @@ class TrainingConfig(Section):
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
-    weight_decay: float = Field(0.0, ge=0, le=1)
+    weight_decay: float = Field(0.0, ge=0, le=1)  # of matrices and embeddings, not of norms and biases
     optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the linear layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -233,6 +236,56 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
         err = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 400000; set ")
+
+
+@pytest.mark.parametrize("words", ["could not create a primitive", "could not create a memory object"])
+def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
+    words: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As oneDNN behaves: what it has refused to a thread once, it refuses to it ever after."""
+    trainer, thread, real = trainer_of(tiny / "run"), threading.local(), memory.summed_loss
+
+    def loss(network: Any, batch: Any, label_smoothing: float) -> torch.Tensor:
+        if hasattr(thread, "is_refused") or batch.tgt_out.numel() > 300:
+            thread.is_refused = True
+            raise RuntimeError(words)
+        return real(network, batch, label_smoothing)
+
+    monkeypatch.setattr(memory, "summed_loss", loss)
+    auto = trainer.settings.model_copy(update={"batch_tokens": AUTO})
+    assert memory.fit_batches(trainer.optimizer, trainer.data.train, auto, epoch=0) == 256
+
+
+SMALL_MACHINE = """
+import random
+from pathlib import Path
+import torch
+from mt_cli import device
+from mt_cli.config import ModelConfig, TrainingConfig
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.training.memory import fit_batches
+from mt_cli.training.optimizer import Optimizer
+
+device.keep_freed_memory()
+device.available_memory = lambda: 300 << 20
+pairs = [TokenPair([5] * random.randint(3, 30), [6] * random.randint(3, 30), line) for line in range(1, 3001)]
+dataset = TokenDataset.build(Path("ids"), pairs, (8000, 8000), {})
+model = Transformer(ModelConfig(d_model=64, ffn_dim=128, n_encoder_layers=1, n_decoder_layers=1), 8000, 8000, 0)
+training = TrainingConfig(batch_tokens="auto")
+print(fit_batches(Optimizer(model, training, torch.bfloat16), dataset, training, 0))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_auto_finds_room_after_matrix_products_that_had_none(tmp_path: Path) -> None:
+    """oneDNN tells it in words of its own, and refuses everything from then on to the thread that it told."""
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_MACHINE], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 1000 and done.stderr == ""
 
 
 def test_the_limit_is_lifted_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ other than before, so a training goes on exactly as without it.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -21,7 +23,7 @@ from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
-LEAST_TOKENS = 64
+LEAST_TOKENS = 48
 MOST_PAIRS = 100_000  # that the largest batches are looked for among: a start shall not take longer for a large corpus
 
 
@@ -37,8 +39,10 @@ def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingC
     for n_tokens in _candidates():
         try:
             # An eighth in reserve: other epochs cut other batches, and memory falls into pieces with time. Half of a
-            # computer's memory is left to its other programs, which a large batch is not worth.
-            _try(optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5)
+            # computer's memory is left to its other programs, which a large batch is not worth. In a thread of its own,
+            # since one in which oneDNN got too little memory once gets no more from it.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(_try, optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5).result()
             return n_tokens
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -54,7 +58,7 @@ def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingC
 def _candidates() -> Iterator[int]:
     """32768, 24576, 16384, 12288 and so on: powers of two and what lies between."""
     n_tokens = MOST_TOKENS
-    while n_tokens >= LEAST_TOKENS:
+    while n_tokens > LEAST_TOKENS:
         yield n_tokens
         yield n_tokens * 3 // 4
         n_tokens //= 2
@@ -70,7 +74,12 @@ def _try(
 ) -> None:
     device, network = _device(optimizer), optimizer.network
     network.train()
-    with memory_limited(device, share), torch.random.fork_rng([device] if device.type == "cuda" else []):
+    generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
+    with (
+        memory_limited(device, share),
+        generators,
+        warnings.catch_warnings(action="ignore"),
+    ):  # of slower ways, with less
         try:
             is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]

@@ -86,8 +86,13 @@ class ModelConfig(Section):
     embedding_init: Literal["normal", "xavier"] = "normal"  # normal: variance 1 where it meets the positions
     embedding_norm: bool = False  # LayerNorm after the embedding
     positions: Literal["sinusoid", "rotary", "rotary_cross"] = "sinusoid"  # rotary: in self-attention; _cross: in all
-    first_position: Literal[0, 1] = 0
+    first_position: Literal[0, 1] = 0  # of sinusoids
     max_positions: int = Field(1024, ge=8, le=65536)
+
+    @property
+    def d_k(self) -> int:
+        """Dimensions of a head's queries and keys (Vaswani et al. 2017, section 3.2)."""
+        return self.head_dim or self.d_model // self.n_heads
 
 
 class TrainingConfig(Section):
@@ -99,7 +104,7 @@ class TrainingConfig(Section):
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
     weight_decay: float = Field(0.0, ge=0, le=1)  # of matrices and embeddings, not of norms and biases
-    optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the linear layers; the rest stays with adamw
+    optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the matrices of layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1
@@ -446,10 +451,10 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         )
     if model.d_model % 2:
         yield [("model", "d_model")], f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
-    if model.positions != "sinusoid" and (head_dim := model.head_dim or model.d_model // model.n_heads) % 2:
+    if model.positions != "sinusoid" and model.d_k % 2:
         yield (
             [("model", "positions"), ("model", "head_dim"), ("model", "n_heads")],
-            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {head_dim}; give an even model.head_dim",
+            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {model.d_k}; give an even model.head_dim",
         )
     if model.tie_embeddings == "all" and not config.tokenizer.joint:
         yield (
@@ -485,10 +490,11 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
             f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
             f" {_MAX_ROWS:,} sentences at once; lower one",
         )
-    if model.max_positions * model.d_model > _MAX_POSITION_TABLE:
+    width_key, width = ("d_model", model.d_model) if model.positions == "sinusoid" else ("head_dim", model.d_k)
+    if model.max_positions * width > _MAX_POSITION_TABLE:
         yield (
-            [("model", "max_positions"), ("model", "d_model")],
-            f"model.max_positions {model.max_positions} times model.d_model {model.d_model} is more than"
+            [("model", "max_positions"), ("model", width_key)],
+            f"model.max_positions {model.max_positions} times model.{width_key} {width} is more than"
             f" {_MAX_POSITION_TABLE:,} numbers; lower one",
         )
     if training.schedule == "noam" and not training.warmup_steps:

@@ -39,7 +39,8 @@ def talkative(make_model: MakeModel, **switches: Any) -> Transformer:
     with torch.no_grad():
         model.projection.weight.mul_(2)
         for embeddings in (model.src_embeddings, model.tgt_embeddings):
-            embeddings.position.mul_(3)
+            if embeddings.position is not None:  # as rotary ones are
+                embeddings.position.mul_(3)
         for parameter in (*model.encoder_layers.parameters(), *model.decoder_layers.parameters()):
             if parameter.dim() > 1:
                 parameter.mul_(3)

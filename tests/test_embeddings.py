@@ -260,7 +260,7 @@ def test_the_first_position_turns_nothing() -> None:
 
 
 def test_rotary_attention_knows_distances_and_no_places() -> None:
-    attention, words = MultiHeadAttention(12, 2, rotary_positions=32).eval(), torch.randn(1, 6, 12)
+    attention, words = MultiHeadAttention(12, 2, rotary=RotaryPositions(32, 6)).eval(), torch.randn(1, 6, 12)
     both = torch.cat((torch.randn(1, 4, 12), words), 1)  # the same words four places later
     later = torch.arange(10)[None] >= 4  # which of them may be attended to
     near, _ = attention(words, words, words)
@@ -272,7 +272,7 @@ def test_rotary_attention_knows_distances_and_no_places() -> None:
 
 
 def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source() -> None:
-    attention = MultiHeadAttention(12, 2, rotary_positions=32).eval()
+    attention = MultiHeadAttention(12, 2, rotary=RotaryPositions(32, 6)).eval()
     target, source = torch.randn(1, 5, 12), torch.randn(1, 6, 12)
     later = torch.cat((torch.zeros(1, 4, 12), target), 1), torch.cat((torch.zeros(1, 4, 12), source), 1)
     is_there = torch.arange(10)[None] >= 4
@@ -288,12 +288,13 @@ def test_with_rotary_positions_embeddings_have_none(switches: dict[str, Any], ma
     positions = switches.get("positions", "sinusoid")
     is_rotary = positions != "sinusoid"
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
-        assert bool(embeddings.position.any()) != is_rotary
+        assert (embeddings.position is None) == is_rotary
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         assert (layer.self_attention.rotary is not None) == is_rotary
     for layer in model.decoder_layers:
         assert (layer.cross_attention.rotary is not None) == (positions == "rotary_cross")
     assert not [name for name in model.state_dict() if "rotary" in name]  # a formula makes them
+    assert sum(isinstance(module, RotaryPositions) for module in model.modules()) == is_rotary  # one for all layers
 
 
 def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:

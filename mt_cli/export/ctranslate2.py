@@ -60,8 +60,7 @@ def _refuse_unsupported(config: Config) -> None:
         raise UsageError(
             "model.positions 'rotary_cross' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
         )
-    head_dim = model.head_dim or model.d_model // model.n_heads
-    if (model.value_dim or head_dim) != head_dim:
+    if (model.value_dim or model.d_k) != model.d_k:
         raise UsageError(
             "model.value_dim other than head_dim has no place in a CTranslate2 model; train with them equal"
         )
@@ -108,8 +107,12 @@ def _fill(spec: Any, translator: Translator) -> None:
 def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
     embeddings_spec.weight = _array(embeddings.token.weight * embeddings.scale)
     spec.scale_embeddings = False
-    if hasattr(spec, "position_encodings"):  # a decoder with rotary positions has none
+    if embeddings.position is not None:
         spec.position_encodings.encodings = _array(embeddings.position[1:])  # row 0 is for padding
+    elif hasattr(spec, "position_encodings"):  # of an encoder: there is no doing without
+        spec.position_encodings.encodings = np.zeros(
+            (embeddings.n_positions, embeddings.token.embedding_dim), np.float32
+        )
     if isinstance(embeddings.norm, LayerNorm):
         _fill_norm(spec.layernorm_embedding, embeddings.norm)
     if isinstance(final_norm, LayerNorm):

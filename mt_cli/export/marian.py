@@ -114,6 +114,7 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
             norm(f"{side}_norm", f"model.{side}.layer_norm")
             # Pegasus reads its positions from the file; Marian makes its own.
             embeddings = translator.model.src_embeddings if side == "encoder" else translator.model.tgt_embeddings
+            assert embeddings.position is not None  # rotary ones were refused
             weights[f"model.{side}.embed_positions.weight"] = embeddings.position[1:, order].cpu()  # row 0: padding
 
     weights |= _embeddings(translator, own, order)

@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         temperature: float | None = None,
         dropout: float = 0.0,
-        rotary_positions: int = 0,
+        rotary: RotaryPositions | None = None,
     ):
         super().__init__()
         if head_dim is None and d_model % n_heads:
@@ -62,7 +62,7 @@ class MultiHeadAttention(nn.Module):
         self.w_v = nn.Linear(d_model, n_heads * self.value_dim, bias=bias)
         self.w_o = nn.Linear(n_heads * self.value_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
-        self.rotary = RotaryPositions(rotary_positions, self.head_dim) if rotary_positions else None
+        self.rotary = rotary
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, return_weights: bool = False

@@ -49,9 +49,9 @@ class RotaryPositions(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """norm(dropout(scale * token + position)); scale and norm where they are switched on.
+    """norm(dropout(scale * token + position)); scale, position and norm where they are switched on.
 
-    Positions are counted along each sentence, so that padding takes row 0 wherever it stands. The table is a buffer: it
+    Positions are counted along each sentence, so that padding takes row 0 wherever it stands. Their table is a buffer: it
     moves with the model, is no parameter, and is not saved, since a formula makes it.
     """
 
@@ -70,9 +70,9 @@ class Embeddings(nn.Module):
         super().__init__()
         self.pad_id, self.scale, self.n_positions = pad_id, scale, n_positions
         self.token = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
-        self.position: Tensor
-        table = sinusoid_table(n_positions, d_model, first_position)
-        self.register_buffer("position", table if has_positions else torch.zeros_like(table), persistent=False)
+        self.position: Tensor | None
+        table = sinusoid_table(n_positions, d_model, first_position) if has_positions else None
+        self.register_buffer("position", table, persistent=False)
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
 
@@ -80,5 +80,11 @@ class Embeddings(nn.Module):
         """ids (B,T) -> (B,T,D)."""
         is_token = ids != self.pad_id
         rows = is_token.cumsum(-1) * is_token  # (B,T): 1, 2, 3, 0, 0
-        x = self.token(ids) * self.scale + self.position[rows]
-        return self.norm(self.dropout(x))
+        return self.norm(self.dropout(self.add_positions(self.token(ids), rows)))
+
+    def add_positions(self, tokens: Tensor, rows: Tensor | int) -> Tensor:
+        """tokens (...,D), scaled, with these rows of the table."""
+        # One operation for both where there is one token at a time and each call counts.
+        return (
+            tokens * self.scale if self.position is None else torch.add(self.position[rows], tokens, alpha=self.scale)
+        )

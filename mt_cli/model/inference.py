@@ -287,8 +287,8 @@ class InferenceModel:
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         """Feeds the last token of each beginning, last_ids (B*W); returns the logits (B*W,V) of the next."""
         mask = state.next_token_mask()
-        place = self._embeddings.position[1 + state.n_tokens]  # the same for all
-        x = self._embeddings.norm(torch.add(place, self._embeddings.token(last_ids), alpha=self._embeddings.scale))
+        x = self._embeddings.add_positions(self._embeddings.token(last_ids), 1 + state.n_tokens)  # the same for all
+        x = self._embeddings.norm(x)
         for layer, layer_state in zip(self._decoder_layers, state.layers, strict=True):
             x = layer.advance(x, layer_state, state, mask)
         state.n_tokens += 1

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mt_cli.config import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.dropout import Dropout
+from mt_cli.model.embeddings import RotaryPositions
 
 
 class LayerNorm(nn.Module):
@@ -91,18 +92,19 @@ def dropout_rate(own: float | None, general: float) -> float:
 class Layer(nn.Module):
     """What encoder and decoder layers are both made of."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, rotary: RotaryPositions | None = None):
+        """`rotary`: one for all layers, where the config has it."""
         super().__init__()
         self._config = config
         feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
-        self.self_attention = self._attention(config.positions != "sinusoid")
+        self.self_attention = self._attention(rotary)
         self.self_attention_norm = self._add_norm()
         self.feed_forward = feed_forward(
             config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout)
         )
         self.feed_forward_norm = self._add_norm()
 
-    def _attention(self, is_rotary: bool) -> MultiHeadAttention:
+    def _attention(self, rotary: RotaryPositions | None) -> MultiHeadAttention:
         c = self._config
         return MultiHeadAttention(
             c.d_model,
@@ -112,7 +114,7 @@ class Layer(nn.Module):
             bias=c.attention_bias,
             temperature=c.attention_temperature,
             dropout=dropout_rate(c.attention_dropout, c.dropout),
-            rotary_positions=c.max_positions if is_rotary else 0,
+            rotary=rotary,
         )
 
     def _add_norm(self) -> AddNorm:
@@ -135,9 +137,9 @@ class EncoderLayer(Layer):
 class DecoderLayer(Layer):
     """Masked self-attention, attention to the encoder's output (`memory`), then feed-forward."""
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.cross_attention = self._attention(config.positions == "rotary_cross")
+    def __init__(self, config: ModelConfig, rotary: RotaryPositions | None = None):
+        super().__init__(config, rotary)
+        self.cross_attention = self._attention(rotary if config.positions == "rotary_cross" else None)
         self.cross_attention_norm = self._add_norm()
 
     def forward(

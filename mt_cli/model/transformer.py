@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
-from mt_cli.model.embeddings import Embeddings
+from mt_cli.model.embeddings import Embeddings, RotaryPositions
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
 
 
@@ -45,8 +45,9 @@ class Transformer(nn.Module):
             )
 
         self.src_embeddings, self.tgt_embeddings = embeddings(src_vocab_size), embeddings(tgt_vocab_size)
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_encoder_layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_decoder_layers))
+        rotary = RotaryPositions(config.max_positions, config.d_k) if config.positions != "sinusoid" else None
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config, rotary) for _ in range(config.n_encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config, rotary) for _ in range(config.n_decoder_layers))
         # With pre-norm the last residual sum has not been normalized yet.
         self.encoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config
 from mt_cli.device import available_memory
-from mt_cli.errors import CheckpointError, RunDirError, TrainingError
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir, write_atomically
 from mt_cli.text.profile import CorpusProfile
@@ -42,6 +42,8 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
     except RuntimeError as error:  # torch tells a full disk as an unexpected position in its file
+        if is_out_of_memory(error):
+            raise
         raise RunDirError(
             f"cannot write {file}: No space left on device ({' '.join(str(error).split())[:80]});"
             " free space and run the same command again"
@@ -65,7 +67,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
         with file.open("rb") as handle:  # torch maps by name, which it wants in UTF-8
             is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
             content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
-    except CheckpointError:
+    except (CheckpointError, MemoryError):
         raise
     except Exception as error:  # torch and zipfile answer damage with a dozen kinds of exception
         reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
@@ -139,8 +141,8 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint (`best`, `last`, `step-N`: whichever weights scored better there; or `averaged`,
-    those of the last), ready to translate, with what belongs to it."""
+    """The model of a run's checkpoint (`best`, `last`, `step-N`: whichever weights had the lower dev loss when it was last
+    computed; or `averaged`, those of the last), ready to translate, with what belongs to it."""
     config = run.load_config()
     tokenizer = run.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)

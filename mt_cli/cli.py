@@ -233,7 +233,9 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     trainer = Trainer(config, run, data, signals, say, began)
     p = trainer.progress
     if trainer.is_finished:
-        say(f"{run.path} is finished: step {p.step}, best step {p.best_step}; nothing was changed")
+        say(
+            f"{run.path} is finished: step {p.step} ({trainer.why_finished}), best step {p.best_step}; nothing was changed"
+        )
         return
     run.save_config(config)
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
@@ -242,6 +244,12 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
         f"{n_parameters:,} parameters on {trainer.device}, computing in {precision} ({trainer.why_dtype});"
         f" vocabulary {data.tokenizer.tgt_vocab_size:,}; run directory {run.path}"
     )
+    training = trainer.settings
+    if training.minutes is None and training.warmup_steps >= training.max_steps:
+        say(
+            f"warning: the rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
+            f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
+        )
     record_start(
         run,
         from_step=p.step,
@@ -252,8 +260,7 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
         tokenizer_sha256=data.tokenizer.sha256,
     )
     trainer.train()
-    why = "the last step" if p.step >= trainer.settings.max_steps else "no better dev score for long"
-    say(f"finished at step {p.step} ({why}); best step {p.best_step}; try: mt translate {run.path}")
+    say(f"finished at step {p.step} ({trainer.why_finished}); best step {p.best_step}; try: mt translate {run.path}")
 
 
 @app.command()

@@ -74,7 +74,7 @@ def announced_step(said: str) -> int:
 
 def continued_step(said: str) -> int:
     """Where a training went on; 0 if it began."""
-    found = re.search(r"^continuing .* from step (\d+)$|^.* is finished: step (\d+),", said, re.MULTILINE)
+    found = re.search(r"^continuing .* from step (\d+)$|^.* is finished: step (\d+) ", said, re.MULTILINE)
     return int(found[1] or found[2]) if found else 0
 
 

@@ -21,7 +21,7 @@ _CLOCK = {
 
 
 def differences(run: Path, expected: Path) -> list[str]:
-    """What differs: in the last checkpoint (weights, moments, position, random generators, scores), `best` and `last`,
+    """What differs: in the last checkpoint (weights, moments, position, scores), `best` and `last`,
     the log, and how many checkpoints there are."""
     found = [
         name

@@ -38,6 +38,7 @@ from mt_cli.training import loop, muon, objective, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import prepare
+from mt_cli.training.schedule import Pace
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
@@ -255,6 +256,25 @@ def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(tiny, scr
     assert run.steps() == [2, 5, 6, 7]
 
 
+def test_a_damaged_checkpoint_that_training_has_passed_does_not_count_either(tiny, scripted):
+    run = RunDir(tiny / "run")
+    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]))
+    trainer_of(run.path, "training.max_steps=5", *SCORED).train()
+    run.checkpoint_file(5).rename(run.checkpoint_file(6))  # as one that a signal asked for
+    run.checkpoint_file(6).write_bytes(b"")
+    trainer_of(run.path, "training.max_steps=8", "training.validate_every_steps=4", *SCORED[1:]).train()
+    assert run.steps() == [2, 4, 8]
+
+
+def test_memory_that_ends_while_continuing_is_not_told_as_damage(tiny, mt, monkeypatch):
+    assert mt("train", "tiny.yaml", *options("training.max_steps=2", "training.n_samples=0")).code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "restore", lambda *args: (_ for _ in ()).throw(RuntimeError("CUDA out of memory")))
+        answer = mt("train", "tiny.yaml", *options("training.max_steps=3", "training.n_samples=0"))
+    assert answer.code == 1 and not [line for line in answer.said if line.startswith("warning: ")]
+    assert answer.said[-1] == "error: out of memory on cpu while continuing runs/tiny; free memory, then start again"
+
+
 def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, trained_run):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
     for step in run.steps():
@@ -328,19 +348,6 @@ def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run
     (run / "provenance.json").write_bytes(note)
     assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
     assert json.loads((run / "provenance.json").read_text())["starts"][-1]["from_step"] == 160
-
-
-def test_random_generators_go_on_where_they_were(tiny):
-    """No step draws from them, the noise of each is a function of its number; whatever comes to shall continue too."""
-    settings = ["training.max_steps=2", "training.validate_every_steps=2"]
-    trainer = trainer_of(tiny / "run", *settings)
-    torch.rand(3), random.random()
-    states = torch.get_rng_state(), random.getstate()
-    trainer.train()
-    torch.rand(3), random.random()
-    trainer_of(tiny / "run", *settings)
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert random.getstate() == states[1]
 
 
 def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
@@ -624,7 +631,7 @@ def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
         "finished at step 3 (no better dev score for long); best step 1; try: mt translate runs/tiny"
     )
     assert mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED)).said[-1] == (
-        "runs/tiny is finished: step 3, best step 1; nothing was changed"
+        "runs/tiny is finished: step 3 (no better dev score for long), best step 1; nothing was changed"
     )
 
 
@@ -955,6 +962,26 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.2", *options("training.n_samples=0"))
     found = re.search(rb"0\.2 minutes are about ([\d,]+) steps", longer.err)
     assert found and int(found[1].replace(b",", b"")) > plan["max_steps"] and b"finished at step " in longer.err
+
+
+def test_more_minutes_are_planned_anew(tiny):
+    trainer = trainer_of(tiny / "run")
+    trainer.progress.step = 20
+    trainer.pace = Pace(training_seconds=2.0, minutes=1, fitted={"validate_every_steps": 2, "warmup_steps": 1})
+    trainer._fit_to_time(60)
+    assert trainer.settings.validate_every_steps == trainer.config.training.validate_every_steps
+    assert trainer.settings.warmup_steps == trainer.config.training.warmup_steps
+
+
+def test_a_rate_that_only_rises_is_told(tiny, mt):
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=2", "training.warmup_steps=2"))
+    (warning,) = [line for line in answer.said if line.startswith("warning: the rate")]
+    assert warning == (
+        "warning: the rate only rises: training.warmup_steps is 2, training.max_steps 2; a tenth of the steps is enough"
+        " to warm up"
+    )
+    again = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.max_steps=2", "training.warmup_steps=1"))
+    assert not [line for line in again.said if line.startswith("warning: the rate")]
 
 
 # Learning ------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _ADVICE = "lower training.learning_rate or training.clip_norm, or raise training
 
 def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> None:
     """A full disk is better met now than at the first save."""
-    # Weights, their average and AdamW's two moments.
+    # Weights, their average and two moments of each, as AdamW keeps them; Muon does with one.
     n_bytes = 4 * sum(weight.nbytes for weight in model.parameters())
     needed, free = n_checkpoints * n_bytes, shutil.disk_usage(run.path).free
     if free < needed:

@@ -1,14 +1,13 @@
 """The training loop: rate, validate and save when due, forward, backward, clip, step, log.
 
 A run can be stopped or killed at any step and continued by the same command. Everything the rest of the training depends
-on is in the checkpoint: weights, the optimizer's moments, the position in the data, the best score so far, the random generators.
+on is in the checkpoint: weights, the optimizer's moments, the position in the data, the best score so far.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from tqdm import tqdm
 from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.device import choose_device, choose_precision
-from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.errors import CheckpointError, RunDirError, is_out_of_memory
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
@@ -40,7 +39,7 @@ from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
-from mt_cli.training.progress import Progress, random_state, restored, set_random_state
+from mt_cli.training.progress import Progress, restored
 from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.validation import validate
@@ -68,14 +67,17 @@ class Trainer:
         self.settings = config.training
         self.device = choose_device(self.settings.device)
         torch.manual_seed(self.settings.seed)
-        random.seed(self.settings.seed)
         self.model = build_model(config, data.tokenizer).to(self.device)
         self.dtype, self.why_dtype = choose_precision(self.settings.precision, self.device)
         self.progress, self.pace = Progress(), Pace()
         self.optimizer = Optimizer(self.model, self.settings, self.dtype)
         self._loss_sum, self._n_tokens = 0.0, 0  # since the last line of the log
+        self._damaged: set[int] = set()  # steps whose checkpoints were found to be
         self.run.make_checkpoints_folder()
-        self._restore_newest()
+        with advice_when_memory_ends(
+            self.device, lambda: f"while continuing {run.path}; free memory, then start again"
+        ):
+            self._restore_newest()
         self._batches = self._remaining_batches()
         self._started = (time.monotonic() if began is None else began) - self.progress.elapsed_seconds
         self._speed_tokens, self._speed_started = 0, time.monotonic()
@@ -91,6 +93,10 @@ class Trainer:
         is_at_end = p.step >= self.settings.max_steps or p.n_validations_without_best >= self.settings.patience
         return is_at_end and not self._validation_is_due
 
+    @property
+    def why_finished(self) -> str:
+        return "the last step" if self.progress.step >= self.settings.max_steps else "no better dev score for long"
+
     def train(self) -> None:
         """Runs until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it,
         TrainingError before an update that is not finite."""
@@ -103,6 +109,7 @@ class Trainer:
 
     def _train_steps(self) -> None:
         p = self.progress
+        self._speed_started = time.monotonic()  # how long batches were tried is no matter of speed
         with tqdm(
             total=self.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True
         ) as self.bar:
@@ -136,6 +143,8 @@ class Trainer:
         """Fits the schedule to the time by the speed so far, again and again: the nearer the end, the less there is to
         be wrong about."""
         training, d_model = self.config.training, self.config.model.d_model
+        if minutes != self.pace.minutes:
+            self.pace.fitted = {}
         fitted = fit_to_time(training, d_model, self.progress.step, self._seconds_left(minutes), self.pace)
         if minutes != self.pace.minutes:
             self.say(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
@@ -279,22 +288,22 @@ class Trainer:
                 "pace": asdict(self.pace),
                 "since_log": [self._loss_sum, self._n_tokens],
                 "log_sizes": self.run.sizes(),
-                "random": random_state(self.device),
                 "config": self.config.to_yaml(),
                 "data_sha256": self.data.sha256,
                 "tokenizer_sha256": self.data.tokenizer.sha256,
                 "precision": str(self.dtype).removeprefix("torch."),
             },
         )
+        self._damaged.discard(p.step)
         self._point()
         self._prune()
 
     def _prune(self) -> None:
-        """Keeps the newest checkpoints that are whole (what comes after this step is damaged) and what each of them
-        takes for the best, so that a training can go on from either."""
+        """Keeps the newest checkpoints that are whole and what each of them takes for the best, so that a training can
+        go on from either. What comes after this step is damaged, too, and left until there is another in its place."""
         p = self.progress
         steps = [step for step in self.run.steps() if step <= p.step]
-        kept = {*steps[-N_KEPT:], p.best_step}
+        kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], p.best_step}
         if p.best_step > min(kept):
             kept.add(p.best_step_before)
         for step in set(steps) - kept:
@@ -327,6 +336,7 @@ class Trainer:
             try:
                 self._restore(load_checkpoint(file), file)
             except CheckpointError as error:
+                self._damaged.add(step)
                 self.say(f"warning: {error}; trying the one before it")
                 continue
             self.say(f"continuing {self.run.path} from step {self.progress.step}")
@@ -348,6 +358,8 @@ class Trainer:
         try:
             self._take_over(content, file)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
 
@@ -367,5 +379,4 @@ class Trainer:
         self.pace = restored(Pace, content.get("pace", {}))
         loss_sum, n_tokens = content["since_log"]
         self._loss_sum, self._n_tokens = float(loss_sum), int(n_tokens)
-        set_random_state(content["random"], self.device)
         self.run.rewind(content["log_sizes"])

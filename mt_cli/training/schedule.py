@@ -55,7 +55,7 @@ def fit_to_time(training: TrainingConfig, d_model: int, step: int, seconds_left:
     """What to change in `training` so that it ends in time after so many steps, its rate at zero, validations included.
 
     The peak of the rate stays what the config makes it. Warm-up gets a tenth of the steps at most, and there are four
-    validations at least, both by the first plan, which does not know yet how long a validation takes.
+    validations at least, both by the first plan for these minutes, which may not know yet how long a validation takes.
     """
     step_seconds = pace.training_seconds / step
     validation_seconds = pace.validation_seconds / max(1, pace.n_validations)

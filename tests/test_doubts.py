@@ -86,6 +86,8 @@ def test_a_length_unlike_that_of_training_is_found(translator: Translator) -> No
 def test_usual_lengths_are_what_training_pairs_have() -> None:
     assert PROFILE.usual_lengths(16) == (8, 28)  # 16 - 2 * 4, 16 + 3 * 4
     assert PROFILE.usual_lengths(1) == (0, 4)
+    alike = PROFILE.model_copy(update={"length_ratio": 1.16, "shortest_deviation": 0.1, "longest_deviation": 0.1})
+    assert alike.usual_lengths(6) == (7, 8), "also where every pair is alike, a length is usual"
 
 
 def test_source_words_that_nothing_attended_to_are_named(translator: Translator) -> None:

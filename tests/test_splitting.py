@@ -34,6 +34,7 @@ from mt_cli.text.splitting import halves, sentences
         ["ok . . .", "yes"],
         ["what ? !", "no"],
         ["Hi!", "Bye! 😀"],
+        ["Dr. Berg came on 3. May with St. Nick, i.e. at 12. o'clock.", "He went.", "It is.", "So?"],
         ["Three men.", 'One said "no!"', "(Two did not.)", "Why...", "v1.2 it is"],
     ],
     ids=lambda parts: "|".join(parts),

@@ -32,4 +32,4 @@ class CorpusProfile(BaseModel):
             self.length_ratio * n_src + deviation * n_src**0.5
             for deviation in (self.shortest_deviation, self.longest_deviation)
         )
-        return max(0, math.ceil(least)), math.floor(most)
+        return max(0, math.floor(least)), math.ceil(most)

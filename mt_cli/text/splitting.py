@@ -8,15 +8,26 @@ from itertools import pairwise
 # Marks may come several at a time (！？), and with closing quotes. Where words have spaces between them, sentences have
 # (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and Khmer need none.
 _SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
+_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # or an ordinal: Dr., 3., and the ends of U.S. and e.g.
 _COMMA = "[,;:،؛၊፣，、；] ?"
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of normalized text; together they are the text. Abbreviations end sentences, too."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    """The sentences of normalized text; together they are the text. A long abbreviation (Prof.) ends one, too."""
+    ends = [
+        match.end()
+        for match in _SENTENCE_END.finditer(text)
+        if not _is_abbreviation(text[max(0, match.end() - 4) : match.end()])
+    ]
     # A sentence has a letter or a digit: what else stands behind an end belongs before it.
     ends = [end for end, next_end in pairwise([*ends, len(text)]) if re.search(r"\w", text[end:next_end])]
     return [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def _is_abbreviation(last: str) -> bool:
+    """Whether these last characters of a text are one; a small word of two letters is none."""
+    found = _ABBREVIATION.search(last)
+    return found is not None and (len(found[1]) == 1 or not found[1].islower())
 
 
 def halves(text: str) -> list[str]:

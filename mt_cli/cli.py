@@ -135,7 +135,8 @@ def _catch_ctrl_c() -> None:
 BadInput = Literal["error", "replace"]
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 CheckpointsOption = Annotated[
-    list[str] | None, typer.Option("--checkpoint", help="best (the default), last, step-N or averaged; repeatable.")
+    list[str] | None,
+    typer.Option("--checkpoint", help="best (the default), last, step-N or averaged; several: an ensemble, or rows."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, max=1000, help="1 is greedy; the config's by default.")]
@@ -147,7 +148,10 @@ def train(
     config_file: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="A YAML config, such as configs/phrasebook.yaml.")
     ],
-    run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; runs/NAME-OF-CONFIG by default.")] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the run lives; runs/NAME-OF-CONFIG, or that of a run's own config, by default."),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Lay a value over the config's; repeatable.")
     ] = None,
@@ -166,7 +170,7 @@ def train(
     time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
     with StopSignals() as signals:
         config = load_config(config_file, [*(overrides or ()), *time_limit])
-        run = RunDir(run_dir or Path("runs") / config_file.stem)
+        run = RunDir(run_dir or _usual_run_dir(config_file))
         config = _continue(config, run)
         _refuse_missing_files(config, is_begun=run.has_tokenizer(config.tokenizer.joint))
 
@@ -175,6 +179,12 @@ def train(
         choose_device(config.training.device)
         with run.lock():
             _train(config, run, signals, began)
+
+
+def _usual_run_dir(config_file: Path) -> Path:
+    run = RunDir(config_file.parent)
+    is_of_a_run = config_file.name == run.config_file.name and run.checkpoints.is_dir()
+    return run.path if is_of_a_run else Path("runs") / config_file.stem
 
 
 def _continue(config: Config, run: RunDir) -> Config:
@@ -233,6 +243,9 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
     trainer = Trainer(config, run, data, signals, say, began)
     p = trainer.progress
     if trainer.is_finished:
+        kept = run.load_config()
+        if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
+            say(f"note: {run.config_file} keeps its data.test and decoding; change them there")
         say(
             f"{run.path} is finished: step {p.step} ({trainer.why_finished}), best step {p.best_step}; nothing was changed"
         )
@@ -327,7 +340,8 @@ def translate(
         for checkpoint_name in checkpoints:
             RunDir.existing(run).find_checkpoint(checkpoint_name)
     if output is not None and output.exists():
-        raise UsageError(f"{output} exists already; delete it or choose another --output")
+        remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
+        raise UsageError(f"{output} exists already; {remedy}")
     if output is not None and output == attention:
         raise UsageError(f"--output and --attention are both {output}; choose another for one of them")
     search: dict[str, Any] = {
@@ -424,6 +438,13 @@ def _refuse_options(reason: str, options: dict[str, Any], *names: str) -> None:
         raise UsageError(f"{reason}; leave out {' and '.join('--' + name.replace('_', '-') for name in given)}")
 
 
+def _only(option: str, files: list[Path] | None) -> Path | None:
+    """Raises UsageError for a second file: a score against the last one alone would look like one against all."""
+    if files and len(files) > 1:
+        raise UsageError(f"{option} is given {len(files)} times; score against one file at a time")
+    return files[0] if files else None
+
+
 def _refuse_columns(*files: Path | None) -> None:
     """Raises UsageError for a .tsv where each line is one text: both of its columns would be read as one."""
     for file in files:
@@ -486,9 +507,15 @@ def evaluate(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="[RUN]...", help="One or several run directories.")
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Source text, instead of the config's test sets.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Reference translations, line for line.")] = None,
-    hyp: Annotated[Path | None, typer.Option(help="Score these translations; no model is run.")] = None,
+    sources: Annotated[
+        list[Path] | None, typer.Option("--src", help="Source text, instead of the config's test sets.")
+    ] = None,
+    references: Annotated[
+        list[Path] | None, typer.Option("--ref", help="Reference translations, line for line; one file.")
+    ] = None,
+    hypotheses: Annotated[
+        list[Path] | None, typer.Option("--hyp", help="Score these translations; no model is run.")
+    ] = None,
     checkpoint: CheckpointsOption = None,
     tokenize: Annotated[
         str | None, typer.Option(help="sacrebleu's BLEU tokenizer; if not given the config's, 13a with --hyp.")
@@ -501,6 +528,7 @@ def evaluate(
     """Score runs on test sets with sacrebleu: BLEU, chrF, TER, loss and perplexity."""
     from mt_cli.evaluation.evaluate import evaluate_files, evaluate_run
 
+    src, ref, hyp = _only("--src", sources), _only("--ref", references), _only("--hyp", hypotheses)
     _refuse_columns(src, ref, hyp)
     if hyp is not None:
         if ref is None:

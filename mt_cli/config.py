@@ -43,6 +43,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+_NO_CODES = {
+    "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
+    "burmese": "my", "tibetan": "bo",
+}  # fmt: skip
+"""What is written for languages that put no spaces between words, by their codes: of others, no score depends on it."""
+
+
 class DataConfig(Section):
     src_lang: Language
     tgt_lang: Language
@@ -150,8 +157,10 @@ class Config(Section):
 
 KEYS_FREE_TO_CHANGE = {
     "training.max_steps", "training.minutes", "training.patience", "training.device", "training.n_samples", "data.test",
+    "data.train", "data.dev",
 }  # fmt: skip
-"""What may differ when a run is continued: where, how long, and what nothing is learnt from. What follows from the length
+"""What may differ when a run is continued: where, how long, and what nothing is learnt from. Data may have moved: what is
+in the files decides whether they are the run's. What follows from the length
 is planned anew from there on: the rate, which rises again in a finished run that gets more steps, and until when both
 directions are learnt."""
 
@@ -435,6 +444,9 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
     if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
         yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
+    for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
+        if code := _NO_CODES.get(re.split("[-_]", tag)[0].lower()):
+            yield [("data", name)], f"data.{name} '{tag}' is no code of a language; did you mean '{code}'?"
     named: dict[Key, list[str]] = {("train",): data.train, ("dev",): data.dev}
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
         name = ".".join(("data", *key))

@@ -97,7 +97,7 @@ def _decode(raw: bytes, number: int, name: str, replaces_bad: bool) -> str:
 
 @dataclass
 class Translated:
-    """Translations, a line each; n-best lists as Moses prints them where `n_best` is more than one; or JSON."""
+    """Translations, a line each; n-best lists as Moses prints them where `n_best` is given; or JSON."""
 
     translator: Translator
     options: dict[str, Any]  # keys of the config's `decoding`
@@ -126,7 +126,7 @@ class Translated:
                 self._tell_doubts(judged, n_before)
             if self.is_json:
                 return as_json(self.translator, judged)
-        if (self.options.get("n_best") or 1) > 1:
+        if self.options.get("n_best") is not None:
             return [line for number, one in enumerate(found, n_before) for line in as_n_best(number, one)]
         return [one.text for one in found]
 

@@ -329,6 +329,8 @@ def test_an_output_that_exists_is_not_overwritten(mt, trained_run, tmp_path):
     answer = mt("translate", trained_run, "--output", tmp_path / "out.txt", stdin=b"cat\n")
     assert (answer.code, (tmp_path / "out.txt").read_text()) == (2, "precious")
     assert answer.said == [f"error: {tmp_path}/out.txt exists already; delete it or choose another --output"]
+    answer = mt("translate", trained_run, "--output", "/dev/null", stdin=b"the cat\n")
+    assert answer.said == ["error: /dev/null exists already; write there with: > /dev/null"]
 
 
 def test_an_output_in_a_folder_that_is_not_there_is_named(mt, trained_run, tmp_path):
@@ -636,7 +638,7 @@ def test_references_that_are_not_composed_are_told(mt, trained_run, tiny):
 
 
 def test_no_set_is_called_dev_and_each_that_is_trained_on_is_told(mt, tiny):
-    few = ("--set", "training.max_steps=1", "--set", "training.n_samples=0")
+    few = ("--set", "training.max_steps=1", "--set", "training.warmup_steps=0", "--set", "training.n_samples=0")
     refused = mt("train", "tiny.yaml", "--set", "data.test={dev: [test.en, test.de]}", *few)
     assert refused.code == 2 and "data.test.dev" in refused.said[0]
     seen = "[train.en, train.de]"
@@ -703,6 +705,7 @@ def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, tra
     assert (answer.code, answer.out) == (0, b"")
     assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step), best step ")
     assert answer.said[-1].endswith("; nothing was changed")
+    assert answer.said[-2] == "note: runs/tiny/config.yaml keeps its data.test and decoding; change them there"
     assert files_of(copy) == before
 
 
@@ -726,6 +729,34 @@ def test_a_run_goes_on_with_other_test_sets_and_without_their_files(mt, tiny, tr
     assert set(RunDir(Path("runs/tiny")).load_config().data.test) == {"held_out", "more"}
 
 
+def test_a_run_goes_on_with_the_same_text_at_another_place(mt, tiny, trained_run):
+    shutil.copytree(trained_run, tiny / "runs" / "tiny")
+    for name in ("train", "dev"):
+        for side in ("en", "de"):
+            Path(f"{name}.{side}").rename(f"moved-{name}.{side}")
+    more = ("--set", "training.max_steps=161", "--set", "training.n_samples=0")
+    moved = [f"data.{name}=[moved-{name}.en, moved-{name}.de]" for name in ("train", "dev")]
+    answer = mt("train", "tiny.yaml", *more, *(word for override in moved for word in ("--set", override)))
+    assert answer.code == 0 and "continuing runs/tiny from step 160" in answer.said
+    assert mt("evaluate", "runs/tiny").code == 0, "it is found where it is now"
+
+
+def test_a_run_goes_on_by_its_own_config(mt, tiny, trained_run):
+    shutil.copytree(trained_run, tiny / "runs" / "mine")
+    answer = mt("train", "runs/mine/config.yaml", "--set", "training.max_steps=161", "--set", "training.n_samples=0")
+    assert answer.code == 0 and "continuing runs/mine from step 160" in answer.said
+    assert not Path("runs/config").exists()
+
+
+def test_pairs_of_the_dev_set_that_have_no_loss_are_told(mt, tiny):
+    with Path("dev.en").open("a") as src, Path("dev.de").open("a") as tgt:
+        src.write("the red cat sees the dog\n")
+        tgt.write("die rot Katze sieht die Hund\n")
+    answer = mt("train", "tiny.yaml", "--set", "data.max_length=5", "--set", "training.max_steps=1")
+    assert any(line.startswith("dev: 12 of 13 pairs kept (1 longer than 5 tokens)") for line in answer.said)
+    assert "dev: the loss is that of these 12 pairs, BLEU and chrF are those of 13" in answer.said
+
+
 @pytest.mark.parametrize("name", ["train.en", "dev.de"])
 def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
@@ -735,7 +766,7 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=200")
     assert (answer.code, len(answer.said)) == (1, 1)
     assert answer.said[0] == (
-        f"error: runs/tiny: the {name.split('.')[0]} files have changed since this run began;"
+        f"error: runs/tiny: the {name.split('.')[0]} files are not what they were when this run began;"
         " restore them, or choose another --run-dir"
     )
     after = files_of(copy)

@@ -392,6 +392,11 @@ def test_a_contradiction_made_by_set_names_the_option(problems):
             "data.max_length 65 is not below model.max_positions 64; raise the latter",
         ),
         (
+            "model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n",
+            9,
+            "model.max_positions 65536 times model.head_dim 1024 is more than 33,554,432 numbers; lower one",
+        ),
+        (
             "training:\n  schedule: noam\n  warmup_steps: 0\n",
             8,
             "training.schedule 'noam' needs training.warmup_steps of at least 1",

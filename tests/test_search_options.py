@@ -303,6 +303,11 @@ def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_r
 Mt = Callable[..., Any]
 
 
+def test_a_list_of_one_is_a_list(mt: Mt, trained_run: Path) -> None:
+    (line,) = mt("translate", trained_run, "--n-best", 1, stdin=b"red cat\n").lines
+    assert line.startswith("0 ||| rot Katze ||| -")
+
+
 def test_n_best_is_what_moses_prints(mt: Mt, trained_run: Path) -> None:
     lines = mt("translate", trained_run, "--n-best", 3, stdin=b"red cat\n\nthe dog\n").lines
     numbers = [line.split(" ||| ")[0] for line in lines]
@@ -435,6 +440,23 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
         settings = ["--set", "training.max_steps=1", "--set", "tokenizer.algorithm=bpe"]
         assert mt("train", "tiny.yaml", "--run-dir", other, *settings).code == 0
         Translator.load(trained_run, other)
+
+
+def test_models_of_opposite_directions_are_no_ensemble(trained_run: Path, tiny: Path) -> None:
+    """Both directions of one text have the same tokenizer."""
+    back = Path(shutil.copytree(trained_run, tiny / "back"))
+    config = (back / "config.yaml").read_text()
+    (back / "config.yaml").write_text(
+        config.replace("src_lang: en", "src_lang: de").replace("tgt_lang: de", "tgt_lang: en")
+    )
+    with pytest.raises(CheckpointError, match=r"back translates de to en, .*tiny en to de; leave one out"):
+        Translator.load(trained_run, back)
+
+
+@pytest.mark.parametrize("arguments", [{"lines": ["\ud83d"]}, {"lines": ["a cat"], "prefixes": ["caf\udce9"]}])
+def test_half_a_character_is_told(trained_run: Path, arguments: dict[str, list[str]]) -> None:
+    with pytest.raises(UsageError, match=r"^'(caf)?\\ud\w+' is no Unicode text: it has half a character"):
+        Translator.load(trained_run).translations(**arguments)
 
 
 def test_an_ensemble_reads_no_more_than_its_shortest_sighted_member(mt: Mt, trained_run: Path, tiny: Path) -> None:

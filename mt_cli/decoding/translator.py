@@ -6,6 +6,7 @@ knows text and searches, not files or terminals.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,12 +33,13 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.text.corpus import normalize
-from mt_cli.text.languages import writes_spaces
+from mt_cli.text.languages import language, writes_spaces
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
 
 
@@ -90,7 +92,7 @@ class Translator:
     def load(cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto") -> Translator:
         """The translator of a run directory; an ensemble of several runs or checkpoints.
 
-        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer.
+        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction.
         """
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         loaded = [load_model(RunDir.existing(Path(run)), name) for run in runs for name in names]
@@ -98,6 +100,9 @@ class Translator:
         for run, other in zip([run for run in runs for _ in names], loaded, strict=True):
             if other.tokenizer.sha256 != tokenizer.sha256:
                 raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
+            directions = [f"{language(c.data.src_lang)} to {language(c.data.tgt_lang)}" for c in (config, other.config)]
+            if len(set(directions)) > 1:
+                raise CheckpointError(f"{run} translates {directions[1]}, {runs[0]} {directions[0]}; leave one out")
         return cls([one.model.to(choose_device(device)) for one in loaded], tokenizer, config, loaded[0].profile)
 
     @property
@@ -125,7 +130,8 @@ class Translator:
         Each translation begins with its line's prefix if `prefixes` are given; `on_batch` is told how many sentences a
         batch had; a sample depends on `first_line`, the number of lines before these, and not on the batch.
         """
-        _refuse_text(lines)
+        for texts in (lines, prefixes or ()):
+            _refuse_text(texts)
         settings = self.settings(**options)
         sources = [normalize(line) for line in lines]
         parts = [self.split(source) for source in sources]
@@ -323,6 +329,9 @@ class Translator:
 def _refuse_text(lines: Sequence[str]) -> None:
     if isinstance(lines, str):  # which is a sequence of its letters
         raise UsageError(f"expected a list of lines, found the text '{lines[:40]}'; put it into a list")
+    for line in lines:
+        if _SURROGATE.search(line):  # bytes of a command line that are not UTF-8, or JSON with half an emoji
+            raise UsageError(f"{line[:40]!a} is no Unicode text: it has half a character; write it in UTF-8")
 
 
 @contextmanager

@@ -51,6 +51,13 @@ def evaluate_run(
     model, tokenizer, config, content, profile = load_model(run, checkpoint)
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
+    for name, paths in test_sets.items() if not files else ():
+        if missing := [path for path in paths if not Path(path).exists()]:
+            key = "data.dev" if name == "dev" else f"data.test.{name}"
+            raise DataError(
+                f"{missing[0]}: no such file; it is {key} of {run.config_file}, relative to where mt is started;"
+                " go there, or give --src and --ref"
+            )
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
     decoding = translator.settings(beam_size=beam_size, batch_size=batch_size)

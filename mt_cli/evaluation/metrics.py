@@ -68,7 +68,9 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     is_tokenized = tokenize == "none"  # as told, so sacrebleu need not warn of it
     metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
     if with_ter:
-        metrics["ter"] = TER()
+        # Where nothing stands between words, it takes a sentence for one, too.
+        is_asian = tokenize in {"zh", "ja-mecab", "char"}
+        metrics["ter"] = TER(normalized=is_asian, asian_support=is_asian)
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
     return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)

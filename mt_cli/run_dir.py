@@ -93,7 +93,7 @@ class RunDir:
         changed = [name for name in sha256 if sha256[name] != known.get(name)]
         if changed:
             raise RunDirError(
-                f"{self.path}: the {' and '.join(changed)} files have changed since this run began;"
+                f"{self.path}: the {' and '.join(changed)} files are not what they were when this run began;"
                 " restore them, or choose another --run-dir"
             )
 

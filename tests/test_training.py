@@ -358,7 +358,7 @@ def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, train
     with Path("train.de").open("a") as file:
         file.write("Katze\n")
     answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
-    assert answer.code == 1 and "the train or dev files have changed since this run began" in answer.said[-1]
+    assert answer.code == 1 and "the train or dev files are not what they were when this run began" in answer.said[-1]
 
 
 def test_another_tokenizer_than_the_run_began_with_is_noticed(tiny, trained_run, mt):

@@ -352,7 +352,7 @@ class Trainer:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
         if str(content.get("data_sha256")) != str(self.data.sha256):
             raise RunDirError(
-                f"{self.run.path}: the train or dev files have changed since this run began;"
+                f"{self.run.path}: the train or dev files are not what they were when this run began;"
                 " restore them, or choose another --run-dir"
             )
         try:

@@ -61,6 +61,10 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
             found = _build(run.cache / name, encoded, tokenizer.vocab_sizes, meta)
             for line in report.describe(name):
                 say(line)
+            if name == "dev" and 0 < len(found) < len(dev_pairs):
+                say(
+                    f"dev: the loss is that of these {len(found):,} pairs, BLEU and chrF are those of {len(dev_pairs):,}"
+                )
         if len(found) == 0:
             use = "train" if name == "train" else "validate"
             raise DataError(f"{files[0]}: no pair is left to {use} on; see data.max_length and the counts above")

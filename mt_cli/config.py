@@ -47,7 +47,7 @@ _NO_CODES = {
     "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
     "burmese": "my", "tibetan": "bo",
 }  # fmt: skip
-"""What is written for languages that put no spaces between words, by their codes: of others, no score depends on it."""
+"""Taken for codes of languages without spaces between words, and the codes: elsewhere a mistake changes no score."""
 
 
 class DataConfig(Section):
@@ -160,9 +160,8 @@ KEYS_FREE_TO_CHANGE = {
     "data.train", "data.dev",
 }  # fmt: skip
 """What may differ when a run is continued: where, how long, and what nothing is learnt from. Data may have moved: what is
-in the files decides whether they are the run's. What follows from the length
-is planned anew from there on: the rate, which rises again in a finished run that gets more steps, and until when both
-directions are learnt."""
+in the files decides whether they are the run's. What follows from the length is planned anew from there on: the rate,
+which rises again in a finished run that gets more steps, and until when both directions are learnt."""
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:

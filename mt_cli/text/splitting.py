@@ -25,9 +25,9 @@ def sentences(text: str) -> list[str]:
 
 
 def _is_abbreviation(last: str) -> bool:
-    """Whether these last characters of a text are one; a small word of two letters is none."""
+    """Whether these last characters of a text are one; two letters are if the first is a capital."""
     found = _ABBREVIATION.search(last)
-    return found is not None and (len(found[1]) == 1 or not found[1].islower())
+    return found is not None and (len(found[1]) == 1 or found[1].isdigit() or found[1][0].isupper())
 
 
 def halves(text: str) -> list[str]:

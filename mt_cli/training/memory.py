@@ -75,11 +75,8 @@ def _try(
     device, network = _device(optimizer), optimizer.network
     network.train()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
-    with (
-        memory_limited(device, share),
-        generators,
-        warnings.catch_warnings(action="ignore"),
-    ):  # of slower ways, with less
+    # With little memory torch warns that it multiplies in slower ways.
+    with memory_limited(device, share), generators, warnings.catch_warnings(action="ignore"):
         try:
             is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]

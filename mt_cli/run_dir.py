@@ -83,12 +83,14 @@ class RunDir:
         write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
 
     def refuse_other_data(self, sha256: dict[str, str]) -> None:
-        """Raises RunDirError when what the run is trained on has changed since it began."""
+        """Raises RunDirError when what the run is trained on has changed since it began. Where that was lost, a checkpoint
+        knows it and is asked later."""
         try:
             known = json.loads(self.data_file.read_text(encoding="utf-8"))
             known["train"], known["dev"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            self.save_data(sha256)
+            if not self.steps():
+                self.save_data(sha256)
             return
         changed = [name for name in sha256 if sha256[name] != known.get(name)]
         if changed:

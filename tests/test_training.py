@@ -353,12 +353,15 @@ def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run
 def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
     run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
     (run / "data.json").write_text("?")
-    with Path("train.en").open("a") as file:
-        file.write("cat\n")
-    with Path("train.de").open("a") as file:
-        file.write("Katze\n")
+    texts = {Path("train.en"): "cat\n", Path("train.de"): "Katze\n"}
+    before = {file: file.read_text() for file in texts}
+    for file, more in texts.items():
+        file.write_text(before[file] + more)
     answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
     assert answer.code == 1 and "the train or dev files are not what they were when this run began" in answer.said[-1]
+    for file, text in before.items():
+        file.write_text(text)
+    assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
 
 
 def test_another_tokenizer_than_the_run_began_with_is_noticed(tiny, trained_run, mt):

@@ -439,7 +439,7 @@ _MAX_ROWS = 100_000  # of a batch while decoding: beyond it, memory ends before 
 
 def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
     """What is wrong between keys that are each right: (the keys, message)."""
-    data, model, training, decoding = config.data, config.model, config.training, config.decoding
+    data, model, training = config.data, config.model, config.training
     if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
         yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
@@ -490,17 +490,7 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
             [("data", "max_length"), ("model", "max_positions")],
             f"data.max_length {data.max_length} is not below model.max_positions {model.max_positions}; raise the latter",
         )
-    if not decoding.sample and decoding.n_best > decoding.beam_size:
-        yield (
-            [("decoding", "n_best"), ("decoding", "beam_size")],
-            f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
-        )
-    if decoding.beam_size * decoding.batch_size > _MAX_ROWS:
-        yield (
-            [("decoding", "batch_size"), ("decoding", "beam_size")],
-            f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
-            f" {_MAX_ROWS:,} sentences at once; lower one",
-        )
+    yield from decoding_contradictions(config.decoding)
     width_key, width = ("d_model", model.d_model) if model.positions == "sinusoid" else ("head_dim", model.d_k)
     if model.max_positions * width > _MAX_POSITION_TABLE:
         yield (
@@ -512,4 +502,19 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("training", "warmup_steps"), ("training", "schedule")],
             "training.schedule 'noam' needs training.warmup_steps of at least 1",
+        )
+
+
+def decoding_contradictions(decoding: DecodingConfig) -> Iterable[tuple[list[Key], str]]:
+    """The same within `decoding`, which options of a command can change."""
+    if not decoding.sample and decoding.n_best > decoding.beam_size:
+        yield (
+            [("decoding", "n_best"), ("decoding", "beam_size")],
+            f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
+        )
+    if decoding.beam_size * decoding.batch_size > _MAX_ROWS:
+        yield (
+            [("decoding", "batch_size"), ("decoding", "beam_size")],
+            f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
+            f" {_MAX_ROWS:,} sentences at once; lower one",
         )

@@ -363,7 +363,11 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--n-best", 5, "--beam-size", 2), "5 translations of a beam of 2"),
+        (("--n-best", 5, "--beam-size", 2), "decoding.n_best 5 is more than decoding.beam_size 2"),
+        (
+            ("--beam-size", 2, "--batch-size", 50_001),
+            "decoding.batch_size 50001 times decoding.beam_size 2 is more than",
+        ),
         (("--beam-size", 1000), "is not below the vocabulary"),
         (("--sample", "--top-p", 0), "top_p"),
         (("--attention", "x.gif"), "x.gif"),

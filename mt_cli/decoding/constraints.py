@@ -5,7 +5,8 @@ Shapes: R rows (beginnings), t tokens so far, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,8 +17,8 @@ from mt_cli.text.tokenizer import EOS_ID
 @dataclass(frozen=True)
 class Constraints:
     min_length: int = 0  # tokens before the end symbol
-    no_repeat_ngram: int = 0  # no n tokens twice in a row of tokens; 0: as often as it likes
-    prefixes: list[list[int]] = field(default_factory=list)  # for each sentence how its translation begins; or none
+    no_repeat_ngram: int = 0  # no sequence of n tokens twice in a translation; 0: no limit
+    prefixes: Sequence[Sequence[int]] = ()  # for each sentence how its translation begins; or none
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
         """log_probs (R,V) with -inf for what is forbidden after tokens (R,t); `sentences` names the rows' sentences.

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from mt_cli.checkpoint import load_model
-from mt_cli.config import Config, DecodingConfig
+from mt_cli.config import Config, DecodingConfig, decoding_contradictions
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
@@ -40,6 +40,7 @@ from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SCORED_TOGETHER = 64  # pairs
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
 
 
@@ -63,7 +64,7 @@ class Translation:
         return self.texts[0]
 
 
-class _Request(NamedTuple):
+class Request(NamedTuple):
     """What a search is asked for: equal requests have equal answers."""
 
     src_ids: tuple[int, ...]
@@ -141,50 +142,33 @@ class Translator:
             for number, ids in enumerate(of_line):
                 seed = (settings.seed, first_line + line, number) if settings.sample else ()
                 # Only the first part of a split line begins with its prefix.
-                requests.append(_Request(tuple(ids), tuple(prefix) if number == 0 else (), seed))
-        found = self._search_once(requests, settings, on_batch)
+                requests.append(Request(tuple(ids), tuple(prefix) if number == 0 else (), seed))
+        distinct = list(dict.fromkeys(requests))  # what is asked for twice is searched once
+        found = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
+        if on_batch is not None:
+            on_batch(len(requests) - len(distinct))
         answers = iter(requests)
         return [
             self._join(source, [Part(ids, found[next(answers)]) for ids in of_line], settings.n_best)
             for source, of_line in zip(sources, parts, strict=True)
         ]
 
-    def _search_once(
-        self, requests: list[_Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None
-    ) -> dict[_Request, list[Hypothesis]]:
-        """What is found for each; what is asked for twice is searched once."""
-        distinct = list(dict.fromkeys(requests))
-        sources, prefixes, seeds = (
-            [list(one.src_ids) for one in distinct],
-            [list(one.prefix) for one in distinct],
-            [one.seed for one in distinct],
-        )
-        found = dict(zip(distinct, self.search(sources, settings, prefixes, seeds, on_batch), strict=True))
-        if on_batch is not None:
-            on_batch(len(requests) - len(distinct))
-        return found
-
-    def score(self, lines: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """Log-probabilities of the reference's tokens for each line, the end symbol's last; [] where a side is blank."""
-        _refuse_text(lines)
-        pairs = [self.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
-        scores = iter(self.token_scores([(src, tgt) for src, tgt in pairs if src and tgt]))
-        return [next(scores) if src and tgt else [] for src, tgt in pairs]
-
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""
         return self.tokenizer.encode_src(normalize(src)), self.tokenizer.encode_tgt(normalize(tgt))
 
-    def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]], batch_size: int = 64) -> list[list[float]]:
-        """`score` for pairs of ids. Raises UsageError for one that is longer than the model can read."""
+    def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+        """Log-probabilities of the target's tokens for each pair of ids, the end symbol's last.
+
+        Raises UsageError for a pair that is longer than the model can read."""
         limit = self.n_positions - 1
         longest = max((max(len(src), len(tgt)) for src, tgt in pairs), default=0)
         if longest > limit:
             raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
         scores: list[list[float]] = [[] for _ in pairs]
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]))
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
+        for start in range(0, len(order), _SCORED_TOGETHER):
+            chosen = order[start : start + _SCORED_TOGETHER]
             batch = token_log_probs(self.models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
             for i, row in zip(chosen, batch, strict=True):
                 scores[i] = row
@@ -207,8 +191,8 @@ class Translator:
                 f"{'.'.join(map(str, one['loc']))}: {one['msg']}, found {one['input']}" for one in error.errors()
             ]
             raise UsageError("\n".join(problems)) from None
-        if not settings.sample and settings.n_best > settings.beam_size:
-            raise UsageError(f"{settings.n_best} translations of a beam of {settings.beam_size}; raise the beam size")
+        for _, problem in decoding_contradictions(settings):
+            raise UsageError(problem)
         if not settings.sample and settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"
@@ -218,28 +202,23 @@ class Translator:
 
     def search(
         self,
-        sentences: list[list[int]],
+        requests: Sequence[Request],
         settings: DecodingConfig,
-        prefixes: list[list[int]] | None = None,
-        seeds: list[tuple[int, ...]] | None = None,
         on_batch: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each sentence's ids, in order; sentences of like length are decoded together."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        order = sorted(
-            range(len(sentences)), key=lambda i: -len(sentences[i])
-        )  # long ones first: the last are soon done
+        """Hypotheses of each request, in order; sentences of like length are decoded together."""
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # the last are soon done
         batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
 
         def decode(chosen: list[int]) -> list[list[Hypothesis]]:
-            src_ids, src_mask = source_batch([sentences[i] for i in chosen])
-            forced = [prefixes[i] for i in chosen] if prefixes is not None and any(prefixes) else []
-            n_forced = map(len, forced or [[]] * len(chosen))
-            limits = [self.max_length(len(sentences[i]), settings, n) for i, n in zip(chosen, n_forced, strict=True)]
-            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, forced)
-            own_seeds: list[tuple[int, ...]] = [seeds[i] if seeds is not None else (settings.seed, i) for i in chosen]
-            batch = (src_ids.to(self.device), src_mask.to(self.device), limits)
-            return self._search_batch(*batch, settings, constraints, own_seeds)
+            batch = [requests[i] for i in chosen]
+            src_ids, src_mask = source_batch([one.src_ids for one in batch])
+            limits = [self.max_length(len(one.src_ids), settings, len(one.prefix)) for one in batch]
+            prefixes = [one.prefix for one in batch]
+            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
+            tensors = src_ids.to(self.device), src_mask.to(self.device)
+            return self._search_batch(*tensors, limits, settings, constraints, [one.seed for one in batch])
 
         with _workers(len(batches), self.device) as parallel_map:
             for chosen, found in zip(batches, parallel_map(decode, batches), strict=True):

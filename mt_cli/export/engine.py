@@ -7,7 +7,7 @@ checkpoint, or a stranger's. What the engine does not do as we do it is refused 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from mt_cli.config import DecodingConfig
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.translator import Translator
+from mt_cli.decoding.translator import Request, Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.ctranslate2 import write_ctranslate2
 
@@ -57,19 +57,17 @@ class CTranslate2Translator(Translator):
 
     def search(
         self,
-        sentences: list[list[int]],
+        requests: Sequence[Request],
         settings: DecodingConfig,
-        prefixes: list[list[int]] | None = None,
-        seeds: list[tuple[int, ...]] | None = None,
         on_batch: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        if prefixes is not None and any(prefixes):
+        if any(one.prefix for one in requests):
             raise UsageError("--engine ctranslate2 takes no prefixes; leave out one of them")
-        if not sentences:
+        if not requests:
             return []
-        limits = [self.max_length(len(ids), settings) for ids in sentences]
+        limits = [self.max_length(len(one.src_ids), settings) for one in requests]
         results = self._engine.translate_batch(
-            [self.tokenizer.src_pieces(ids) for ids in sentences],
+            [self.tokenizer.src_pieces(one.src_ids) for one in requests],
             max_batch_size=settings.batch_size,
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
@@ -81,7 +79,7 @@ class CTranslate2Translator(Translator):
             return_scores=True,
         )
         if on_batch is not None:
-            on_batch(len(sentences))
+            on_batch(len(requests))
         found = [
             [
                 Hypothesis(self.tokenizer.tgt_ids(pieces), score)
@@ -91,7 +89,7 @@ class CTranslate2Translator(Translator):
         ]
         # The engine has one limit for all sentences; a sentence that passed its own is searched again by ourselves.
         too_long = [i for i, limit in enumerate(limits) if max(len(one.ids) for one in found[i]) > limit]
-        for i, hypotheses in zip(too_long, super().search([sentences[i] for i in too_long], settings), strict=True):
+        for i, hypotheses in zip(too_long, super().search([requests[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found
 

@@ -10,7 +10,7 @@ import hashlib
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 import sentencepiece as spm
@@ -65,10 +65,10 @@ class Tokenizer:
         """One line of text. Byte pieces can spell a line end or half a character: the line stays one line."""
         return normalize(self._tgt.decode(ids))
 
-    def src_pieces(self, ids: list[int]) -> list[str]:
+    def src_pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._src.id_to_piece(i) for i in ids]
 
-    def tgt_pieces(self, ids: list[int]) -> list[str]:
+    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._tgt.id_to_piece(i) for i in ids]
 
     def tgt_ids(self, pieces: list[str]) -> list[int]:

@@ -356,6 +356,11 @@ def test_a_query_without_any_key_gives_nan_in_post_004_and_zeros_here() -> None:
     assert output.isfinite().all()
 
 
+def heads(module: MultiHeadAttention, query: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    projected = module.w_q(query), module.w_k(memory), module.w_v(memory)
+    return tuple(module.split_heads(x) for x in projected)
+
+
 # The fused kernel ----------------------------------------------------------------------------------------------------
 
 
@@ -365,7 +370,7 @@ def test_the_fused_path_equals_the_path_that_returns_weights(shape: str, kind: s
     module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]})
     query, memory = torch.randn(2, 4, 12), torch.randn(2, 5, 12)
     mask = masks(2, 4, 5)[kind]
-    q, (k, v) = module.project_query(query), module.project_memory(memory, memory)
+    q, k, v = heads(module, query, memory)
     fused = module.w_o(module.concat_heads(module._fused_attention(q, k, v, mask)))
     torch.testing.assert_close(fused, module(query, memory, memory, mask, return_weights=True)[0], rtol=0, atol=FLOAT32)
 
@@ -377,7 +382,7 @@ def test_the_fused_path_has_the_gradients_of_the_path_that_returns_weights(kind:
     gradients = []
     for is_fused in (True, False):
         inputs = x.clone().requires_grad_()
-        q, (k, v) = module.project_query(inputs), module.project_memory(inputs, inputs)
+        q, k, v = heads(module, inputs, inputs)
         if is_fused:
             output = module._fused_attention(q, k, v, mask)
         else:
@@ -432,7 +437,7 @@ def test_a_query_without_any_key_has_finite_gradients(is_fused: bool) -> None:
     x = torch.randn(2, 5, 12, requires_grad=True)
     mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
     mask[1] = False
-    q, (k, v) = module.project_query(x), module.project_memory(x, x)
+    q, k, v = heads(module, x, x)
     if is_fused:
         output = module._fused_attention(q, k, v, mask)
     else:

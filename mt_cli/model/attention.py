@@ -67,23 +67,11 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D), weights (B,H,T,S)."""
-        return self.attend(self.project_query(query), *self.project_memory(key, value), mask, return_weights)
-
-    def project_query(self, query: Tensor) -> Tensor:
-        return self.split_heads(self.place(self.w_q(query)))  # (B,H,T,K)
-
-    def project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        return self.split_heads(self.place(self.w_k(key))), self.split_heads(self.w_v(value))  # (B,H,S,K), (B,H,S,V)
-
-    def place(self, x: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys (B,T,H*K) that know where they stand, where positions are rotary."""
-        return x if self.rotary is None else self.rotary(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attention between projected heads, then the heads joined: (B,T,D). Weights only when asked for."""
+        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D), weights (B,H,T,S) if
+        they are asked for."""
+        query = self.split_heads(self.place(self.w_q(query)))  # (B,H,T,K)
+        key = self.split_heads(self.place(self.w_k(key)))  # (B,H,S,K)
+        value = self.split_heads(self.w_v(value))  # (B,H,S,V)
         weights = None
         # The fused kernel never builds the weights. On a CPU it is slower than two matrix products at the lengths of
         # sentences, so there the formula itself is also the fast way.
@@ -92,6 +80,10 @@ class MultiHeadAttention(nn.Module):
         else:
             output = self._fused_attention(query, key, value, mask)
         return self.w_o(self.concat_heads(output)), weights if return_weights else None
+
+    def place(self, x: Tensor, first: int = 0) -> Tensor:
+        """Queries or keys (B,T,H*K) that know where they stand, where positions are rotary."""
+        return x if self.rotary is None else self.rotary(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
 
     def _fused_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         dropout = self.dropout.p if self.training else 0.0

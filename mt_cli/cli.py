@@ -372,7 +372,7 @@ def translate(
     descriptor = _open_input(input_file)
 
     if attention is not None:
-        from mt_cli.evaluation.attention import refuse_attention_file
+        from mt_cli.evaluation.attention_page import refuse_attention_file
 
         refuse_attention_file(attention)
 
@@ -402,7 +402,7 @@ def translate(
     with _open_output(output) as out:
         pump(descriptor, name, form, out, bad_input == "replace", is_interactive)
     if attention is not None and isinstance(form, Translated):
-        from mt_cli.evaluation.attention import write_attention_page
+        from mt_cli.evaluation.attention_page import write_attention_page
 
         write_attention_page(attention, form.maps, say)
         say(f"attention: {attention}")

@@ -20,15 +20,8 @@ from mt_cli.config import Config
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
-from mt_cli.evaluation import attention
-from mt_cli.evaluation.attention import (
-    AttentionMaps,
-    attend,
-    attend_to,
-    pharaoh,
-    refuse_attention_file,
-    write_attention_page,
-)
+from mt_cli.evaluation.attention import AttentionMaps, attend, attend_to, links_of_line
+from mt_cli.evaluation.attention_page import _safe_json, refuse_attention_file, write_attention_page
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 
@@ -118,9 +111,8 @@ def test_both_sides_end_with_the_end_symbol(translator: Translator) -> None:
 def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_most(translator: Translator) -> None:
     maps = spoken(translator, LINES[3], LINES[1])
     n_src, n_tgt = len(maps.src_pieces) - 1, len(maps.tgt_pieces) - 1
-    links = [tuple(map(int, link.split("-"))) for link in pharaoh([maps]).split()]
-    assert [tgt for _, tgt in links] == list(range(n_tgt))
-    for src, tgt in links:
+    assert [tgt for _, tgt in maps.alignment] == list(range(n_tgt))
+    for src, tgt in maps.alignment:
         totals = [0.0] * n_src
         for layer, head, s in itertools.product(range(N_LAYERS), range(N_HEADS), range(n_src)):
             totals[s] += maps.cross[layer][head][tgt][s]
@@ -129,14 +121,15 @@ def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_m
 
 def test_an_empty_translation_has_an_empty_alignment(translator: Translator, tmp_path: Path) -> None:
     maps = spoken(translator, LINES[0], "")
-    assert maps.tgt_pieces == ["</s>"] and pharaoh([maps]) == ""
+    assert maps.tgt_pieces == ["</s>"] and maps.alignment == []
     write(tmp_path / "a.html", [maps])
 
 
 def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Tokenizer) -> None:
     parts = attend_line(make_translator(tokenizer, max_length=8), " ".join(LINES[:2]))
     assert len(parts) > 1
-    links = [tuple(map(int, link.split("-"))) for link in pharaoh(parts).split()]
+    sizes = ((maps.alignment, len(maps.src_pieces) - 1, len(maps.alignment)) for maps in parts)
+    links = [tuple(map(int, link.split("-"))) for link in links_of_line(sizes).split()]
     assert [tgt for _, tgt in links] == list(range(sum(len(maps.alignment) for maps in parts)))
     n_first = len(parts[0].alignment)
     assert links[n_first][0] == len(parts[0].src_pieces) - 1 + parts[1].alignment[0][0]
@@ -148,7 +141,7 @@ def test_a_translation_cut_off_at_the_last_position_still_has_its_attention(toke
 
 
 def test_a_blank_line_has_no_attention(translator: Translator) -> None:
-    assert attend_line(translator, " ") == [] and pharaoh([]) == ""
+    assert attend_line(translator, " ") == [] and links_of_line([]) == ""
 
 
 def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Translator) -> None:
@@ -163,7 +156,7 @@ def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_p
     for sentence, maps in zip(sentences, all_maps, strict=True):
         assert (sentence["srcPieces"], sentence["tgtPieces"]) == (maps.src_pieces, maps.tgt_pieces)
         assert (sentence["srcLang"], sentence["tgtLang"]) == ("zh-CN", "en")
-        assert sentence["alignment"] == pharaoh([maps])
+        assert sentence["alignment"] == links_of_line([(maps.alignment, 0, 0)])
         for name in ("encoder", "decoder", "cross"):
             found, expected = torch.tensor(sentence[name]) / 1000, torch.tensor(getattr(maps, name))
             torch.testing.assert_close(found, expected, atol=0.0005001, rtol=0)
@@ -179,7 +172,7 @@ def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: P
 
 def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> None:
     value = "</script>&<!--\u2028\u2029"
-    text = attention._safe_json([value])
+    text = _safe_json([value])
     assert not set(text) & set("<>&\u2028\u2029")
     assert json.loads(text) == [value]
 

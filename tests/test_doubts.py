@@ -40,7 +40,7 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     """The doubts about `output` as the translation of `source`, each source piece attended to by `received`."""
     src_ids, tgt_ids = translator.tokenizer.encode_src(source), translator.tokenizer.encode_tgt(output)
     translation = Translation(source, [output], [0.0], [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])])
-    own = Attended(torch.full((len(src_ids) + 1,), received), torch.zeros(len(tgt_ids), dtype=torch.long))
+    own = Attended(torch.full((len(src_ids) + 1,), received), [(0, i) for i in range(len(tgt_ids))])
     return dict(doubts(translator, translation, [own]))
 
 
@@ -114,7 +114,7 @@ def test_without_what_training_was_like_length_and_characters_give_no_doubt(trai
 def test_a_line_in_several_parts_names_each_kind_once(translator: Translator) -> None:
     src_ids, tgt_ids = translator.encode_pair("the cat", "die die die die die die")
     parts = [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])] * 3
-    own = Attended(torch.zeros(len(src_ids) + 1), torch.zeros(len(tgt_ids), dtype=torch.long))
+    own = Attended(torch.zeros(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
     kinds = [doubt.kind for doubt in doubts(translator, Translation("the cat", ["die"], [0.0], parts), [own] * 3)]
     assert kinds == sorted(set(kinds)) and "looped" in kinds
 
@@ -126,7 +126,7 @@ def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator)
         for maps, own in zip(attend(translator, translation), parts, strict=True):
             mean = torch.tensor(maps.cross).mean((0, 1))  # (T,S)
             torch.testing.assert_close(own.received, mean.sum(0))
-            assert own.links() == maps.alignment
+            assert own.alignment == maps.alignment
 
 
 def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path) -> None:

@@ -24,7 +24,7 @@ from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir, write_atomically
 from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.text.tokenizer import PAD_ID, Tokenizer
 
 FORMAT = 1
 
@@ -98,16 +98,20 @@ def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
 
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     """A freshly initialised model. Raises TrainingError before memory is taken that is not there."""
-    sizes = (config.model, tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, tokenizer.pad_id)
-    with torch.device("meta"):
-        outline = Transformer(*sizes)
-    needed, available = sum(t.nbytes for t in [*outline.parameters(), *outline.buffers()]), available_memory()
+    sketch = outline(config, tokenizer)
+    needed, available = sum(t.nbytes for t in [*sketch.parameters(), *sketch.buffers()]), available_memory()
     if available is not None and needed > available:
         raise TrainingError(
             f"out of memory: the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free; lower"
             " model.d_model, model.ffn_dim, the number of layers, model.max_positions or tokenizer.vocab_size"
         )
-    return Transformer(*sizes)
+    return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
+
+
+def outline(config: Config, tokenizer: Tokenizer) -> Transformer:
+    """The model without memory for its weights: names and shapes."""
+    with torch.device("meta"):
+        return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
 
 
 def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:
@@ -153,8 +157,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():
-        with torch.device("meta"):
-            refuse_other_shapes(build_model(config, tokenizer), weights, file)
+        refuse_other_shapes(outline(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
     model.load_state_dict(weights)
     return LoadedModel(model.eval(), tokenizer, config, content, run.load_profile())

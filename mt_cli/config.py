@@ -425,11 +425,8 @@ def _show(value: Any) -> str:
 
 
 def _known_keys(section: tuple[str, ...]) -> list[str]:
-    model: Any = Config
-    for key in section:
-        field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
-        model = field.annotation if field else None
-    return list(model.model_fields) if hasattr(model, "model_fields") else []
+    model: Any = Config.model_fields[section[0]].annotation if section else Config
+    return list(model.model_fields)
 
 
 Key = tuple[str, ...]

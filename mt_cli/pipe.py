@@ -23,7 +23,7 @@ from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import DataError
 from mt_cli.evaluation.attention import Attended, AttentionMaps, attend, attended, links_of_line
 from mt_cli.evaluation.doubts import Doubt, doubts
-from mt_cli.text.corpus import decode_line
+from mt_cli.text.corpus import NotUtf8Error, decode_line
 from mt_cli.text.tokenizer import EOS_ID
 
 LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often
@@ -87,9 +87,7 @@ def _write(text: bytes, out: BinaryIO) -> None:
 def _decode(raw: bytes, number: int, name: str, replaces_bad: bool) -> str:
     try:
         return decode_line(raw, number, name)
-    except DataError as error:
-        if "invalid UTF-8" not in str(error):
-            raise
+    except NotUtf8Error as error:
         if replaces_bad:
             return raw.decode("utf-8", errors="replace")
         raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
@@ -252,7 +250,7 @@ def _record(
     tokenizer, line = translator.tokenizer, one.translation
     # `tokens` has the end symbol of each part, `source_tokens` has none.
     links = [
-        (own.links(), len(part.src_ids), len(part.hypotheses[0].ids) + 1)
+        (own.alignment, len(part.src_ids), len(part.hypotheses[0].ids) + 1)
         for own, part in zip(one.attended, line.parts, strict=True)
     ]
     return {

@@ -45,12 +45,14 @@ def beam_search(
         if constraints is not None:
             log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), beams.sentence_of_rows())
         parents = beams.extend(log_probs, finished)
+        for row, sentence in enumerate(beams.sentences):
+            finished[sentence].take_unfinished(beams, row)
         best = beams.scores.max(1).values.tolist()
         is_live = [
             not finished[sentence].is_closed(beams, row, best[row]) for row, sentence in enumerate(beams.sentences)
         ]
         if not any(is_live):
-            return [one.best() for one in finished]
+            return [one.hypotheses for one in finished]
         rows = beams.keep(live_rows(is_live))
         state.select((rows[:, None] * beam_size + parents[rows]).flatten())
         last = beams.tokens[:, :, -1].flatten()
@@ -110,30 +112,28 @@ class _Finished:
 
     def __init__(self, beam_size: int, penalty: Callable[[int], float], max_length: int):
         self.beam_size, self.penalty, self.max_length = beam_size, penalty, max_length
-        self.hypotheses: list[Hypothesis] = []
+        self.hypotheses: list[Hypothesis] = []  # the W best, best first
 
     def add(self, ids: list[int], log_prob: float, length: int) -> None:
         self.hypotheses.append(Hypothesis(ids, log_prob / self.penalty(length)))
         self.hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
         del self.hypotheses[self.beam_size :]
 
-    def best(self) -> list[Hypothesis]:
-        return self.hypotheses
+    def take_unfinished(self, beams: _Beams, row: int) -> None:
+        """At the greatest length, where fewer than W have ended, what is unfinished counts as it is."""
+        if beams.length >= self.max_length and len(self.hypotheses) < self.beam_size:
+            for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
+                if log_prob > -torch.inf:
+                    self.add(ids, log_prob, beams.length)
 
     def is_closed(self, beams: _Beams, row: int, best: float) -> bool:
         """True when no beginning in `row`, of which the best has the score `best`, can still beat the W finished ones.
 
         Log-probabilities only fall, so the most that a beginning can come to is what it has now, divided by the
-        penalty of the greatest length it may reach. At that length what is unfinished counts as it is. A beam of one is
-        greedy search, which takes the first end it comes to.
+        penalty of the greatest length it may reach. A beam of one is greedy search, which takes the first end it comes
+        to.
         """
-        if self.beam_size == 1 and self.hypotheses:
-            return True
-        if beams.length >= self.max_length:
-            if len(self.hypotheses) < self.beam_size:
-                for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
-                    if log_prob > -torch.inf:
-                        self.add(ids, log_prob, beams.length)
+        if beams.length >= self.max_length or (self.beam_size == 1 and self.hypotheses):
             return True
         bound = best / self.penalty(self.max_length)
         return bound == -torch.inf or (len(self.hypotheses) == self.beam_size and bound <= self.hypotheses[-1].score)

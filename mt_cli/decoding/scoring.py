@@ -38,7 +38,7 @@ def token_log_probs(
 
     Of several models it is that of their mean probability, as an ensemble searches by.
     """
-    batch = batch_of(sources, targets).to(next(models[0].parameters()).device)
+    batch = batch_of(sources, targets).to(models[0].device)
     scores = list[float]()
     for members in zip(*(target_logits(model, batch) for model in models), strict=True):
         ids = members[0][1]

@@ -81,10 +81,9 @@ def mean_loss(
     model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], None] | None = None
 ) -> float:
     """Nats for each target token (end symbols included), without label smoothing. Its exponential is the perplexity."""
-    device = next(model.parameters()).device
     losses, n_tokens = list[Tensor](), 0
     for indices in fixed_batches(dataset, batch_tokens):
-        batch = make_batch(dataset, indices).to(device)
+        batch = make_batch(dataset, indices).to(model.device)
         for logits, ids in target_logits(model, batch):
             losses.append(F.cross_entropy(logits.float(), ids, reduction="sum"))
         n_tokens += batch.n_tokens

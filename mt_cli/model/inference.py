@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -240,7 +241,7 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> None:
         """Goes on with `rows` (B*W): W beginnings of each sentence that stays, all of them that sentence's own. As few
-        sentences are copied as change their place; none can come twice unless others leave."""
+        sentences are copied as change their place: they may leave and move up, but never become more."""
         rows = rows.view(-1, self.beam_size)
         sentences = rows[:, 0] // self.beam_size
         if self.token_mask is not None:
@@ -251,8 +252,8 @@ class DecoderState:
             for layer in self.layers:
                 layer.select(sentences, moved, self.n_tokens * self.beam_size)
 
-    def next_token_mask(self) -> Tensor | None:
-        """The mask (B,1,W,N) of a step: each beginning may look at its next token, too."""
+    def extend_token_mask(self) -> Tensor | None:
+        """Lets each beginning look at its next token, too; the mask of the step (B,1,W,N)."""
         if self.token_mask is None:
             return None
         n_sentences, width, _ = self.token_mask.shape
@@ -266,8 +267,8 @@ class InferenceModel:
 
     def __init__(self, model: Transformer):
         self._src_embeddings, self._embeddings = model.src_embeddings, model.tgt_embeddings
-        self._encoder_layers = [_EncoderLayer(la) for la in model.encoder_layers if isinstance(la, EncoderLayer)]
-        self._decoder_layers = [_DecoderLayer(la) for la in model.decoder_layers if isinstance(la, DecoderLayer)]
+        self._encoder_layers = [_EncoderLayer(cast(EncoderLayer, layer)) for layer in model.encoder_layers]
+        self._decoder_layers = [_DecoderLayer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm
         self._projection = linear(model.projection.weight * model.projection_scale)
 
@@ -286,7 +287,7 @@ class InferenceModel:
 
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         """Feeds the last token of each beginning, last_ids (B*W); returns the logits (B*W,V) of the next."""
-        mask = state.next_token_mask()
+        mask = state.extend_token_mask()
         x = self._embeddings.add_positions(self._embeddings.token(last_ids), 1 + state.n_tokens)  # the same for all
         x = self._embeddings.norm(x)
         for layer, layer_state in zip(self._decoder_layers, state.layers, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -67,6 +68,10 @@ class Transformer(nn.Module):
             self.src_embeddings.token.weight = self.tgt_embeddings.token.weight
         for side in (self.src_embeddings, self.tgt_embeddings):
             nn.init.zeros_(side.token.weight[pad_id])
+
+    @property
+    def device(self) -> torch.device:
+        return self.projection.weight.device
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor) -> Tensor:
         """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> logits (B,T,V)."""

@@ -46,8 +46,12 @@ def normalize(text: str) -> str:
     return _FOLDED.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
 
 
+class NotUtf8Error(DataError):
+    """A line's bytes are no UTF-8; a caller may leave the line out or read on."""
+
+
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """One line's text, not normalized. Raises DataError for what is not UTF-8."""
+    """One line's text, not normalized. Raises NotUtf8Error, and DataError for a file of another kind."""
     if number == 1:
         _refuse_other_files(raw, name)
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
@@ -55,7 +59,7 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
-        raise DataError(where) from None
+        raise NotUtf8Error(where) from None
 
 
 def _refuse_other_files(beginning: bytes, name: str) -> None:
@@ -166,14 +170,12 @@ def read_test_set(files: list[str], *, on_bad_line: str, report: CorpusReport) -
 
 
 def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, remedy: str) -> Iterator[SentencePair]:
-    rows = _rows_of_tsv(files[0], report) if len(files) == 1 else _rows_of_two(files[0], files[1])
+    rows = _rows_of_tsv(files[0]) if len(files) == 1 else _rows_of_two(files[0], files[1])
     for number, sides in enumerate(rows, 1):
         report.n_pairs += 1
         try:
             src, tgt = (decode_line(raw, number, name) for raw, name in sides)
-        except DataError as error:
-            if "invalid UTF-8" not in str(error):
-                raise
+        except NotUtf8Error as error:
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 continue
@@ -223,14 +225,12 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
         yield (src, src_file), (tgt, tgt_file)
 
 
-def _rows_of_tsv(file: str, report: CorpusReport) -> Iterator[tuple[Side, Side]]:
+def _rows_of_tsv(file: str) -> Iterator[tuple[Side, Side]]:
     rows = enumerate(_raw_lines(Path(file)), 1)
     for number, raw in rows:
         if number == 1:
             _refuse_other_files(raw, file)
-        columns = raw.rstrip(b"\r\n").split(b"\t")
-        if raw.endswith(b"\r\n"):
-            report.note_once(f"{file} has Windows line ends", "; the carriage returns are left out")
+        columns = raw.split(b"\t")  # the last with its line end, which is told and taken off where text is decoded
         if len(columns) != 2:
             others = _likewise(n for n, later in rows if later.count(b"\t") != 1)
             raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")

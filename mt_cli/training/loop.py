@@ -78,7 +78,7 @@ class Trainer:
             self.device, lambda: f"while continuing {run.path}; free memory, then start again"
         ):
             self._restore_newest()
-        self._batches = self._remaining_batches()
+        self._batches = self._remaining_batches()  # begins with the first step, when `auto` has become a number
         self._started = (time.monotonic() if began is None else began) - self.progress.elapsed_seconds
         self._speed_tokens, self._speed_started = 0, time.monotonic()
         if (minutes := self.settings.minutes) is not None:
@@ -113,7 +113,7 @@ class Trainer:
         with tqdm(
             total=self.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True
         ) as self.bar:
-            while not self.is_finished:
+            while True:
                 if self._validation_is_due and not self.signals.is_stopping:
                     self._validate()
                 if self.signals.is_stopping:
@@ -122,8 +122,8 @@ class Trainer:
                     break
                 started = time.monotonic()
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
-                loss, grad_norm = self._forward_backward()
-                lines = [self.data.train.line(index) for index in self._update_indices[:5]]
+                loss, grad_norm, indices = self._forward_backward()
+                lines = [self.data.train.line(index) for index in indices[:5]]
                 refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
                 self.optimizer.step(rate, p.step)
@@ -157,10 +157,10 @@ class Trainer:
 
     # One update ------------------------------------------------------------------------------------------------------
 
-    def _forward_backward(self) -> tuple[float, float]:
-        """Loss of the update in nats for each target token and the norm of its gradient, which is left clipped."""
+    def _forward_backward(self) -> tuple[float, float, list[int]]:
+        """Loss of the update in nats for each target token, the norm of its gradient, which is left clipped, and the
+        pairs that it learns from."""
         batches = [next(self._batches) for _ in range(self.settings.accumulate)]
-        self._update_indices = [index for batch in batches for index in batch]
         self.optimizer.network.train()
         n = self.workers.n
         parts = [part for batch in batches for k in range(n) if (part := batch[k::n])]
@@ -175,7 +175,7 @@ class Trainer:
         self._loss_sum += loss
         self._n_tokens += n_tokens
         self._speed_tokens += n_tokens
-        return loss / n_tokens, grad_norm.item()
+        return loss / n_tokens, grad_norm.item(), [index for batch in batches for index in batch]
 
     @functools.cached_property
     def workers(self) -> Workers:
@@ -288,7 +288,6 @@ class Trainer:
                 "pace": asdict(self.pace),
                 "since_log": [self._loss_sum, self._n_tokens],
                 "log_sizes": self.run.sizes(),
-                "config": self.config.to_yaml(),
                 "data_sha256": self.data.sha256,
                 "tokenizer_sha256": self.data.tokenizer.sha256,
                 "precision": str(self.dtype).removeprefix("torch."),
@@ -299,8 +298,9 @@ class Trainer:
         self._prune()
 
     def _prune(self) -> None:
-        """Keeps the newest checkpoints that are whole and what each of them takes for the best, so that a training can
-        go on from either. What comes after this step is damaged, too, and left until there is another in its place."""
+        """Keeps the newest checkpoints that are whole and the best one that each of them knows, so that a training can go
+        on from either. A file of a later step is damaged, else it would have been continued from; it is left until that
+        step is saved anew."""
         p = self.progress
         steps = [step for step in self.run.steps() if step <= p.step]
         kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], p.best_step}
@@ -365,18 +365,17 @@ class Trainer:
 
     def _take_over(self, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(self.model, content["model"], file)
-        for model in self._candidates().values():
-            model.load_state_dict(content["model"])
+        self.model.load_state_dict(content["model"])
         precision = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
         if precision != self.dtype:
             self.dtype, self.why_dtype = precision, "as this run began"
             self.optimizer = Optimizer(self.model, self.settings, self.dtype)
-        if self.optimizer.averaged is not None and "averaged" in content:
+        if self.optimizer.averaged is not None:
             refuse_other_shapes(self.model, content["averaged"], file)
             self.optimizer.averaged.load_state_dict(content["averaged"])
         self.optimizer.restore(content["optimizer"]["state"])
         self.progress = restored(Progress, content["progress"])
-        self.pace = restored(Pace, content.get("pace", {}))
+        self.pace = restored(Pace, content["pace"])
         loss_sum, n_tokens = content["since_log"]
         self._loss_sum, self._n_tokens = float(loss_sum), int(n_tokens)
         self.run.rewind(content["log_sizes"])

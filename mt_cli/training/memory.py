@@ -50,7 +50,7 @@ def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingC
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     raise TrainingError(
-        f"out of memory on {_device(optimizer)} even at training.batch_tokens {n_tokens};"
+        f"out of memory on {optimizer.model.device} even at training.batch_tokens {n_tokens};"
         " use a smaller model, or lower data.max_length"
     )
 
@@ -72,7 +72,7 @@ def _try(
     epoch: int,
     share: float = 1.0,
 ) -> None:
-    device, network = _device(optimizer), optimizer.network
+    device, network = optimizer.model.device, optimizer.network
     network.train()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it multiplies in slower ways.
@@ -91,10 +91,6 @@ def _try(
             del moments, gradients
         finally:
             optimizer.drop_gradients()
-
-
-def _device(optimizer: Optimizer) -> torch.device:
-    return next(optimizer.model.parameters()).device
 
 
 def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:

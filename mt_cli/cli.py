@@ -296,7 +296,8 @@ def translate(
         typer.Option(help="A score is divided by ((5 + length) / 6) ** penalty, or length ** penalty."),
     ] = None,
     max_length_ratio: Annotated[
-        float | None, typer.Option(help="Output tokens for each source token, 10 more allowed.")
+        float | None,
+        typer.Option(help="Output tokens for each source token, 10 more allowed; 2, or training's, by default."),
     ] = None,
     min_length: Annotated[int | None, typer.Option(help="Tokens before a translation may end.")] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option(help="Never the same N tokens twice.")] = None,

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from tqdm import tqdm
 
+from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.trace import trace
 from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import DataError
@@ -228,30 +229,36 @@ def as_json(translator: Translator, judged: list[Judged]) -> list[str]:
     """
     chosen = [
         [
-            [(part.src_ids, part.hypotheses[n].ids) for part in one.translation.parts]
+            [(part.src_ids, part.hypotheses[n]) for part in one.translation.parts]
             for n in range(len(one.translation.texts))
         ]
         for one in judged
     ]
-    token_scores = iter(translator.token_scores([pair for line in chosen for pairs in line for pair in pairs]))
+    pairs = [(src_ids, hypothesis.ids) for line in chosen for parts in line for src_ids, hypothesis in parts]
+    token_scores = iter(translator.token_scores(pairs))
     return [
         json.dumps(
-            _record(translator, one, [[(ids, next(token_scores)) for _, ids in pairs] for pairs in line]),
+            _record(translator, one, [[_spoken(own, next(token_scores)) for _, own in parts] for parts in line]),
             ensure_ascii=False,
         )
         for one, line in zip(judged, chosen, strict=True)
     ]
 
 
-def _record(
-    translator: Translator, one: Judged, hypotheses: list[list[tuple[list[int], list[float]]]]
-) -> dict[str, Any]:
-    """`hypotheses` has the ids of each part of each hypothesis and their scores, the end symbol's last."""
+Spoken = tuple[list[int], list[float]]  # what the model said, the end symbol too if it did, and the score of each
+
+
+def _spoken(hypothesis: Hypothesis, scores: list[float]) -> Spoken:
+    return ([*hypothesis.ids, EOS_ID], scores) if hypothesis.is_complete else (hypothesis.ids, scores[:-1])
+
+
+def _record(translator: Translator, one: Judged, hypotheses: list[list[Spoken]]) -> dict[str, Any]:
+    """`hypotheses` has what was said in each part of each hypothesis."""
     tokenizer, line = translator.tokenizer, one.translation
     # `tokens` has the end symbol of each part, `source_tokens` has none.
     links = [
-        (own.alignment, len(part.src_ids), len(part.hypotheses[0].ids) + 1)
-        for own, part in zip(one.attended, line.parts, strict=True)
+        (own.alignment, len(part.src_ids), len(spoken))
+        for own, part, (spoken, _) in zip(one.attended, line.parts, hypotheses[0], strict=True)
     ]
     return {
         "source": line.source,
@@ -260,7 +267,7 @@ def _record(
             {
                 "text": text,
                 "score": round(score, 6),
-                "tokens": [piece for ids, _ in parts for piece in tokenizer.tgt_pieces([*ids, EOS_ID])],
+                "tokens": [piece for ids, _ in parts for piece in tokenizer.tgt_pieces(ids)],
                 "token_scores": [round(s, 4) if math.isfinite(s) else None for _, scores in parts for s in scores],
             }
             for text, score, parts in zip(line.texts, line.scores, hypotheses, strict=True)

@@ -83,6 +83,17 @@ def test_a_length_unlike_that_of_training_is_found(translator: Translator) -> No
     assert "length" in found(translator, "cat", "die rot Katze sieht die Haus, Hund sieht Baum, rot Haus")
 
 
+def test_a_translation_that_was_cut_off_is_doubted_whatever_its_length(trained_run: Path) -> None:
+    loaded = Translator.load(trained_run, device="cpu")
+    bare = Translator(loaded.models, loaded.tokenizer, loaded.config)
+    src_ids, tgt_ids = bare.encode_pair("red cat", "rot Katze")
+    own = Attended(torch.ones(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
+    for is_complete, kinds in ((True, []), (False, ["length"])):
+        part = Part(src_ids, [Hypothesis(tgt_ids, 0.0, is_complete)])
+        translation = Translation("red cat", ["rot Katze"], [0.0], [part])
+        assert [doubt.kind for doubt in doubts(bare, translation, [own])] == kinds
+
+
 def test_usual_lengths_are_what_training_pairs_have() -> None:
     assert PROFILE.usual_lengths(16) == (8, 28)  # 16 - 2 * 4, 16 + 3 * 4
     assert PROFILE.usual_lengths(1) == (0, 4)

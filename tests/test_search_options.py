@@ -494,8 +494,33 @@ def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(traine
 def test_a_translation_as_long_as_can_be_is_scored(trained_run: Path, mt: Mt) -> None:
     answer = mt("translate", trained_run, "--json", "--max-length-ratio", 100, "--min-length", 1000, stdin=b"cat\n")
     assert answer.code == 0, answer.err
-    [best] = json.loads(answer.lines[0])["hypotheses"]
-    assert len(best["tokens"]) == len(best["token_scores"]) == 64  # all positions
+    found = json.loads(answer.lines[0])
+    [best] = found["hypotheses"]
+    assert len(best["tokens"]) == len(best["token_scores"]) == 63  # all positions but that of an end symbol
+    assert "</s>" not in best["tokens"], "it was never said"
+    assert best["score"] == pytest.approx(math.fsum(best["token_scores"]), abs=1e-3)
+    assert {"kind": "length", "detail": "cut off after 63 tokens for 1 of the source"} in found["doubts"]
+
+
+@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3}, {"sample": True, "beam_size": 1}])
+def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: dict[str, Any]) -> None:
+    translator = Translator.load(trained_run)
+    [whole], [cut] = (
+        [part.hypotheses[0] for part in translator.translations(["the cat"], **search, **more)[0].parts]
+        for more in ({}, {"max_length_ratio": 0.01, "min_length": 60})
+    )
+    assert whole.is_complete and len(whole.ids) < 10
+    assert not cut.is_complete and len(cut.ids) == 10
+
+
+def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path) -> None:
+    loaded = Translator.load(trained_run)
+    assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
+    assert loaded.profile is not None
+    profile = loaded.profile.model_copy(update={"length_ratio": 6.0, "longest_deviation": 1.0})
+    translator = Translator(loaded.models, loaded.tokenizer, loaded.config, profile)
+    assert translator.max_length(3, translator.settings()) == 26  # 6 * 4 + 1 * 2, the end symbol counted
+    assert translator.max_length(3, translator.settings(max_length_ratio=1.0)) == 13
 
 
 def test_a_line_too_long_to_be_scored_costs_its_own_score_only(mt: Mt, trained_run: Path, tmp_path: Path) -> None:

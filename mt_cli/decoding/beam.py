@@ -114,8 +114,8 @@ class _Finished:
         self.beam_size, self.penalty, self.max_length = beam_size, penalty, max_length
         self.hypotheses: list[Hypothesis] = []  # the W best, best first
 
-    def add(self, ids: list[int], log_prob: float, length: int) -> None:
-        self.hypotheses.append(Hypothesis(ids, log_prob / self.penalty(length)))
+    def add(self, ids: list[int], log_prob: float, length: int, is_complete: bool = True) -> None:
+        self.hypotheses.append(Hypothesis(ids, log_prob / self.penalty(length), is_complete))
         self.hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
         del self.hypotheses[self.beam_size :]
 
@@ -124,7 +124,7 @@ class _Finished:
         if beams.length >= self.max_length and len(self.hypotheses) < self.beam_size:
             for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
                 if log_prob > -torch.inf:
-                    self.add(ids, log_prob, beams.length)
+                    self.add(ids, log_prob, beams.length, is_complete=False)
 
     def is_closed(self, beams: _Beams, row: int, best: float) -> bool:
         """True when no beginning in `row`, of which the best has the score `best`, can still beat the W finished ones.

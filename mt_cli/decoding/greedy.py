@@ -27,6 +27,7 @@ class SearchModel(Protocol):
 class Hypothesis:
     ids: list[int]  # without begin and end symbols
     score: float  # log-probability, end symbol included, divided by the length penalty of a beam search
+    is_complete: bool = True  # ended by the end symbol, not by the greatest length
 
 
 def next_log_probs(logits: Tensor) -> Tensor:
@@ -59,7 +60,9 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
             rows = torch.tensor(kept, dtype=torch.long, device=last.device)
             state.select(rows)
             last = last[rows]
-    return [Hypothesis(*found) for found in zip(ids, scores, strict=True)]
+    return [
+        Hypothesis(own, score, len(own) < limit) for own, score, limit in zip(ids, scores, max_lengths, strict=True)
+    ]
 
 
 def live_rows(is_live: list[bool]) -> list[int]:

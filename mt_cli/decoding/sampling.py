@@ -53,7 +53,7 @@ def sample(
         if not is_live.any():
             break
     return [
-        Hypothesis(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids, score)
+        Hypothesis(ids[: ids.index(EOS_ID)], score) if EOS_ID in ids else Hypothesis(ids, score, is_complete=False)
         for ids, score in zip(tokens.tolist(), scores.tolist(), strict=True)
     ]
 

@@ -1,5 +1,5 @@
 """What gives reason to doubt a translation, without a reference: output that loops, source that was copied, a length
-unlike training's, source words that no target word attended to, characters that the model has never read.
+unlike training's or cut off, source words that no target word attended to, characters that the model has never read.
 
 The thresholds were set by looking at the translations of Multi30k's test sets (English to German and to French) and at
 inputs that were spoiled on purpose. A doubt is a reason to look, not a proof.
@@ -39,6 +39,7 @@ def doubts(translator: Translator, translation: Translation, attended: Sequence[
     """
     profile = translator.profile
     found = [_looped(translator, part) or _copied(translator, part) for part in translation.parts]
+    found += [_cut_off(part) for part in translation.parts]
     found += [_unattended(translator, part, own) for part, own in zip(translation.parts, attended, strict=True)]
     if profile is not None and translation.parts:
         found += [_length(profile, translation.parts), _unseen(profile, translation.source)]
@@ -79,6 +80,13 @@ def _words(text: str) -> list[str]:
     """Words of letters with their marks, and single characters of Chinese and Japanese, which put no spaces between."""
     spelt = (char if unicodedata.category(char)[0] in "LM" else " " for char in text)
     return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", "".join(spelt)).split()
+
+
+def _cut_off(part: Part) -> Doubt | None:
+    best = part.hypotheses[0]
+    if best.is_complete:
+        return None
+    return Doubt("length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source")
 
 
 def _length(profile: CorpusProfile, parts: Sequence[Part]) -> Doubt | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import pairwise
 
 # Marks may come several at a time (！？), and with closing quotes. Where words have spaces between them, sentences have
@@ -26,6 +27,8 @@ def sentences(text: str) -> list[str]:
 
 def _is_abbreviation(last: str) -> bool:
     """Whether these last characters of a text are one; two letters are if the first is a capital."""
+    # To `\w` vowel signs and points end a word. They are part of one, and of no abbreviation.
+    last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
     found = _ABBREVIATION.search(last)
     return found is not None and (len(found[1]) == 1 or found[1].isdigit() or found[1][0].isupper())
 

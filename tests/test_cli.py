@@ -575,6 +575,15 @@ def test_scores_of_a_file_are_those_of_sacrebleu(mt, translated):
     assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
 
 
+def test_a_language_of_which_ter_says_nothing_gets_none(mt, trained_run, tiny):
+    run = Path(shutil.copytree(trained_run, tiny / "run"))
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("tgt_lang: de", "tgt_lang: th"))
+    table = mt("evaluate", run)
+    assert table.code == 0 and "chrF" in table.lines[0] and "TER" not in table.out.decode()
+    found = json.loads(mt("evaluate", run, "--json").out)[0]
+    assert found["ter"] is None and found["bleu"] > 0 and "ter" not in found["signatures"]
+
+
 def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, trained_run, tiny):
     answer = mt("evaluate", trained_run)
     assert answer.code == 0

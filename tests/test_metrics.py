@@ -17,7 +17,7 @@ from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
 from mt_cli.evaluation import metrics
 from mt_cli.evaluation.evaluate import evaluate_files
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, score_texts
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -134,6 +134,14 @@ def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_
     tokenize = bleu_tokenizer("auto", "lo")
     assert round(score_texts(references, references, tokenize).bleu) == 100
     assert 20 < score_texts(["ແມວນັ່ງຢູ່", "ຂ້ອຍບໍ່ມີ"], references, tokenize).bleu < 90
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [("de", True), ("ko", True), ("zh-Hant", True), ("jpn", True), ("tha", False), ("my", False)],
+)
+def test_ter_is_given_where_it_has_words_to_count(language, expected):
+    assert has_ter(language) == expected
 
 
 # Loss ----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from mt_cli.checkpoint import load_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, refuse_tokenizer, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, refuse_tokenizer, score_texts
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, normalize, read_lines, read_test_set, sha256_of
@@ -79,7 +79,7 @@ def evaluate_run(
                 "checkpoint": checkpoint,
                 "step": content["progress"].get("step"),
                 "test_set": name,
-                **asdict(score_texts(outputs, references, tokenize)),
+                **asdict(score_texts(outputs, references, tokenize, has_ter(config.data.tgt_lang))),
                 "loss": loss if math.isfinite(loss) else None,
                 "perplexity": math.exp(min(loss, 700)) if math.isfinite(loss) else None,
                 "decoding": decoding.model_dump(),
@@ -146,8 +146,8 @@ COLUMNS = {  # of the table: title and format
 
 
 def as_table(results: list[dict[str, Any]]) -> str:
-    """A row for each result, of columns that any of them has; then the signatures of the scores."""
-    columns = {key: column for key, column in COLUMNS.items() if any(key in result for result in results)}
+    """A row for each result, of columns that any of them fills; then the signatures of the scores."""
+    columns = {key: column for key, column in COLUMNS.items() if any(result.get(key) is not None for result in results)}
     rows = [[title for title, _ in columns.values()]]
     rows += [
         [form.format(result[key]) if result.get(key) is not None else "" for key, (_, form) in columns.items()]
@@ -162,5 +162,6 @@ def as_table(results: list[dict[str, Any]]) -> str:
         f"{COLUMNS[metric][0]}: {result['signatures'][metric]}"
         for metric in ("bleu", "chrf", "ter")
         for result in results
+        if metric in result["signatures"]
     )
     return "\n".join([*lines, "", *signatures])

@@ -25,7 +25,7 @@ from mt_cli.text.languages import language, writes_spaces
 class Scores:
     bleu: float
     chrf: float
-    ter: float | None  # slow, so only where it is asked for
+    ter: float | None  # slow, so only where it is asked for, and only where it has words to count
     signatures: dict[str, str]  # what makes a score comparable; a bare number is none
 
 
@@ -42,6 +42,12 @@ def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
         return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
     # Where nothing stands between words, 13a takes a sentence for one.
     return "13a" if writes_spaces(code) else "char"
+
+
+def has_ter(tgt_lang: str) -> bool:
+    """Whether TER says anything: sacrebleu's counts what spaces part, and characters of Chinese and Japanese. Of Thai, for
+    one, it would take a sentence for a word."""
+    return writes_spaces(tgt_lang) or language(tgt_lang) in {"zh", "ja"}
 
 
 def refuse_tokenizer(tokenize: str) -> None:

@@ -20,3 +20,8 @@ def language(tag: str) -> str:
 def writes_spaces(tag: str) -> bool:
     """Between words."""
     return language(tag) not in _WITHOUT_SPACES
+
+
+def parts_sentences(tag: str) -> bool:
+    """By spaces: so does Thai, for one, which writes none between words."""
+    return language(tag) not in {"zh", "ja"}

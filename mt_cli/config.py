@@ -137,7 +137,7 @@ class DecodingConfig(Section):
     min_length: int = Field(0, ge=0, le=4096)
     no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same n tokens twice; 0: no matter
     sample: bool = False  # draw tokens by their probability instead of searching
-    temperature: float = Field(1.0, gt=0, le=100)
+    temperature: float = Field(1.0, ge=1e-6, le=100)
     top_k: int = Field(0, ge=0)  # draw from the k most probable; 0: from all
     top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens that make up p
     seed: int = Field(1, ge=0, lt=2**31)  # of the samples

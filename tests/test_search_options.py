@@ -370,6 +370,7 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         ),
         (("--beam-size", 1000), "is not below the vocabulary"),
         (("--sample", "--top-p", 0), "top_p"),
+        (("--sample", "--temperature", "1e-40"), "temperature: Input should be greater than or equal to 0.000001"),
         (("--attention", "x.gif"), "x.gif"),
         (("--trace", "--beam-size", 4), "--trace tells greedy search; leave out --beam-size"),
         (("--trace", "--prefix", "x", "--min-length", 3), "leave out --min-length and --prefix"),
@@ -550,3 +551,24 @@ def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> 
     pieces = [translator.tokenizer.decode_src(part.src_ids) for part in translation.parts]
     assert " ".join(pieces) == line.strip() and all(piece.endswith(".") for piece in pieces)
     assert all(len(part.src_ids) <= 16 for part in translation.parts)
+
+
+@pytest.mark.parametrize(("tgt_lang", "space"), [("de", " "), ("th", " "), ("zh", "")])
+def test_sentences_are_joined_as_their_language_writes_them(trained_run: Path, tgt_lang: str, space: str) -> None:
+    loaded = Translator.load(trained_run)
+    data = loaded.config.data.model_copy(update={"tgt_lang": tgt_lang})
+    translator = Translator(
+        loaded.models, loaded.tokenizer, loaded.config.model_copy(update={"data": data}), loaded.profile
+    )
+    found = translator.translations(["the cat. the dog. " * 4])[0]
+    texts = [translator.tokenizer.decode_tgt(part.hypotheses[0].ids) for part in found.parts]
+    assert len(texts) == 8 and all(texts) and found.text == space.join(texts)
+
+
+def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)  # writes 63 tokens at most
+    assert translator.translations(["cat"], ["rot " * 62])[0].text.startswith("rot " * 61 + "rot")
+    with pytest.raises(UsageError, match=r"^line 12: a prefix of 63 tokens, expected fewer than 63, the most that the"):
+        translator.translations(["a", "cat"], ["", "rot " * 63], first_line=10)
+    with pytest.raises(UsageError, match=r"^1 prefixes for 2 lines; give one for each$"):
+        translator.translations(["a", "cat"], ["rot"])

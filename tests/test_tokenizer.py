@@ -218,3 +218,10 @@ os._exit(0)
 def test_a_signal_is_heard_while_sentencepiece_is_busy():
     answer = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
     assert 1.4 < float(answer.stdout) < 1.9
+
+
+def test_text_without_line_ends_is_told():
+    with pytest.raises(
+        DataError, match=r"^tokenizer: every line is longer than 65,536 bytes, expected a sentence on each"
+    ):
+        train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300, lambda text: None)

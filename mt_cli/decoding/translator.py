@@ -33,7 +33,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.text.corpus import normalize
-from mt_cli.text.languages import language, writes_spaces
+from mt_cli.text.languages import language, parts_sentences
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
@@ -133,12 +133,19 @@ class Translator:
         """
         for texts in (lines, prefixes or ()):
             _refuse_text(texts)
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
         settings = self.settings(**options)
         sources = [normalize(line) for line in lines]
         parts = [self.split(source) for source in sources]
         requests = []
         for line, of_line in enumerate(parts):
             prefix = self.tokenizer.encode_tgt(normalize(prefixes[line])) if prefixes is not None else []
+            if len(prefix) >= self.n_positions - 1:
+                raise UsageError(
+                    f"line {first_line + line + 1}: a prefix of {len(prefix)} tokens, expected fewer than"
+                    f" {self.n_positions - 1}, the most that the model writes; shorten it"
+                )
             for number, ids in enumerate(of_line):
                 seed = (settings.seed, first_line + line, number) if settings.sample else ()
                 # Only the first part of a split line begins with its prefix.
@@ -300,7 +307,7 @@ class Translator:
     def _join(self, source: str, parts: list[Part], n_best: int) -> Translation:
         if not parts:
             return Translation(source, [""], [0.0], [])
-        space = " " if writes_spaces(self.config.data.tgt_lang) else ""
+        space = " " if parts_sentences(self.config.data.tgt_lang) else ""
         texts, scores = [], []
         for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
             chosen = [part.hypotheses[n] for part in parts]

@@ -19,6 +19,7 @@ from mt_cli.errors import CheckpointError, DataError
 from mt_cli.text.corpus import normalize
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+_MAX_LINE_BYTES = 1 << 16  # of what pieces are learnt from
 
 
 class Tokenizer:
@@ -106,14 +107,18 @@ def _train(
     except RuntimeError as error:
         message = str(error)
     # sentencepiece knows only after counting how many pieces a corpus can carry, and then names the number.
-    if too_high := re.search(r"[Vv]ocabulary size is too high.*?<= (\d+)|too high.*?value <= (\d+)", message):
-        most = int(too_high[1] or too_high[2])
+    if too_high := re.search(r"too high.*?<= (\d+)", message):
+        most = int(too_high[1])
         say(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
         return _interruptible(lambda: _run_trainer(sentences(), algorithm, most))
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])
         raise DataError(
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
+        )
+    if "sentences_.empty()" in message:
+        raise DataError(
+            f"tokenizer: every line is longer than {_MAX_LINE_BYTES:,} bytes, expected a sentence on each; split the lines"
         )
     raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
 
@@ -150,7 +155,7 @@ def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> b
         eos_id=EOS_ID,
         num_threads=1,  # unigram training gives another model with another number of threads
         input_sentence_size=500_000,  # bounds memory at a kilobyte or two each; a larger corpus is sampled
-        max_sentence_length=1 << 16,
+        max_sentence_length=_MAX_LINE_BYTES,
         minloglevel=2,
     )
     return model.getvalue()

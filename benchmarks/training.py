@@ -111,7 +111,7 @@ def mt_arguments(config: Config, precision: str, data: PreparedData, folder: Pat
 def write_work(config: Config, data: PreparedData, folder: Path) -> dict[str, Any]:
     """What the peers are told. Their corpus is written as subword pieces with spaces between them, and the batches that
     `mt train` takes, which the loops without batches of their own take too."""
-    pieces = data.tokenizer.tgt_pieces(list(range(data.tokenizer.tgt_vocab_size)))
+    pieces = data.tokenizer.tgt_vocabulary()
     (folder / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
     for side, sentence in (("src", data.train.src), ("tgt", data.train.tgt)):
         with (folder / f"train.{side}").open("w", encoding="utf-8") as file:

@@ -28,7 +28,8 @@ Files = Annotated[
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 AUTO = 0
-"""`training.batch_tokens: auto`, until the most that fits is found: before the first step, and then the run's config has it."""
+"""What `training.batch_tokens: auto` is read as. Before the first step the most that fits takes its place, in the run's
+config too."""
 
 BatchTokens = Annotated[
     int,
@@ -47,7 +48,8 @@ _NO_CODES = {
     "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
     "burmese": "my", "tibetan": "bo",
 }  # fmt: skip
-"""Taken for codes of languages without spaces between words, and the codes: elsewhere a mistake changes no score."""
+"""What people write in place of a code, and the code: of languages without spaces between words, since elsewhere a wrong
+one changes no score."""
 
 
 class DataConfig(Section):
@@ -101,6 +103,11 @@ class ModelConfig(Section):
         """Dimensions of a head's queries and keys (Vaswani et al. 2017, section 3.2)."""
         return self.head_dim or self.d_model // self.n_heads
 
+    @property
+    def d_v(self) -> int:
+        """Dimensions of a head's values."""
+        return self.value_dim or self.d_k
+
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
@@ -135,7 +142,7 @@ class DecodingConfig(Section):
     max_length_ratio: float | None = Field(None, gt=0, le=100)  # output tokens for each source token, 10 more allowed;
     # null: 2, or as many as training pairs have where that is more
     min_length: int = Field(0, ge=0, le=4096)
-    no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same n tokens twice; 0: no matter
+    no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same sequence of n tokens twice; 0: no limit
     sample: bool = False  # draw tokens by their probability instead of searching
     temperature: float = Field(1.0, ge=1e-6, le=100)
     top_k: int = Field(0, ge=0)  # draw from the k most probable; 0: from all

@@ -10,8 +10,9 @@
 
     Interrupted   129/130/143   SIGHUP, SIGINT or SIGTERM; the work so far is saved
 
-`cli.py` alone catches them. A message says what was found, what was expected and what to do next;
-where a file is the matter it begins with `<file>:<line>:`.
+`cli.py` alone tells them and ends with their code; a file below may catch one to add to its words or to try something
+else. A message says what was found, what was expected and what to do next; where a file is the matter it begins with
+`<file>:<line>:`.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from tqdm import tqdm
 
 from mt_cli.errors import DataError, UsageError
 
-TIMEOUT = 30  # seconds without a byte
-PAUSES = (1.0, 4.0)  # seconds before the second and the third try of a connection that broke
-CHUNK = 1 << 16
-GZIP_MAGIC = b"\x1f\x8b"
+_TIMEOUT = 30  # seconds without a byte
+_PAUSES = (1.0, 4.0)  # seconds before the second and the third try of a connection that broke
+_CHUNK = 1 << 16
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _Broken(Exception):
 
 
 def fetch(name: str, source: str | None, target: Path, say: Callable[[str], None]) -> list[Path]:
-    """Put the files of a corpus into `target`; those already there with the right text stay as they are.
+    """Puts the files of a corpus into `target`; those already there with the right text stay as they are.
 
     `source` is an http(s) URL or a local directory that holds the files; None is the corpus's own URL.
     """
@@ -168,7 +168,7 @@ def _is_there(path: Path, text: Text) -> bool:
 
 def _fetch_file(source: str, text: Text, target: Path, say: Callable[[str], None]) -> None:
     plain = target.name.removesuffix(".gz")
-    pauses = (*PAUSES, None) if _is_url(source) else (None,)
+    pauses = (*_PAUSES, None) if _is_url(source) else (None,)
     for place in (f"{source}/{target.name}", f"{source}/{plain}"):
         for pause in pauses:
             try:
@@ -200,11 +200,11 @@ def _fetch_once(place: str, text: Text, target: Path) -> None:
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> None:
-    """Write a gzip file: gzip bytes as they come, anything else compressed."""
+    """Writes a gzip file: gzip bytes as they come, anything else compressed."""
     first = next(chunks, b"")
     chunks = itertools.chain([first], chunks)
     with path.open("wb") as out:
-        if first.startswith(GZIP_MAGIC):
+        if first.startswith(_GZIP_MAGIC):
             out.writelines(chunks)
         else:
             with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:  # no name, no time: always the same bytes
@@ -218,12 +218,12 @@ def _body(place: str, text: Text) -> Iterator[bytes]:
     received = 0
     try:
         with (
-            urllib.request.urlopen(place, timeout=TIMEOUT) if _is_url(place) else Path(place).open("rb") as body,
+            urllib.request.urlopen(place, timeout=_TIMEOUT) if _is_url(place) else Path(place).open("rb") as body,
             tqdm(desc=place.rpartition("/")[2], unit="B", unit_scale=True, leave=False, disable=None) as bar,
         ):
             announced = getattr(body, "length", None)  # None: a local file, or a server that does not say
             bar.total = announced
-            while chunk := body.read(CHUNK):
+            while chunk := body.read(_CHUNK):
                 received += len(chunk)
                 if max(received, announced or 0) > limit:
                     raise _unusable(place, f"more than the {text.size} bytes expected")
@@ -253,7 +253,9 @@ def _difference(path: Path, text: Text) -> str:
     digest, size = hashlib.sha256(), 0
     try:
         with gzip.open(path) as file:
-            while size <= text.size and (chunk := file.read(CHUNK)):  # no further: a small file can unzip to a huge one
+            while size <= text.size and (
+                chunk := file.read(_CHUNK)
+            ):  # no further: a small file can unzip to a huge one
                 digest.update(chunk)
                 size += len(chunk)
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -278,6 +280,6 @@ def _unusable(place: str, reason: str) -> DataError:
 
 
 def _cannot_write(path: Path, error: OSError) -> DataError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    advice = "free space" if full else "make it writable or choose another folder with --to"
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    advice = "free space" if is_full else "make it writable or choose another folder with --to"
     return DataError(f"cannot write {path}: {_reason(error)}; {advice} and run the command again")

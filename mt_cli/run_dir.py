@@ -7,7 +7,8 @@
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
-    checkpoints/           step-000500.pt ...; best and last are text files that name one of them
+    checkpoints/           step-000500.pt ...
+    best, last             text files that name one of these each
     cache/                 token ids of the corpus; may be deleted, is built again
 
 `mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.

@@ -107,7 +107,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     thread.start()
     for file, text in TEXTS.items():
         server.serve(file, body(gzip.compress(text)))
-    monkeypatch.setattr(module, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0))
     monkeypatch.setitem(CORPORA, "tiny", corpus("tiny", server.url, TEXTS))
     monkeypatch.setitem(CORPORA, "big", corpus("big", server.url, {"big.en.gz": BIG}))
     yield server
@@ -216,7 +216,7 @@ def test_a_server_that_does_not_answer_is_told_with_its_url_and_the_reason(serve
 def test_a_silent_server_is_given_up_after_a_time(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TIMEOUT", 0.05)
+    monkeypatch.setattr(module, "_TIMEOUT", 0.05)
     given_up = threading.Event()
 
     def silent(handler: BaseHTTPRequestHandler) -> None:

@@ -16,7 +16,7 @@ from mt_cli.checkpoint import load_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
-from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, refuse_tokenizer, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, perplexity, refuse_tokenizer, score_texts
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, normalize, read_lines, read_test_set, sha256_of
@@ -81,7 +81,7 @@ def evaluate_run(
                 "test_set": name,
                 **asdict(score_texts(outputs, references, tokenize, has_ter(config.data.tgt_lang))),
                 "loss": loss if math.isfinite(loss) else None,
-                "perplexity": math.exp(min(loss, 700)) if math.isfinite(loss) else None,
+                "perplexity": perplexity(loss) if math.isfinite(loss) else None,
                 "decoding": decoding.model_dump(),
                 "sentences_per_second": len(sources) / max(seconds, 1e-9),
                 "n_sentences": len(sources),

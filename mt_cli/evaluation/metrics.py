@@ -82,6 +82,10 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)
 
 
+def perplexity(loss: float) -> float:
+    return math.exp(min(loss, 700))  # beyond 709 no float holds it
+
+
 @torch.inference_mode()
 def mean_loss(
     model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], None] | None = None

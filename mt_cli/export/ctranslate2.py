@@ -18,7 +18,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
-from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer, LayerNorm
+from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 
 _NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
@@ -36,8 +36,8 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     _refuse_unsupported(config)
     spec = specs.TransformerSpec(*_empty_specs(specs, config))
     _fill(spec, translator)
-    spec.register_source_vocabulary(tokenizer.src_pieces(list(range(tokenizer.src_vocab_size))))
-    spec.register_target_vocabulary(tokenizer.tgt_pieces(list(range(tokenizer.tgt_vocab_size))))
+    spec.register_source_vocabulary(tokenizer.src_vocabulary())
+    spec.register_target_vocabulary(tokenizer.tgt_vocabulary())
     [unk, bos, eos] = tokenizer.tgt_pieces([tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id])
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
     spec.config.decoder_start_token = bos
@@ -60,7 +60,7 @@ def _refuse_unsupported(config: Config) -> None:
         raise UsageError(
             "model.positions 'rotary_cross' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
         )
-    if (model.value_dim or model.d_k) != model.d_k:
+    if model.d_v != model.d_k:
         raise UsageError(
             "model.value_dim other than head_dim has no place in a CTranslate2 model; train with them equal"
         )
@@ -94,7 +94,7 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_layer(layer_spec, layer)
         cross, cross_spec = layer.cross_attention, layer_spec.attention
         _fill_norm(cross_spec.layer_norm, layer.cross_attention_norm.norm)
-        cross_spec.queries_scale = np.dtype("float32").type(1 / cross.temperature)
+        cross_spec.queries_scale = np.float32(1 / cross.temperature)
         _fill_linears(cross_spec.linear[0], [cross.w_q])
         _fill_linears(cross_spec.linear[1], [cross.w_k, cross.w_v])
         _fill_linears(cross_spec.linear[2], [cross.w_o])
@@ -121,12 +121,11 @@ def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_n
 
 def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     attention: MultiHeadAttention = layer.self_attention
-    add_norm: AddNorm = layer.feed_forward_norm
     _fill_norm(spec.self_attention.layer_norm, layer.self_attention_norm.norm)
-    spec.self_attention.queries_scale = np.dtype("float32").type(1 / attention.temperature)
+    spec.self_attention.queries_scale = np.float32(1 / attention.temperature)
     _fill_linears(spec.self_attention.linear[0], [attention.w_q, attention.w_k, attention.w_v])
     _fill_linears(spec.self_attention.linear[1], [attention.w_o])
-    _fill_norm(spec.ffn.layer_norm, add_norm.norm)
+    _fill_norm(spec.ffn.layer_norm, layer.feed_forward_norm.norm)
     _fill_linears(spec.ffn.linear_0, [layer.feed_forward.w_1])
     _fill_linears(spec.ffn.linear_1, [layer.feed_forward.w_2])
 

@@ -37,17 +37,15 @@ def write_marian(translator: Translator, folder: Path) -> None:
     tokenizer = translator.tokenizer
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
-    for name, content in {
+    files = {
         "config.json": _model_config(translator),
         "generation_config.json": _generation_config(translator.config),
         "tokenizer_config.json": _tokenizer_config(translator.config, tokenizer),
-        "vocab.json": _ids(tokenizer.src_pieces(list(range(tokenizer.src_vocab_size)))),
-        **(
-            {}
-            if tokenizer.is_joint
-            else {"target_vocab.json": _ids(tokenizer.tgt_pieces(list(range(tokenizer.tgt_vocab_size))))}
-        ),
-    }.items():
+        "vocab.json": _ids(tokenizer.src_vocabulary()),
+    }
+    if not tokenizer.is_joint:
+        files["target_vocab.json"] = _ids(tokenizer.tgt_vocabulary())
+    for name, content in files.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
@@ -65,8 +63,8 @@ def _refuse_unsupported(config: Config) -> None:
         "embedding_norm": (model.embedding_norm, False),
         "positions": (model.positions, "sinusoid"),
         "first_position": (model.first_position, model.first_position if model.norm == "pre" else 0),
-        "head_dim": (model.head_dim or head_dim, head_dim),
-        "value_dim": (model.value_dim or model.head_dim or head_dim, head_dim),
+        "head_dim": (model.d_k, head_dim),
+        "value_dim": (model.d_v, head_dim),
     }
     wrong = {key: (is_, must) for key, (is_, must) in wanted.items() if is_ != must}
     if wrong:
@@ -218,5 +216,5 @@ def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]
     }
 
 
-def _ids(pieces: list[str]) -> dict[str, int]:
+def _ids(pieces: list[str]) -> dict[str, object]:
     return {piece: number for number, piece in enumerate(pieces)}

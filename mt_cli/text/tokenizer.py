@@ -66,6 +66,13 @@ class Tokenizer:
         """One line of text. Byte pieces can spell a line end or half a character: the line stays one line."""
         return normalize(self._tgt.decode(ids))
 
+    def src_vocabulary(self) -> list[str]:
+        """All pieces, in the order of their ids."""
+        return self.src_pieces(range(self.src_vocab_size))
+
+    def tgt_vocabulary(self) -> list[str]:
+        return self.tgt_pieces(range(self.tgt_vocab_size))
+
     def src_pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._src.id_to_piece(i) for i in ids]
 

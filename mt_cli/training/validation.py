@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from tqdm import tqdm
 
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
-from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, score_texts
+from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.prepare import PreparedData, Say
 
@@ -24,10 +23,9 @@ class Validation:
 
     @property
     def figures(self) -> dict[str, float]:
-        perplexity = math.exp(min(self.loss, 700))
         return {
             "dev_loss": self.loss,
-            "dev_perplexity": perplexity,
+            "dev_perplexity": perplexity(self.loss),
             "bleu": self.scores.bleu,
             "chrf": self.scores.chrf,
         }

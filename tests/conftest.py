@@ -25,8 +25,8 @@ from mt_cli import cli
 from mt_cli.config import ModelConfig
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import pad, padding_mask, source_batch, subsequent_mask
-from mt_cli.text.tokenizer import BOS_ID, PAD_ID
+from mt_cli.text import batching
+from mt_cli.text.tokenizer import PAD_ID
 
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
@@ -128,9 +128,8 @@ def batch_of() -> Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], Tiny
     """Pairs of ids, without begin and end symbols, as a padded batch with its masks."""
 
     def make(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> TinyBatch:
-        src_ids, src_mask = source_batch([src for src, _ in pairs])
-        tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs])
-        return TinyBatch(src_ids, src_mask, tgt_in, padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1)))
+        batch = batching.batch_of([list(src) for src, _ in pairs], [list(tgt) for _, tgt in pairs])
+        return TinyBatch(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask)
 
     return make
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_trainer import options, trainer_of
 
 from mt_cli import device
 from mt_cli.checkpoint import load_checkpoint
@@ -23,20 +24,8 @@ from mt_cli.errors import is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.training import loop, memory
-from mt_cli.training.prepare import prepare
-from mt_cli.training.signals import StopSignals
 
 FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes."
-
-
-def options(*overrides: str) -> list[str]:
-    return [word for override in overrides for word in ("--set", override)]
-
-
-def trainer_of(run: Path, *overrides: str) -> loop.Trainer:
-    config, run_dir = load_config(Path("tiny.yaml"), overrides), RunDir(run)
-    run_dir.path.mkdir(parents=True, exist_ok=True)
-    return loop.Trainer(config, run_dir, prepare(config, run_dir, lambda line: None), StopSignals(), lambda line: None)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nursery import nursery_in, wait_until
 from same_training import differences
+from tiny_trainer import options, trainer_of
 
 from mt_cli import checkpoint, run_dir
 from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
@@ -37,7 +38,6 @@ from mt_cli.run_dir import RunDir
 from mt_cli.training import loop, muon, objective, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.prepare import prepare
 from mt_cli.training.schedule import Pace
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
@@ -63,18 +63,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def options(*overrides: str) -> list[str]:
-    return [word for override in overrides for word in ("--set", override)]
-
-
-def trainer_of(run: Path, *overrides: str, say: Callable[[str], None] = lambda line: None) -> loop.Trainer:
-    """What `mt train tiny.yaml --run-dir RUN` trains with."""
-    config, run_dir = load_config(Path("tiny.yaml"), overrides), RunDir(run)
-    run_dir.path.mkdir(parents=True, exist_ok=True)
-    run_dir.save_config(config)
-    return loop.Trainer(config, run_dir, prepare(config, run_dir, say), StopSignals(), say)
 
 
 def assert_same_training(run: Path, expected: Path) -> None:

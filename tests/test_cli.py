@@ -584,6 +584,15 @@ def test_a_language_of_which_ter_says_nothing_gets_none(mt, trained_run, tiny):
     assert found["ter"] is None and found["bleu"] > 0 and "ter" not in found["signatures"]
 
 
+def test_signatures_that_differ_name_their_runs(mt, trained_run, tiny):
+    run = Path(shutil.copytree(trained_run, tiny / "run"))
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("tgt_lang: de", "tgt_lang: zh"))
+    signatures = mt("evaluate", trained_run, run).lines[-5:]
+    begins = [f"BLEU of {trained_run}: ", f"BLEU of {run}: ", "chrF: ", f"TER of {trained_run}: ", f"TER of {run}: "]
+    assert all(line.startswith(begin) for line, begin in zip(signatures, begins, strict=True)), signatures
+    assert "tok:13a" in signatures[0] and "tok:zh" in signatures[1]
+
+
 def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, trained_run, tiny):
     answer = mt("evaluate", trained_run)
     assert answer.code == 0

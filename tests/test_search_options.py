@@ -517,6 +517,7 @@ def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: 
 def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path) -> None:
     loaded = Translator.load(trained_run)
     assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
+    assert loaded.max_length(3, loaded.settings(min_length=20)) == 30, "so that it can still end"
     assert loaded.profile is not None
     profile = loaded.profile.model_copy(update={"length_ratio": 6.0, "longest_deviation": 1.0})
     translator = Translator(loaded.models, loaded.tokenizer, loaded.config, profile)

@@ -268,10 +268,11 @@ class Translator:
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
         """How many tokens a translation of `n_src` tokens may have, of which the first `n_prefix` are given; one
         position is left for the end symbol."""
-        ratio = settings.max_length_ratio
-        limit = int(n_src * (2 if ratio is None else ratio)) + 10
-        if ratio is None and self.profile is not None:
-            limit = max(limit, self.profile.usual_lengths(n_src + 1)[1])
+        if settings.max_length_ratio is not None:
+            limit = int(n_src * settings.max_length_ratio) + 10
+        else:
+            usual = self.profile.usual_lengths(n_src + 1)[1] if self.profile is not None else 0
+            limit = max(2 * n_src + 10, settings.min_length + 10, usual)
         return min(limit + n_prefix, self.n_positions - 1)
 
     def split(self, text: str) -> list[list[int]]:

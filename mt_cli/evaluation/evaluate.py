@@ -7,7 +7,7 @@ import math
 import tempfile
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -158,10 +158,16 @@ def as_table(results: list[dict[str, Any]]) -> str:
         width = max(map(len, cells))
         aligned.append([cell.ljust(width) if form == "{}" else cell.rjust(width) for cell in cells])
     lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
-    signatures = dict.fromkeys(
-        f"{COLUMNS[metric][0]}: {result['signatures'][metric]}"
-        for metric in ("bleu", "chrf", "ter")
-        for result in results
-        if metric in result["signatures"]
-    )
-    return "\n".join([*lines, "", *signatures])
+    return "\n".join([*lines, "", *_signatures(results)])
+
+
+def _signatures(results: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each score; where runs have several signatures of it, each with its runs."""
+    for metric in ("bleu", "chrf", "ter"):
+        runs_of: dict[str, list[str]] = {}
+        for result in results:
+            if signature := result["signatures"].get(metric):
+                runs_of.setdefault(signature, []).append(result.get("run", ""))
+        for signature, runs in runs_of.items():
+            of = f" of {', '.join(dict.fromkeys(runs))}" if len(runs_of) > 1 else ""
+            yield f"{COLUMNS[metric][0]}{of}: {signature}"

@@ -139,8 +139,8 @@ class DecodingConfig(Section):
     n_best: int = Field(1, ge=1, le=1000)  # that --json and Python are given; at most beam_size, unless sampled
     length_normalization: Literal["gnmt", "average"] = "gnmt"  # ((5 + length) / 6) ** length_penalty, or length ** it
     length_penalty: float = Field(1.0, ge=0, le=10)  # more favours longer output; 0 is none
-    max_length_ratio: float | None = Field(None, gt=0, le=100)  # output tokens for each source token, 10 more allowed;
-    # null: 2, or as many as training pairs have where that is more
+    # Output tokens for each source token, 10 more allowed; null: 2, or as many as training pairs have if that is more.
+    max_length_ratio: float | None = Field(None, gt=0, le=100)
     min_length: int = Field(0, ge=0, le=4096)
     no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same sequence of n tokens twice; 0: no limit
     sample: bool = False  # draw tokens by their probability instead of searching

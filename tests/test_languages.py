@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.text.languages import language, parts_sentences, writes_spaces
+from mt_cli.text.languages import language, writes_spaces_between_sentences, writes_spaces
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_a_language_without_spaces_is_told_by_all_of_its_names(tag):
     ("tag", "is_parted"), [("zho", False), ("ja-JP", False), ("tha", True), ("km", True), ("en", True)]
 )
 def test_only_chinese_and_japanese_put_nothing_between_sentences(tag, is_parted):
-    assert parts_sentences(tag) == is_parted
+    assert writes_spaces_between_sentences(tag) == is_parted
 
 
 @pytest.mark.parametrize("tag", ["en", "kor", "kmr", "jav", "myv", "lol", "zha"])

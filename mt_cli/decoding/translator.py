@@ -33,7 +33,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.text.corpus import normalize
-from mt_cli.text.languages import language, parts_sentences
+from mt_cli.text.languages import language, writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
@@ -308,7 +308,7 @@ class Translator:
     def _join(self, source: str, parts: list[Part], n_best: int) -> Translation:
         if not parts:
             return Translation(source, [""], [0.0], [])
-        space = " " if parts_sentences(self.config.data.tgt_lang) else ""
+        space = " " if writes_spaces_between_sentences(self.config.data.tgt_lang) else ""
         texts, scores = [], []
         for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
             chosen = [part.hypotheses[n] for part in parts]

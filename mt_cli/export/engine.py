@@ -82,7 +82,7 @@ class CTranslate2Translator(Translator):
             on_batch(len(requests))
         found = [
             [
-                Hypothesis(self.tokenizer.tgt_ids(pieces), score, len(pieces) < max(limits))
+                Hypothesis(self.tokenizer.tgt_ids(pieces), score, is_complete=len(pieces) < max(limits))
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results

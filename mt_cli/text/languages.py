@@ -22,6 +22,6 @@ def writes_spaces(tag: str) -> bool:
     return language(tag) not in _WITHOUT_SPACES
 
 
-def parts_sentences(tag: str) -> bool:
-    """By spaces: so does Thai, for one, which writes none between words."""
+def writes_spaces_between_sentences(tag: str) -> bool:
+    """As Thai does, for one, which writes none between words."""
     return language(tag) not in {"zh", "ja"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.text.languages import language, writes_spaces_between_sentences, writes_spaces
+from mt_cli.text.languages import language, writes_spaces, writes_spaces_between_sentences
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DecodingConfig, decoding_contradictions
@@ -215,17 +214,11 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request, in order; sentences of like length are decoded together."""
         results: list[list[Hypothesis]] = [[] for _ in requests]
-        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # the last are soon done
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
         batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
 
         def decode(chosen: list[int]) -> list[list[Hypothesis]]:
-            batch = [requests[i] for i in chosen]
-            src_ids, src_mask = source_batch([one.src_ids for one in batch])
-            limits = [self.max_length(len(one.src_ids), settings, len(one.prefix)) for one in batch]
-            prefixes = [one.prefix for one in batch]
-            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
-            tensors = src_ids.to(self.device), src_mask.to(self.device)
-            return self._search_batch(*tensors, limits, settings, constraints, [one.seed for one in batch])
+            return self._search_batch([requests[i] for i in chosen], settings)
 
         with _workers(len(batches), self.device) as parallel_map:
             for chosen, found in zip(batches, parallel_map(decode, batches), strict=True):
@@ -235,20 +228,17 @@ class Translator:
                     on_batch(len(chosen))
         return results
 
-    def _search_batch(
-        self,
-        src_ids: Tensor,
-        src_mask: Tensor,
-        limits: list[int],
-        settings: DecodingConfig,
-        constraints: Constraints,
-        seeds: list[tuple[int, ...]],
-    ) -> list[list[Hypothesis]]:
-        model, limited = self.search_model, None if constraints == Constraints() else constraints
+    def _search_batch(self, batch: list[Request], settings: DecodingConfig) -> list[list[Hypothesis]]:
+        model = self.search_model
+        src_ids, src_mask = (tensor.to(self.device) for tensor in source_batch([one.src_ids for one in batch]))
+        limits = [self.max_length(len(one.src_ids), settings, len(one.prefix)) for one in batch]
+        prefixes = [one.prefix for one in batch]
+        constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
+        limited = None if constraints == Constraints() else constraints
         if settings.sample:
             narrowing = (settings.temperature, settings.top_k, settings.top_p)
             draws = [
-                sample(model, src_ids, src_mask, limits, [(*seed, n) for seed in seeds], *narrowing, limited)
+                sample(model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing, limited)
                 for n in range(settings.n_best)
             ]
             return [list(hypotheses) for hypotheses in zip(*draws, strict=True)]

@@ -239,8 +239,9 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
         run.save_config(config)  # makes the folder a run's, though nothing is settled yet
     data = prepare(config, run, say)
     keep_freed_memory()  # of training alone: what preparing took is given back
-    multiply_float32_fast()
     trainer = Trainer(config, run, data, signals, say, began)
+    if trainer.device.type == "cpu":
+        multiply_float32_fast()
     p = trainer.progress
     if trainer.is_finished:
         kept = run.load_config()

@@ -16,19 +16,22 @@ from mt_cli.errors import UsageError
 
 
 def choose_device(wish: str) -> torch.device:
-    """`auto` is cuda, else mps, else cpu. Raises UsageError for a device that is not there."""
+    """`auto` is cuda, else mps, else cpu. Raises UsageError for a device that is not there or does not work."""
+    name, others = wish, "cpu, or auto"
     if wish == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", wish):
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        others = "cpu"
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"device '{wish}': expected auto, cpu, cuda, cuda:N or mps")
     try:
-        device = torch.device(wish)
-        torch.empty(1, device=device)
+        device = torch.device(name)
+        torch.ones(1, device=device).item()  # a GPU that this torch has no code for fails here, not at the first step
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0].partition(". ")[0].rstrip(".")[:150]
-        raise UsageError(f"device {wish} cannot be used ({reason}); use device cpu, or auto") from None
+        raise UsageError(f"device {name} cannot be used ({reason}); use device {others}") from None
+    # On new GPUs torch prefers cuDNN's attention, which makes a plan for each new shape, a second long; shapes are new at
+    # nearly every step. And its gradients can be no numbers (pytorch #196678).
+    torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
 
@@ -37,7 +40,8 @@ def choose_precision(wish: str, device: torch.device) -> tuple[torch.dtype, str]
     if wish != "auto":
         return (torch.bfloat16 if wish == "bf16" else torch.float32), "as set"
     if device.type == "cuda":
-        is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
+        with torch.cuda.device(device):  # it asks about the current one
+            is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
         return (torch.bfloat16, "this GPU has it") if is_fast else (torch.float32, "this GPU has no bf16")
     if device.type == "cpu" and _cpu_multiplies_bf16():
         return torch.bfloat16, "this CPU multiplies it in hardware"

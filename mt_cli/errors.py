@@ -72,8 +72,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-# The last is oneDNN's, which asks for memory of its own before it multiplies matrices and names no reason.
-_OUT_OF_MEMORY = re.compile(r"allocate memory|out of memory|bad_alloc|^could not create a (primitive|memory object)$")
+# The libraries of GPUs have words of their own. The last is oneDNN's, which asks for memory of its own before it multiplies
+# matrices and names no reason.
+_OUT_OF_MEMORY = re.compile(
+    r"allocate memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size"
+    r"|^could not create a (primitive|memory object)$"
+)
 
 
 def missing_extra(what: str, package: str, extra: str) -> UsageError:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from mt_cli.decoding.beam import beam_search, length_penalty
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
+from mt_cli.model import inference
 from mt_cli.model.inference import InferenceModel, Linear, PackedLinear, linear
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import source_batch, subsequent_mask
@@ -86,6 +88,20 @@ def test_advancing_token_by_token_gives_the_logits_of_forward(
         logits = decoder.advance(state, batch.tgt_in[:, t])
         assert state.n_tokens == t + 1
         torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=FLOAT32)
+
+
+def test_attention_is_the_same_where_no_fused_kernel_is_trusted(make_model: MakeModel, monkeypatch) -> None:
+    decoder = InferenceModel(make_model())
+
+    def logits() -> list[Tensor]:
+        state = decoder.start(*source_batch(SOURCES), 5, beam_size=2)
+        return [decoder.advance(state, torch.full((2 * len(SOURCES),), token)) for token in (BOS_ID, 5, 6)]
+
+    fused = logits()
+    monkeypatch.setattr(inference, "_FUSED", set())
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("fused"))
+    for one, other in zip(fused, logits(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=FLOAT32)
 
 
 def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:

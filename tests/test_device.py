@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from mt_cli import device
+from mt_cli.config import TrainingConfig
 from mt_cli.device import choose_device, choose_precision, multiply_float32_fast
 from mt_cli.errors import UsageError
+from mt_cli.text.batching import batch_of
+from mt_cli.training.objective import summed_loss
+from mt_cli.training.optimizer import Optimizer
 
 
 @pytest.mark.parametrize(("has_bf16", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -24,6 +32,73 @@ def test_a_cpu_computes_in_bf16_only_when_it_has_instructions_for_it(monkeypatch
 @pytest.mark.parametrize(("wish", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
 def test_a_precision_asked_for_is_taken(wish, expected):
     assert choose_precision(wish, torch.device("cpu")) == (expected, "as set")
+
+
+def test_a_gpu_that_does_not_work_is_told_and_not_left_for_the_cpu(monkeypatch):
+    def ones(*sizes, device):
+        raise torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device\nSearch for")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "ones", ones)
+    with pytest.raises(
+        UsageError, match=r"^device cuda cannot be used \(CUDA error: no kernel image .*\); use device cpu$"
+    ):
+        choose_device("auto")
+
+
+def test_attention_is_not_left_to_cudnn_which_plans_anew_for_each_shape():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    choose_device("cpu")
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_bf16_is_asked_of_the_gpu_that_computes(monkeypatch):
+    asked = []
+
+    @contextlib.contextmanager
+    def current(device):
+        asked.append(device)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: len(asked) == 1)
+    assert choose_precision("auto", torch.device("cuda:1"))[0] == torch.bfloat16
+    assert asked == [torch.device("cuda:1")]
+
+
+class OneDevice(TorchDispatchMode):
+    """Fails where an operation mixes devices, which only numbers may, or needs float64, which Apple's have not."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        devices = {tensor.device.type for tensor in tensors if tensor.dim()}
+        if "copy" not in str(function):
+            assert len(devices) <= 1, (function, devices)
+        if "meta" in devices:
+            assert all(tensor.dtype != torch.float64 for tensor in tensors), function
+            if function is torch.ops.aten.nonzero.default:  # how many there are, no such device can say
+                return torch.empty(args[0].numel(), args[0].dim(), dtype=torch.long, device="meta")
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("positions", ["sinusoid", "rotary_cross"])
+def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, dtype, positions):
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("cuda's alone is right"))
+    monkeypatch.setattr(sys.modules["torch.optim.adam"], "_device_dtype_check_for_fused", lambda *args, **kwargs: None)
+    model = make_model(positions=positions, dropout=0.1, attention_dropout=0.1).to("meta")
+    optimizer = Optimizer(model, TrainingConfig(), dtype)
+    optimizer.network.train()
+    batch = batch_of([[5, 6, 7], [8, 9]], [[5, 6], [7, 8, 9, 10]])
+    with OneDevice():
+        for step in (1, 2):
+            moved = batch.to(model.device)
+            gradients = torch.autograd.grad(summed_loss(optimizer.network, moved, 0.1), optimizer.network_weights)
+            optimizer.add(gradients)
+            assert optimizer.average_and_clip(moved.n_tokens).device.type == "meta"
+            optimizer.step(1e-3, step)
+    moments = [tensor for state in optimizer.state().values() for tensor in state.values()]
+    assert moments and {(tensor.device.type, tensor.dtype) for tensor in moments} == {("meta", torch.float32)}
 
 
 def test_a_device_that_is_not_there_is_refused_in_one_line():

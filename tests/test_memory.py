@@ -20,7 +20,7 @@ from mt_cli import device
 from mt_cli.checkpoint import load_checkpoint
 from mt_cli.config import AUTO, load_config
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import is_out_of_memory
+from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.training import loop, memory
@@ -224,6 +224,33 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
         err = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 400000; set ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "Invalid buffer size: 12.34 GiB",
+        "MPS backend out of memory (MPS allocated: 8 GB)",
+    ],
+)
+def test_memory_that_ends_on_a_gpu_is_given_back_before_less_is_tried(
+    words: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, given_back = trainer_of(tiny / "run"), []
+    trainer.optimizer.model.to("meta")
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(memory, "_try", refuse)
+    gpu = SimpleNamespace(empty_cache=lambda: given_back.append(1))
+    monkeypatch.setattr(torch, "get_device_module", lambda device: gpu)
+    auto = trainer.settings.model_copy(update={"batch_tokens": AUTO})
+    with pytest.raises(TrainingError, match=r"^out of memory on meta even at training\.batch_tokens "):
+        memory.fit_batches(trainer.optimizer, trainer.data.train, auto, 0)
+    assert len(given_back) > 10
 
 
 @pytest.mark.parametrize("words", ["could not create a primitive", "could not create a memory object"])

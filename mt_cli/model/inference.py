@@ -112,6 +112,9 @@ class _FeedForward(_Branch):
         return self.after(self.w_2.add(self.w_1.relu(self.before(x)), x))
 
 
+_FUSED = {"cpu", "cuda"}  # Apple's kernel for few queries had wrong numbers up to torch 2.12 (pytorch #181133, #184180)
+
+
 class _Attention(_Branch):
     def __init__(self, attention: MultiHeadAttention, add_norm: AddNorm):
         super().__init__(add_norm)
@@ -126,7 +129,11 @@ class _Attention(_Branch):
             rows.view(n_sentences, -1, self.n_heads, rows.size(-1) // self.n_heads).transpose(1, 2)
             for rows in (query, key, value)
         )
-        found = F.scaled_dot_product_attention(query, key, value, mask, scale=self.scale)
+        if x.device.type in _FUSED:
+            found = F.scaled_dot_product_attention(query, key, value, mask, scale=self.scale)
+        else:
+            scores = (query * self.scale) @ key.transpose(-2, -1)
+            found = (scores if mask is None else scores + mask).softmax(-1) @ value
         return self.after(self.w_o.add(found.transpose(1, 2).reshape(len(x), -1), x))
 
 

@@ -358,8 +358,8 @@ class Trainer:
         try:
             self._take_over(content, file)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-            if is_out_of_memory(error):
-                raise
+            if is_out_of_memory(error) or isinstance(error, torch.AcceleratorError):
+                raise  # the checkpoint is not to blame
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
 

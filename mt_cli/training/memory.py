@@ -47,8 +47,8 @@ def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingC
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if optimizer.model.device.type != "cpu":
+            torch.get_device_module(optimizer.model.device).empty_cache()
     raise TrainingError(
         f"out of memory on {optimizer.model.device} even at training.batch_tokens {n_tokens};"
         " use a smaller model, or lower data.max_length"

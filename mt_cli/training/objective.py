@@ -57,7 +57,7 @@ class ProjectedCrossEntropy(torch.autograd.Function):
             mean_logit = part @ mean_weight
             loss += (smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob).sum()
             probs.sub_(smoothing / vocab_size)[at_label] -= 1 - smoothing  # now the gradient of the logits
-            torch.mm(probs, weight, out=grad_part)
+            grad_part.copy_(probs @ weight)  # mm(out=...) leaves a part as it was on some GPUs (pytorch #193385)
             grad_weight.addmm_(probs.T, part)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return loss

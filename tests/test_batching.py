@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import islice, pairwise
 
 import numpy as np
@@ -92,8 +93,16 @@ def test_every_position_may_look_somewhere(dataset):
 
 def test_a_batch_goes_to_a_device_whole(dataset):
     batch = make_batch(dataset, [0, 1]).to(torch.device("meta"))
-    tensors = (batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert {getattr(batch, field.name).device.type for field in fields(batch)} == {"meta"}
+
+
+def test_a_gpu_fetches_a_batch_while_the_cpu_goes_on(dataset, monkeypatch):
+    batch, pinned, moved = make_batch(dataset, [0, 1]), [], []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    monkeypatch.setattr(torch.Tensor, "to", lambda *args, **kwargs: moved.append((args, kwargs)))
+    batch.to(torch.device("cuda:1"))
+    assert len(pinned) == len(moved) == len(fields(batch))
+    assert all(args[1] == torch.device("cuda:1") and kwargs == {"non_blocking": True} for args, kwargs in moved)
 
 
 def test_a_source_batch_is_that_of_training(dataset):

@@ -15,7 +15,6 @@ from mt_cli.decoding.ensemble import averaged
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import Batch, batch_of
-from mt_cli.text.tokenizer import PAD_ID
 
 _LOGITS_AT_ONCE = 1 << 22  # those of a whole batch would take more memory than a step of training
 
@@ -24,9 +23,8 @@ def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Te
     """Logits (n,V) and ids (n) of all target tokens of a batch that are no padding, in order, n at a time."""
     memory, _ = model.encode(batch.src_ids, batch.src_mask)
     hidden, _, _ = model.decode(batch.tgt_in, batch.tgt_mask, memory, batch.src_mask)
-    is_token = batch.tgt_out != PAD_ID
     n = max(1, _LOGITS_AT_ONCE // model.projection.weight.size(0))
-    for part, ids in zip(hidden[is_token].split(n), batch.tgt_out[is_token].split(n), strict=True):
+    for part, ids in zip(batch.without_padding(hidden).split(n), batch.targets.split(n), strict=True):
         yield model.project(part), ids
 
 

@@ -3,13 +3,13 @@
 The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position, not from a
 sampler's state. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
 
-Letters in shapes: B sentences, S source length, T target length.
+Letters in shapes: B sentences, S source length, T target length, N target tokens that are no padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +29,29 @@ class Batch:
     tgt_in: Tensor  # (B,T)      <s> y1 .. ym       what the decoder is shown
     tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what it is to say
     tgt_mask: Tensor  # (B,1,T,T)  True where a target token may look: at itself and what stands before it
-    n_tokens: int  # target tokens that are no padding
+    target_positions: Tensor  # (N,)  where in tgt_out, flattened, there is no padding; a GPU would be waited for
+
+    @property
+    def n_tokens(self) -> int:
+        """N: target tokens, end symbols included, without padding."""
+        return len(self.target_positions)
+
+    @property
+    def targets(self) -> Tensor:
+        """(N,): tgt_out without padding."""
+        return self.without_padding(self.tgt_out)
+
+    def without_padding(self, x: Tensor) -> Tensor:
+        """(B,T,...) -> (N,...)."""
+        return x.flatten(0, 1).index_select(0, self.target_positions)
 
     def to(self, device: torch.device) -> Batch:
-        return replace(
-            self,
-            src_ids=self.src_ids.to(device),
-            src_mask=self.src_mask.to(device),
-            tgt_in=self.tgt_in.to(device),
-            tgt_out=self.tgt_out.to(device),
-            tgt_mask=self.tgt_mask.to(device),
-        )
+        """From pinned memory a GPU fetches it while the CPU goes on."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+        return Batch(*(moved(getattr(self, field.name)) for field in fields(self)))
 
 
 def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
@@ -75,8 +87,8 @@ def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batc
     src_ids, src_mask = source_batch(sources)
     tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
     tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
-    n_tokens = sum(len(ids) + 1 for ids in targets)
-    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, n_tokens)
+    target_positions = (tgt_out != PAD_ID).flatten().nonzero().squeeze(1)
+    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, target_positions)
 
 
 _POOL = 100_000  # pairs sorted together: enough for full batches of one length, and memory stays bounded

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import Batch
-from mt_cli.text.tokenizer import PAD_ID
 
 
 def summed_loss(network: Transformer, batch: Batch, label_smoothing: float) -> Tensor:
@@ -20,12 +19,10 @@ def summed_loss(network: Transformer, batch: Batch, label_smoothing: float) -> T
 
     Only positions with a target are projected to the vocabulary: padding costs no logits.
     """
-    is_token = (batch.tgt_out != PAD_ID).flatten().nonzero().squeeze(1)  # first: a GPU waits for their number
     memory, _ = network.encode(batch.src_ids, batch.src_mask)
     hidden, _, _ = network.decode(batch.tgt_in, batch.tgt_mask, memory, batch.src_mask)
-    hidden = hidden.flatten(0, 1).index_select(0, is_token) * network.projection_scale  # (N,D)
-    targets = batch.tgt_out.flatten().index_select(0, is_token)
-    loss: Tensor = ProjectedCrossEntropy.apply(hidden, network.projection.weight, targets, label_smoothing)
+    hidden = batch.without_padding(hidden) * network.projection_scale  # (N,D)
+    loss: Tensor = ProjectedCrossEntropy.apply(hidden, network.projection.weight, batch.targets, label_smoothing)
     return loss
 
 

@@ -253,9 +253,8 @@ def _difference(path: Path, text: Text) -> str:
     digest, size = hashlib.sha256(), 0
     try:
         with gzip.open(path) as file:
-            while size <= text.size and (
-                chunk := file.read(_CHUNK)
-            ):  # no further: a small file can unzip to a huge one
+            # No further than expected: a small file can unzip to a huge one.
+            while size <= text.size and (chunk := file.read(_CHUNK)):
                 digest.update(chunk)
                 size += len(chunk)
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -197,8 +197,8 @@ class Translator:
                 f"{'.'.join(map(str, one['loc']))}: {one['msg']}, found {one['input']}" for one in error.errors()
             ]
             raise UsageError("\n".join(problems)) from None
-        for _, problem in decoding_contradictions(settings):
-            raise UsageError(problem)
+        if problems := [problem for _, problem in decoding_contradictions(settings)]:
+            raise UsageError("\n".join(problems))
         if not settings.sample and settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"

@@ -6,14 +6,17 @@ translations as text, n-best lists or JSON, forced scores, a trace. This file op
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from types import FrameType
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from tqdm import tqdm
@@ -46,7 +49,9 @@ def pump(descriptor: int, name: str, form: Form, out: BinaryIO, replaces_bad: bo
             for start in range(0, len(arrived), LINES_AT_ONCE):
                 chunk = arrived[start : start + LINES_AT_ONCE]
                 texts = [_decode(raw, number, name, replaces_bad) for number, raw in enumerate(chunk, n_lines + 1)]
-                _write("".join(line + "\n" for line in form(texts, n_lines)).encode(), out)
+                text = "".join(line + "\n" for line in form(texts, n_lines)).encode()
+                with _ctrl_c_waits():
+                    _write(text, out)
                 n_lines += len(chunk)
                 bar.update(len(chunk))
     form.end(n_lines)
@@ -72,6 +77,28 @@ def _arriving(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
         if more:
             yield [b"".join(rest), *more[:-1]]
             rest = [more[-1]] if more[-1] else []
+
+
+@contextlib.contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Until all is written, also more than a pipe holds: the last line shall be whole. A second Ctrl-C does not wait."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # nobody asked for KeyboardInterrupt
+        yield
+        return
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if received:
+        raise KeyboardInterrupt
 
 
 def _write(text: bytes, out: BinaryIO) -> None:

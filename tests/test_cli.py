@@ -230,16 +230,31 @@ def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run
     assert all(len(line.splitlines()) <= 1 for line in answer.lines)
 
 
-def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, trained_run, tmp_path):
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "more than a pipe holds"])
+def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, trained_run, tmp_path, options):
     (tmp_path / "in.txt").write_bytes(b"".join(b"the cat %d sees the dog\n" % i for i in range(50_000)))
-    with mt_process("translate", trained_run, tmp_path / "in.txt") as process:
+    with mt_process("translate", trained_run, tmp_path / "in.txt", *options) as process:
         first = process.stdout.readline()
+        time.sleep(0.5)  # until it waits for its reader, if that is what it does
         process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
         rest, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert all(line.startswith(b"note: ") for line in err.splitlines())
     n_lines = (first + rest).count(b"\n")
     assert 0 < n_lines < 50_000 and (first + rest).endswith(b"\n")
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_reader_that_does_not_read(mt_process, trained_run, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"the cat sees the dog\n" * 50_000)
+    with mt_process("translate", trained_run, tmp_path / "in.txt", "--json") as process:
+        process.stdout.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
 
 
 @pytest.mark.slow

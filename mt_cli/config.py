@@ -117,7 +117,8 @@ class TrainingConfig(Section):
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
-    weight_decay: float = Field(0.0, ge=0, le=1)  # of matrices and embeddings, not of norms and biases
+    # Of matrices and embeddings, not of norms and biases; null: by the size of the corpus, to forget within two epochs.
+    weight_decay: float | None = Field(None, ge=0, le=1)
     optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the matrices of layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
@@ -218,7 +219,8 @@ def differing_keys(mine: Config, theirs: Config, sections: Iterable[str]) -> lis
         for key in a[section]:
             name = f"{section}.{key}"
             if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE:
-                found.append(f"{name} is {a[section][key]} here, {b[section][key]} there")
+                here, there = ("null" if x[section][key] is None else x[section][key] for x in (a, b))
+                found.append(f"{name} is {here} here, {there} there")
     return found
 
 

@@ -244,6 +244,7 @@ training:
   device: cpu
   precision: fp32
   optimizer: adamw
+  weight_decay: 0.0
 """
 WORDS = {"red": "rot", "cat": "Katze", "dog": "Hund", "sees": "sieht", "the": "die", "house": "Haus", "tree": "Baum"}
 

@@ -454,9 +454,10 @@ def test_only_how_long_and_where_may_change_within_a_run(load):
     free = load(BASE, "training.max_steps=7", "training.patience=3", "training.device=cpu", "decoding.beam_size=7")
     sections = "data", "tokenizer", "model", "training"
     assert differing_keys(mine, free, sections) == []
-    other = load(BASE, "model.d_model=64", "training.seed=9")
+    other = load(BASE, "model.d_model=64", "training.weight_decay=0.1", "training.seed=9")
     assert differing_keys(mine, other, sections) == [
         "model.d_model is 256 here, 64 there",
+        "training.weight_decay is null here, 0.1 there",
         "training.seed is 1 here, 9 there",
     ]
     assert differing_keys(mine, other, ["model"]) == ["model.d_model is 256 here, 64 there"]

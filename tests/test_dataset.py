@@ -46,6 +46,7 @@ def test_any_pairs_are_read_back(tmp_path_factory, rows):
     src, tgt = dataset.lengths(0, len(dataset))
     assert src.tolist() == [len(pair.src) for pair in pairs]
     assert tgt.tolist() == [len(pair.tgt) for pair in pairs]
+    assert dataset.n_targets == sum(len(pair.tgt) + 1 for pair in pairs)
     backwards = list(reversed(range(len(pairs))))
     assert [side.tolist() for side in dataset.lengths_of(backwards)] == [src.tolist()[::-1], tgt.tolist()[::-1]]
 

@@ -95,7 +95,7 @@ def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, 
             gradients = torch.autograd.grad(summed_loss(optimizer.network, moved, 0.1), optimizer.network_weights)
             optimizer.add(gradients)
             assert optimizer.average_and_clip(moved.n_tokens).device.type == "meta"
-            optimizer.step(1e-3, step)
+            optimizer.step(1e-3, 0.5, step)
     moments = [tensor for state in optimizer.state().values() for tensor in state.values()]
     assert moments and {(tensor.device.type, tensor.dtype) for tensor in moments} == {("meta", torch.float32)}
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
+from mt_cli.training.schedule import Pace, fit_to_time, learning_rate, weight_decay
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400
@@ -47,6 +47,24 @@ def test_noam_falls_with_the_size_of_the_model_and_the_others_do_not():
 def test_every_schedule_is_its_formula_after_a_straight_warm_up(schedule, formula):
     expected = [PEAK * step / WARMUP if step < WARMUP else formula(step) for step in range(1, STEPS + 1)]
     assert rates(schedule) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("batch_tokens", "accumulate"), [(1000, 1), (250, 4)])
+def test_weights_forget_within_two_epochs_at_the_peak_rate(schedule, batch_tokens, accumulate):
+    training = TrainingConfig(
+        schedule=schedule, warmup_steps=40, learning_rate=2.0, batch_tokens=batch_tokens, accumulate=accumulate
+    )
+    n_targets, epoch_steps = 500_000, 500
+    decay, rate = weight_decay(training, 512, n_targets), learning_rate(40, training, 512)
+    assert (1 - rate * decay) ** (2 * epoch_steps) == pytest.approx(math.exp(-1), rel=1e-3)
+
+
+def test_weight_decay_is_what_the_config_says_and_never_above_one():
+    for decay in (0.0, 0.3):
+        assert weight_decay(TrainingConfig(weight_decay=decay), 512, 1000) == decay
+    for n_targets in (1, 1000):
+        assert weight_decay(TrainingConfig(), 512, n_targets) == 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

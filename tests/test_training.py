@@ -38,7 +38,7 @@ from mt_cli.run_dir import RunDir
 from mt_cli.training import loop, muon, objective, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.schedule import Pace
+from mt_cli.training.schedule import Pace, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.workers import Workers
 
@@ -769,7 +769,7 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     seen = set()
     for step in range(1, 41):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-4, step)
+        optimizer.step(1e-4, 0.0, step)
         seen.add(copy.detach()[0].item())
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
     assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
@@ -783,7 +783,7 @@ def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
     expected, decays = weight.detach().clone(), [2 / 11, 3 / 12, 4 / 13, 0.5, 0.5]
     for step in (1, 2, 3, 50, 51):
         optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-        optimizer.step(1e-2, step)
+        optimizer.step(1e-2, 0.0, step)
         decay = decays.pop(0)
         expected = decay * expected + (1 - decay) * weight.detach()
         torch.testing.assert_close(average.detach(), expected)
@@ -799,7 +799,7 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
     torch.manual_seed(1)
     gradients = dict(zip(names, (torch.randn_like(weight) for weight in optimizer.network_weights), strict=True))
     optimizer.add(list(gradients.values()))
-    optimizer.step(1e-2, 1)
+    optimizer.step(1e-2, 0.0, 1)
     kinds = {name: set(optimizer.state()[i]) for i, name in enumerate(names)}
     for name, weight in tiny_model.named_parameters():
         is_matrix = "layers" in name and name.endswith("weight") and weight.dim() == 2
@@ -815,11 +815,22 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_weights_decay_but_norms_and_biases_do_not(tiny_model, name):
     before = {weight: weight.detach().clone() for weight in tiny_model.parameters()}
-    optimizer = Optimizer(tiny_model, TrainingConfig(optimizer=name, weight_decay=0.5), torch.float32)
+    optimizer = Optimizer(tiny_model, TrainingConfig(optimizer=name), torch.float32)
     optimizer.add([torch.zeros_like(weight) for weight in optimizer.network_weights])
-    optimizer.step(1e-2, 1)
+    optimizer.step(1e-2, 0.5, 1)
     for weight, start in before.items():
         torch.testing.assert_close(weight.detach(), start * (0.995 if weight.dim() > 1 else 1.0))
+
+
+def test_each_update_decays_as_the_size_of_the_corpus_says(tiny, monkeypatch):
+    used = []
+    step = Optimizer.step
+    monkeypatch.setattr(Optimizer, "step", lambda self, *args: (used.append(args), step(self, *args))[1])
+    by_size = "training.weight_decay=null", "training.learning_rate=1", "training.warmup_steps=1000"
+    trainer = trainer_of(tiny / "run", "training.max_steps=3", *by_size)
+    trainer.train()
+    expected = weight_decay(trainer.settings, trainer.config.model.d_model, trainer.data.train.n_targets)
+    assert 0 < expected < 1 and [args[1:] for args in used] == [(expected, 1), (expected, 2), (expected, 3)]
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -830,9 +841,9 @@ def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
     ours = [torch.randn(shape) for shape in shapes]
     theirs = [torch.nn.Parameter(matrix.clone()) for matrix in ours]
     before = [matrix.clone() for matrix in ours]
-    muons = Muon(ours, decay, torch.bfloat16)
+    muons = Muon(ours, torch.bfloat16)
     torchs = torch.optim.Muon(theirs, lr=0.02, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
-    muons.param_groups[0]["lr"] = 0.02
+    muons.param_groups[0].update(lr=0.02, weight_decay=decay)
     for _ in range(4):
         for mine, other in zip(ours, theirs, strict=True):
             mine.grad = torch.randn_like(mine)
@@ -868,7 +879,7 @@ def test_muon_computes_in_the_networks_precision(tiny_model, monkeypatch, dtype)
     monkeypatch.setattr(muon, "orthogonalized", spy)
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), dtype)
     optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
-    optimizer.step(1e-2, 1)
+    optimizer.step(1e-2, 0.0, 1)
     assert used and set(used) == {dtype}
     assert all(weight.dtype == torch.float32 for weight in tiny_model.parameters())
 

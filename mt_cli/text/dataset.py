@@ -43,6 +43,11 @@ class TokenDataset:
     def __len__(self) -> int:
         return len(self._lines)
 
+    @property
+    def n_targets(self) -> int:
+        """Target tokens of all pairs, end symbols included."""
+        return int(self._starts["tgt"][-1]) + len(self)
+
     def src(self, index: int) -> Ids:
         return self._sentence("src", index)
 

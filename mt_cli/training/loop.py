@@ -40,7 +40,7 @@ from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.prepare import PreparedData, Say
 from mt_cli.training.progress import Progress, restored
-from mt_cli.training.schedule import Pace, fit_to_time, learning_rate
+from mt_cli.training.schedule import Pace, fit_to_time, learning_rate, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.validation import validate
 from mt_cli.training.workers import Workers
@@ -122,11 +122,12 @@ class Trainer:
                     break
                 started = time.monotonic()
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
+                decay = weight_decay(self.settings, self.config.model.d_model, self.data.train.n_targets)
                 loss, grad_norm, indices = self._forward_backward()
                 lines = [self.data.train.line(index) for index in indices[:5]]
                 refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
-                self.optimizer.step(rate, p.step)
+                self.optimizer.step(rate, decay, p.step)
                 self.pace.training_seconds += time.monotonic() - started
                 is_fit_due = p.step % FIT_EVERY_STEPS == 0 or (
                     p.step >= self.settings.max_steps and not self.pace.fitted

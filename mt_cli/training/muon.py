@@ -22,8 +22,8 @@ _N_STEPS = 5
 class Muon(torch.optim.Optimizer):
     """Steps are as large as AdamW's would be (Liu et al. 2025, equation 4)."""
 
-    def __init__(self, matrices: Sequence[Tensor], weight_decay: float, dtype: torch.dtype):
-        super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
+    def __init__(self, matrices: Sequence[Tensor], dtype: torch.dtype):
+        super().__init__(matrices, {"lr": 0.0, "weight_decay": 0.0})
         self.dtype = dtype
 
     @torch.no_grad()

@@ -38,13 +38,13 @@ class Optimizer:
             matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
         others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
         groups = [
-            {"params": [weight for weight in others if weight.dim() > 1], "weight_decay": training.weight_decay},
-            {"params": [weight for weight in others if weight.dim() == 1], "weight_decay": 0.0},  # norms and biases
+            {"params": [weight for weight in others if weight.dim() > 1]},
+            {"params": [weight for weight in others if weight.dim() == 1]},  # norms and biases
         ]
         betas = training.adam_beta1, training.adam_beta2
         self._parts: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
         if matrices:
-            self._parts.append(Muon(matrices, training.weight_decay, dtype))
+            self._parts.append(Muon(matrices, dtype))
         self._part_of = {
             weight: part for part in self._parts for group in part.param_groups for weight in group["params"]
         }
@@ -60,11 +60,12 @@ class Optimizer:
         torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
-    def step(self, learning_rate: float, step: int) -> None:
-        """Update number `step`, counted from 1."""
+    def step(self, learning_rate: float, weight_decay: float, step: int) -> None:
+        """Update number `step`, counted from 1. Norms and biases do not decay."""
         for part in self._parts:
             for group in part.param_groups:
-                group["lr"] = learning_rate
+                is_matrix = group["params"][0].dim() > 1
+                group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
             part.step()
         self.drop_gradients()
         self.sync_network()

@@ -1,4 +1,4 @@
-"""The learning rate: a pure function of the step, so that nothing about it has to be remembered."""
+"""The learning rate and the weight decay: pure functions, so that nothing about them has to be remembered."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
 def peak_rate(training: TrainingConfig, d_model: int) -> float:
     is_noam = training.schedule == "noam"
     return training.learning_rate * ((d_model * training.warmup_steps) ** -0.5 if is_noam else 1)
+
+
+def weight_decay(training: TrainingConfig, d_model: int, n_targets: int) -> float:
+    """`training.weight_decay`; for null what suits a corpus of `n_targets` target tokens, end symbols included.
+
+    After 1 / (rate * decay) updates a weight has forgotten what it was, to 1/e. Counted in epochs, the same time is best
+    for corpora of all sizes (Wang and Aitchison 2024): two epochs at the peak rate, and updates enough that it is at most 1.
+    """
+    if training.weight_decay is not None:
+        return training.weight_decay
+    epoch_steps = n_targets / (training.batch_tokens * training.accumulate)
+    return 1 / max(1.0, peak_rate(training, d_model) * _EPOCHS_REMEMBERED * epoch_steps)
+
+
+_EPOCHS_REMEMBERED = 2
 
 
 @dataclass

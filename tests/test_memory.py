@@ -35,11 +35,12 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     def limit(n_positions: int) -> list[int]:
         real, tried = memory.summed_loss, []
 
-        def loss(network: Any, batch: Any, label_smoothing: float) -> torch.Tensor:
-            tried.append(batch.tgt_out.numel())
+        def loss(network: Any, batch: Any, label_smoothing: float, r_drop: float) -> torch.Tensor:
+            n_readings = 2 if r_drop else 1
+            tried.append(n_readings * batch.tgt_out.numel())
             if batch.tgt_out.numel() > n_positions:
                 raise RuntimeError(FULL)
-            return real(network, batch, label_smoothing)
+            return real(network, batch, label_smoothing, r_drop)
 
         monkeypatch.setattr(memory, "summed_loss", loss)
         return tried
@@ -66,6 +67,15 @@ def test_what_is_learnt_in_both_directions_is_tried_in_both(tiny: Path, memory_f
     largest = memory.largest_batches(trainer.data.train, training.batch_tokens, training.seed, epoch=0)
     back = [make_batch(trainer.data.train, indices).src_ids.numel() for indices in largest]
     assert back and tried == forth + forth + back
+
+
+def test_what_is_read_twice_is_tried_twice(tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
+    tried = memory_for(10**9)
+    trainer_of(tiny / "once", "training.both_directions=0.5")._fit_batches()
+    once = tried.copy()
+    trainer_of(tiny / "twice", "training.both_directions=0.5", "training.r_drop=1")._fit_batches()
+    n = len(once) // 2
+    assert n and tried == [*once, *(2 * size for size in once[:n]), *once[n:]]
 
 
 def test_the_gradients_of_each_thread_are_tried_too(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,11 +270,11 @@ def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
     """As oneDNN behaves: what it has refused to a thread once, it refuses to it ever after."""
     trainer, thread, real = trainer_of(tiny / "run"), threading.local(), memory.summed_loss
 
-    def loss(network: Any, batch: Any, label_smoothing: float) -> torch.Tensor:
+    def loss(network: Any, batch: Any, *rest: Any) -> torch.Tensor:
         if hasattr(thread, "is_refused") or batch.tgt_out.numel() > 300:
             thread.is_refused = True
             raise RuntimeError(words)
-        return real(network, batch, label_smoothing)
+        return real(network, batch, *rest)
 
     monkeypatch.setattr(memory, "summed_loss", loss)
     auto = trainer.settings.model_copy(update={"batch_tokens": AUTO})

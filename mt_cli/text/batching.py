@@ -9,7 +9,7 @@ Letters in shapes: B sentences, S source length, T target length, N target token
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,13 @@ class Batch:
     def without_padding(self, x: Tensor) -> Tensor:
         """(B,T,...) -> (N,...)."""
         return x.flatten(0, 1).index_select(0, self.target_positions)
+
+    def twice(self) -> Batch:
+        """All pairs once more after the last one, so 2B sentences; targets come out as all of one reading, then all of the
+        other."""
+        both = Batch(*(torch.cat([tensor, tensor]) for tensor in (getattr(self, field.name) for field in fields(self))))
+        again = self.target_positions + self.tgt_out.numel()
+        return replace(both, target_positions=torch.cat([self.target_positions, again]))
 
     def to(self, device: torch.device) -> Batch:
         """From pinned memory a GPU fetches it while the CPU goes on."""

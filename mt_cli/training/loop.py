@@ -187,15 +187,19 @@ class Trainer:
         number, indices = numbered_part
         seed_dropout(self.settings.seed, self.progress.step, number)
         batch = make_batch(self._step_pairs, indices).to(self.device)
-        loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing)
+        r_drop = 0.0 if self._learns_both_directions else self.settings.r_drop
+        loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing, r_drop)
         return loss.detach(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
+
+    @property
+    def _learns_both_directions(self) -> bool:
+        return self.progress.step < self.settings.both_directions * self.settings.max_steps
 
     @property
     def _step_pairs(self) -> TokenDataset:
         """What this step learns from: the pairs, or in every other of the first steps the same backwards, so that a small
         corpus teaches twice as much of both languages before it is all about one direction (Ding et al. 2021)."""
-        p, settings = self.progress, self.settings
-        is_backwards = p.step % 2 == 1 and p.step < settings.both_directions * settings.max_steps
+        is_backwards = self._learns_both_directions and self.progress.step % 2 == 1
         return self.data.train.backwards() if is_backwards else self.data.train
 
     def _remaining_batches(self) -> Iterator[list[int]]:

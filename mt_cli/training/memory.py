@@ -82,11 +82,13 @@ def _try(
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
             n_others = Workers(device, batch_tokens).n - 1  # threads that have gradients of their own
             gradients = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
-            directions = [dataset, dataset.backwards()] if training.both_directions else [dataset]
+            directions = [(dataset, training.r_drop)]
+            if training.both_directions:
+                directions.append((dataset.backwards(), 0.0))
             batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
-            for direction, indices in itertools.product(directions, batches):
+            for (direction, r_drop), indices in itertools.product(directions, batches):
                 batch = make_batch(direction, indices).to(device)
-                loss = summed_loss(network, batch, training.label_smoothing)
+                loss = summed_loss(network, batch, training.label_smoothing, r_drop)
                 optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
             del moments, gradients
         finally:

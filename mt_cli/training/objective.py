@@ -63,7 +63,7 @@ class ProjectedCrossEntropy(torch.autograd.Function):
                 log_normalizer = log_normalizer.to(logits.dtype)[..., None]
                 log_ratio = logits - logits.flip(0) - (log_normalizer - log_normalizer.flip(0))
                 divergence = (probs * log_ratio).sum(-1, keepdim=True)
-                loss += r_drop / 2 * divergence.sum()
+                loss += r_drop / 2 * divergence.sum(dtype=torch.float32)
                 pull = probs * (log_ratio - divergence) + probs - probs.flip(0)
             probs.sub_(smoothing / vocab_size)[at_label] -= 1 - smoothing  # now the gradient of the logits
             if r_drop:

@@ -765,7 +765,7 @@ def test_what_is_read_twice_without_dropout_agrees(make_model):
     )
 
 
-def test_pairs_are_read_twice_when_both_directions_are_learnt(tiny, monkeypatch):
+def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkeypatch):
     used, real = [], loop.summed_loss
     monkeypatch.setattr(loop, "summed_loss", lambda *args: (used.append(args[-1]), real(*args))[1])
     trainer_of(tiny / "run", "training.max_steps=4", "training.both_directions=0.5", "training.r_drop=2").train()

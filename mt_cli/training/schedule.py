@@ -40,7 +40,7 @@ def weight_decay(training: TrainingConfig, d_model: int, n_targets: int) -> floa
     """`training.weight_decay`; for null what suits a corpus of `n_targets` target tokens, end symbols included.
 
     After 1 / (rate * decay) updates a weight has forgotten what it was, to 1/e. Counted in epochs, the same time is best
-    for corpora of all sizes (Wang and Aitchison 2024): two epochs at the peak rate, and updates enough that it is at most 1.
+    for corpora of all sizes (Wang and Aitchison 2024): two epochs at the peak rate; longer where that would be above 1.
     """
     if training.weight_decay is not None:
         return training.weight_decay

@@ -60,11 +60,11 @@ class ProjectedCrossEntropy(torch.autograd.Function):
             mean_logit = part @ mean_weight
             loss += (smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob).sum() / n_readings
             if r_drop:
-                log_normalizer = log_normalizer.to(logits.dtype)[..., None]
-                log_ratio = logits - logits.flip(0) - (log_normalizer - log_normalizer.flip(0))
-                divergence = (probs * log_ratio).sum(-1, keepdim=True)
-                loss += r_drop / 2 * divergence.sum(dtype=torch.float32)
-                pull = probs * (log_ratio - divergence) + probs - probs.flip(0)
+                # KL(p, q) + KL(q, p) is the sum of (p - q) * (logit of p - logit of q): the normalizers cancel.
+                pull = logits.sub_(logits.flip(0)).mul_(probs)
+                mean = pull.sum(-1, keepdim=True)
+                loss += r_drop / 2 * mean.sum(dtype=torch.float32)
+                pull.addcmul_(probs, 1 - mean).sub_(probs.flip(0))
             probs.sub_(smoothing / vocab_size)[at_label] -= 1 - smoothing  # now the gradient of the logits
             if r_drop:
                 probs.div_(n_readings).add_(pull, alpha=r_drop / 2)

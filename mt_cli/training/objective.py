@@ -27,12 +27,12 @@ def summed_loss(network: Transformer, batch: Batch, label_smoothing: float, r_dr
     hidden = read.without_padding(hidden) * network.projection_scale  # (RN,D)
     weight, targets = network.projection.weight, batch.targets
     loss: Tensor = ProjectedCrossEntropy.apply(hidden, weight, targets, label_smoothing, r_drop)
-    return loss
+    return loss / (2 if r_drop else 1)
 
 
 class ProjectedCrossEntropy(torch.autograd.Function):
     """`F.cross_entropy(hidden @ weight.T, targets, label_smoothing=smoothing, reduction="sum")`, a part at a time; or the
-    mean of that of two readings, plus `r_drop` times the mean of the Kullback-Leibler divergences of each from the other.
+    sum of that of two readings, plus `r_drop` times the Kullback-Leibler divergences of each from the other.
 
     The logits of a whole batch are by far the largest tensors of a step: (N,V), several times over. Here the gradient
     is computed along with the loss, softmax minus labels, while a part of the rows is still in the processor's cache,
@@ -58,16 +58,16 @@ class ProjectedCrossEntropy(torch.autograd.Function):
             log_prob = probs[at_label].float().clamp(min=torch.finfo(probs.dtype).tiny).log()
             log_normalizer = logits[at_label] - log_prob
             mean_logit = part @ mean_weight
-            loss += (smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob).sum() / n_readings
+            loss += (smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob).sum()
             if r_drop:
                 # KL(p, q) + KL(q, p) is the sum of (p - q) * (logit of p - logit of q): the normalizers cancel.
                 pull = logits.sub_(logits.flip(0)).mul_(probs)
                 mean = pull.sum(-1, keepdim=True)
-                loss += r_drop / 2 * mean.sum(dtype=torch.float32)
+                loss += r_drop * mean.sum(dtype=torch.float32)
                 pull.addcmul_(probs, 1 - mean).sub_(probs.flip(0))
             probs.sub_(smoothing / vocab_size)[at_label] -= 1 - smoothing  # now the gradient of the logits
             if r_drop:
-                probs.div_(n_readings).add_(pull, alpha=r_drop / 2)
+                probs.add_(pull, alpha=r_drop)
             grad_part.copy_(probs @ weight)  # mm(out=...) leaves a part as it was on some GPUs (pytorch #193385)
             grad_weight.addmm_(probs.flatten(0, 1).T, part.flatten(0, 1))
         ctx.save_for_backward(grad_hidden, grad_weight)

@@ -17,7 +17,7 @@ from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
 from mt_cli.evaluation import metrics
 from mt_cli.evaluation.evaluate import evaluate_files
-from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts, ter_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -42,11 +42,14 @@ def sacrebleu_command(folder, hyps: list[str], refs: list[str], *options: str) -
     return json.loads(answer)
 
 
-@pytest.mark.parametrize(("seed", "tokenize"), [(1, "13a"), (2, "zh"), (3, "char"), (4, "intl"), (5, "none")])
-def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize):
+@pytest.mark.parametrize(
+    ("seed", "tokenize", "tgt_lang"),
+    [(1, "13a", "de"), (2, "zh", "zh-Hant"), (3, "char", "ko"), (4, "intl", "ja"), (5, "none", "en")],
+)
+def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize, tgt_lang):
     hyps, refs = random_text(seed, 60)
-    scores = score_texts(hyps, refs, tokenize)
-    of_characters = ["--ter-asian-support", "--ter-normalized"] if tokenize in {"zh", "char"} else []
+    scores = score_texts(hyps, refs, tokenize, ter_of(tgt_lang))
+    of_characters = ["--ter-asian-support", "--ter-normalized"] if tgt_lang in {"zh-Hant", "ja"} else []
     theirs = sacrebleu_command(tmp_path, hyps, refs, "--tokenize", tokenize, *of_characters)
     assert [round(score, 10) for score in (scores.bleu, scores.chrf, scores.ter)] == [m["score"] for m in theirs]
     for mine, metric in zip(scores.signatures.values(), theirs, strict=True):
@@ -64,7 +67,7 @@ def test_scores_of_files_are_those_of_their_lines_byte_order_marks_apart(tmp_pat
 
 def test_equal_text_scores_full_and_nothing_scores_nothing():
     refs = ["the cat sees the green house", "a dog and the cat"]
-    full, none = score_texts(refs, refs, "13a"), score_texts(["", ""], refs, "13a")
+    full, none = (score_texts(hyps, refs, "13a", ter_of("en")) for hyps in (refs, ["", ""]))
     assert (round(full.bleu, 6), round(full.chrf, 6), full.ter) == (100, 100, 0)
     assert (none.bleu, none.chrf, none.ter) == (0, 0, 100)
 
@@ -78,14 +81,14 @@ def test_of_tokenized_text_sacrebleu_warns_unless_it_is_told(caplog):
 
 
 def test_a_signature_names_tokenizer_and_version():
-    scores = score_texts(["a"], ["a"], "zh")
+    scores = score_texts(["a"], ["a"], "zh", ter_of("zh"))
     assert "tok:zh" in scores.signatures["bleu"] and "version:" in scores.signatures["ter"]
 
 
 def test_validations_do_without_the_slow_score_that_they_do_not_show(monkeypatch, mt, tiny):
     monkeypatch.setattr(metrics, "TER", None)
     assert mt("train", "tiny.yaml", "--set", "training.max_steps=1").code == 0
-    assert score_texts(["a"], ["a"], "13a", with_ter=False).ter is None
+    assert score_texts(["a"], ["a"], "13a").ter is None
 
 
 def test_different_numbers_of_lines_are_never_scored(tmp_path):
@@ -141,7 +144,15 @@ def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_
     [("de", True), ("ko", True), ("zh-Hant", True), ("jpn", True), ("tha", False), ("my", False)],
 )
 def test_ter_is_given_where_it_has_words_to_count(language, expected):
-    assert has_ter(language) == expected
+    assert (ter_of(language) is not None) == expected
+
+
+@pytest.mark.parametrize(("tokenize", "is_asian"), [(None, False), ("intl", False), ("zh", True), ("char", True)])
+def test_where_no_language_is_known_the_tokenizer_tells_what_ter_counts(tmp_path, tokenize, is_asian):
+    for name in ("hyp", "ref"):
+        (tmp_path / name).write_text("我有一只猫\n", encoding="utf-8")
+    signature = evaluate_files(tmp_path / "hyp", tmp_path / "ref", tokenize)["signatures"]["ter"]
+    assert f"norm:{'yes' if is_asian else 'no'}|punct:yes|asian:{'yes' if is_asian else 'no'}" in signature
 
 
 # Loss ----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from mt_cli.checkpoint import load_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
-from mt_cli.evaluation.metrics import bleu_tokenizer, has_ter, mean_loss, perplexity, refuse_tokenizer, score_texts
+from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, perplexity, refuse_tokenizer, score_texts, ter_of
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, normalize, read_lines, read_test_set, sha256_of
@@ -25,13 +25,15 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 
 def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]:
     """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
-    refuse_tokenizer(tokenize or "13a")
+    tokenize = tokenize or "13a"
+    refuse_tokenizer(tokenize)
+    is_asian = tokenize in {"zh", "ja-mecab", "char"}  # nothing else tells of the language
     hypotheses, references = read_lines(hyp), read_lines(ref)
     if len(hypotheses) != len(references):
         raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
     return {
         "test_set": str(hyp),
-        **asdict(score_texts(hypotheses, references, tokenize or "13a")),
+        **asdict(score_texts(hypotheses, references, tokenize, ter_of("zh" if is_asian else ""))),
         "n_sentences": len(references),
         "warnings": _warnings(hypotheses),
         "versions": versions(),
@@ -79,7 +81,7 @@ def evaluate_run(
                 "checkpoint": checkpoint,
                 "step": content["progress"].get("step"),
                 "test_set": name,
-                **asdict(score_texts(outputs, references, tokenize, has_ter(config.data.tgt_lang))),
+                **asdict(score_texts(outputs, references, tokenize, ter_of(config.data.tgt_lang))),
                 "loss": loss if math.isfinite(loss) else None,
                 "perplexity": perplexity(loss) if math.isfinite(loss) else None,
                 "decoding": decoding.model_dump(),

@@ -44,10 +44,11 @@ def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
     return "13a" if writes_spaces(code) else "char"
 
 
-def has_ter(tgt_lang: str) -> bool:
-    """Whether TER says anything: sacrebleu's counts what spaces part, and characters of Chinese and Japanese. Of Thai, for
-    one, it would take a sentence for a word."""
-    return writes_spaces(tgt_lang) or language(tgt_lang) in {"zh", "ja"}
+def ter_of(tgt_lang: str) -> TER | None:
+    """sacrebleu's TER counts what spaces part, or characters of Chinese and Japanese. Of Thai, for one, it would take a
+    sentence for a word: none."""
+    is_asian = language(tgt_lang) in {"zh", "ja"}
+    return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
 
 
 def refuse_tokenizer(tokenize: str) -> None:
@@ -63,7 +64,7 @@ def refuse_tokenizer(tokenize: str) -> None:
         ) from None
 
 
-def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, with_ter: bool = True) -> Scores:
+def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None) -> Scores:
     """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} hypotheses, {len(references)} references; they must be line for line")
@@ -73,10 +74,8 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
     is_tokenized = tokenize == "none"  # as told, so sacrebleu need not warn of it
     metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
-    if with_ter:
-        # Where nothing stands between words, it takes a sentence for one, too.
-        is_asian = tokenize in {"zh", "ja-mecab", "char"}
-        metrics["ter"] = TER(normalized=is_asian, asian_support=is_asian)
+    if ter is not None:
+        metrics["ter"] = ter
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
     return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)

@@ -70,7 +70,7 @@ def validate(
         except _Stopped:
             return None
     tokenize = bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
-    scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize, with_ter=False)
+    scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
     return Validation(better, losses[better], scores, outputs)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mt_cli.errors import CheckpointError, DataError
 from mt_cli.text.corpus import normalize
-from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 
 SOURCES = [f"the {a} {b} sees a {c}" for a in ("old", "small", "red") for b in ("cat", "dog", "fox") for c in ("bird", "tree")]  # fmt: skip
 TARGETS = [f"{a} {b} sieht {c}" for a in ("die alte", "die kleine") for b in ("Katze", "Füchsin") for c in ("einen Vogel", "Bäume")]  # fmt: skip
@@ -71,7 +71,7 @@ def test_no_text_becomes_a_control_symbol(tokenizers, kind, text):
 def test_the_names_of_control_symbols_are_ordinary_text(tokenizers, kind, text):
     tokenizer = tokenizers[kind]
     ids = tokenizer.encode_tgt(text)
-    controls = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
+    controls = {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
     assert not controls & set(ids) and ids
     assert tokenizer.decode_tgt(ids) == text
 

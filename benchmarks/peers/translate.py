@@ -43,25 +43,26 @@ def load_marian(work: dict[str, Any]) -> Translate:
     from transformers import MarianMTModel
     from transformers.utils import logging
 
+    from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
     logging.set_verbosity_error()
     torch.set_num_threads(work["threads"])
     tokenizer, max_length = subwords(work)
     model = MarianMTModel.from_pretrained(work["export"]).eval()
-    pad, eos = tokenizer.pad_id, tokenizer.eos_id
 
     @torch.inference_mode()
     def translate_batch(batch: list[list[int]], beam_size: int) -> list[list[int]]:
         longest = max(map(len, batch)) + 1
-        ids = torch.tensor([[*row, eos] + [pad] * (longest - len(row) - 1) for row in batch])
+        ids = torch.tensor([[*row, EOS_ID] + [PAD_ID] * (longest - len(row) - 1) for row in batch])
         found = model.generate(
             input_ids=ids,
-            attention_mask=(ids != pad).long(),
+            attention_mask=(ids != PAD_ID).long(),
             num_beams=beam_size,
             do_sample=False,
             length_penalty=1.0,
             max_new_tokens=max(max_length(len(row)) for row in batch),
         )
-        return [[i for i in row if i not in (pad, eos, tokenizer.bos_id)] for row in found.tolist()]
+        return [[i for i in row if i not in (PAD_ID, EOS_ID, BOS_ID)] for row in found.tolist()]
 
     def translate(sentences: list[str], batch_size: int, beam_size: int) -> list[str]:
         ids = [tokenizer.encode_src(sentence) for sentence in sentences]

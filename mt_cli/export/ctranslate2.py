@@ -19,6 +19,7 @@ from mt_cli.errors import UsageError, missing_extra
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
@@ -38,7 +39,7 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     _fill(spec, translator)
     spec.register_source_vocabulary(tokenizer.src_vocabulary())
     spec.register_target_vocabulary(tokenizer.tgt_vocabulary())
-    [unk, bos, eos] = tokenizer.tgt_pieces([tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id])
+    [unk, bos, eos] = tokenizer.tgt_pieces([UNK_ID, BOS_ID, EOS_ID])
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
     spec.config.decoder_start_token = bos
     spec.config.add_source_eos = True
@@ -100,7 +101,7 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_linears(cross_spec.linear[2], [cross.w_o])
     spec.decoder.projection.weight = _array(model.projection.weight * model.projection_scale)
     bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
-    bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] = _NEVER
+    bias[[PAD_ID, UNK_ID, BOS_ID]] = _NEVER
     spec.decoder.projection.bias = bias
 
 

@@ -29,7 +29,6 @@ class Tokenizer:
         self.models = models
         processors = [_load(model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
 
     @property
     def is_joint(self) -> bool:

@@ -323,7 +323,10 @@ def translate(
         bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
     ] = False,
     attention: Annotated[
-        Path | None, typer.Option(help="Draw what every head attended to: a page (.html), or one sentence as .png.")
+        Path | None,
+        typer.Option(
+            help="Draw what every head (of the first model) attended to: a page (.html), or one sentence as .png."
+        ),
     ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Tell greedy search step by step, a line for each token.")
@@ -435,7 +438,7 @@ def _refuse_contradictions(
 
 def _refuse_options(reason: str, options: dict[str, Any], *names: str) -> None:
     """Raises UsageError for those of `names`, of all by default, that were given."""
-    given = [name for name in names or options if options[name] not in (None, False)]
+    given = [name for name in names or options if options[name] is not None and options[name] is not False]
     if given:
         raise UsageError(f"{reason}; leave out {' and '.join('--' + name.replace('_', '-') for name in given)}")
 
@@ -492,7 +495,7 @@ def _open_output(file: Path | None) -> Iterator[Any]:
         yield sys.stdout.buffer
         return
     try:
-        out = file.open("xb")
+        out = file.open("xb", buffering=0)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; choose another --output") from None
     with out:

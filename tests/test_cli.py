@@ -348,6 +348,14 @@ def test_an_output_that_exists_is_not_overwritten(mt, trained_run, tmp_path):
     assert answer.said == ["error: /dev/null exists already; write there with: > /dev/null"]
 
 
+def test_an_output_that_nothing_could_be_written_to_is_not_in_the_way(trained_run, tmp_path):
+    command = (
+        f"ulimit -f 0; echo the cat | {sys.executable} -m mt_cli translate {trained_run} --output {tmp_path}/out.txt"
+    )
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert answer.returncode == 1 and answer.stderr.startswith("error: ") and not (tmp_path / "out.txt").exists()
+
+
 def test_an_output_in_a_folder_that_is_not_there_is_named(mt, trained_run, tmp_path):
     answer = mt("translate", trained_run, "--output", tmp_path / "none" / "out.txt", stdin=b"cat\n")
     assert answer.code == 1 and answer.said[0].startswith(f"error: {tmp_path}/none/out.txt: No such file or directory;")

@@ -371,3 +371,9 @@ def test_the_hash_depends_on_every_byte_and_on_where_files_end():
         Path(name).write_bytes(content)
     assert sha256_of(["a", "b"]) == sha256_of(["a", "b"])
     assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5
+
+
+def test_a_line_of_a_small_file_that_is_not_utf_8_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "ref").write_bytes(b"good\nb\xff\n")
+    with pytest.raises(DataError, match=r"ref:2: invalid UTF-8 at byte 2 \(0xff\); fix the line$"):
+        read_lines(tmp_path / "ref")

@@ -73,7 +73,10 @@ def _refuse_other_files(beginning: bytes, name: str) -> None:
 
 def read_lines(path: Path) -> list[str]:
     """All lines of a small file, such as a test set."""
-    return [decode_line(raw, number, str(path)) for number, raw in enumerate(_raw_lines(path), 1)]
+    try:
+        return [decode_line(raw, number, str(path)) for number, raw in enumerate(_raw_lines(path), 1)]
+    except NotUtf8Error as error:
+        raise DataError(f"{error}; fix the line") from None
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:

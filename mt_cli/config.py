@@ -522,7 +522,7 @@ def decoding_contradictions(decoding: DecodingConfig) -> Iterable[tuple[list[Key
             [("decoding", "n_best"), ("decoding", "beam_size")],
             f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
         )
-    if decoding.beam_size * decoding.batch_size > _MAX_ROWS:
+    if not decoding.sample and decoding.beam_size * decoding.batch_size > _MAX_ROWS:
         yield (
             [("decoding", "batch_size"), ("decoding", "beam_size")],
             f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.trace import trace
 from mt_cli.decoding.translator import Translation, Translator
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError
 from mt_cli.evaluation.attention import Attended, AttentionMaps, attend, attended, links_of_line
 from mt_cli.evaluation.doubts import Doubt, doubts
 from mt_cli.text.corpus import NotUtf8Error, decode_line
@@ -142,7 +142,12 @@ class Translated:
         if self.has_prefix_column:
             columns = [line.partition("\t") for line in lines]
             lines, prefixes = [source for source, _, _ in columns], [given for _, _, given in columns]
-        found = self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
+        try:
+            found = self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
+        except UsageError as error:
+            if not self.has_prefix_column:
+                raise
+            raise DataError(f"{self.name}:{str(error).removeprefix('line ')}") from None  # it is the input's mistake
         self._tell_of_splits(found, n_before)
         if self.keeps_maps:
             self.maps += [maps for one in found for maps in attend(self.translator, one)]
@@ -276,7 +281,7 @@ Spoken = tuple[list[int], list[float]]  # what the model said, the end symbol to
 
 
 def _spoken(hypothesis: Hypothesis, scores: list[float]) -> Spoken:
-    return ([*hypothesis.ids, EOS_ID], scores) if hypothesis.is_complete else (hypothesis.ids, scores[:-1])
+    return hypothesis.said, scores[: len(hypothesis.said)]
 
 
 def _record(translator: Translator, one: Judged, hypotheses: list[list[Spoken]]) -> dict[str, Any]:

@@ -96,8 +96,8 @@ def test_the_weights_are_those_of_the_greedy_translation(translator: Translator)
     limit = translator.max_length(len(src_ids), translator.config.decoding)
     [found] = greedy_search(translator.search_model, *source_batch([src_ids]), [limit])
     maps = attend_once(translator, LINES[2])
-    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces([*found.ids, EOS_ID])
-    assert maps.tgt_fed == translator.tokenizer.tgt_pieces([BOS_ID, *found.ids])
+    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(found.said)
+    assert maps.tgt_fed == translator.tokenizer.tgt_pieces([BOS_ID, *found.said[:-1]])
     assert (maps.source, maps.translation) == (LINES[2], translator.translate([LINES[2]], beam_size=1)[0])
 
 
@@ -138,6 +138,11 @@ def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Token
 def test_a_translation_cut_off_at_the_last_position_still_has_its_attention(tokenizer: Tokenizer) -> None:
     maps = attend_once(make_translator(tokenizer, max_length=12, max_positions=12), LINES[0])
     assert len(maps.tgt_pieces) <= 12
+
+
+def test_a_translation_that_was_cut_off_says_no_end_symbol(translator: Translator) -> None:
+    [maps] = attend_line(translator, "我有一只猫", max_length_ratio=0.01, min_length=30)
+    assert len(maps.tgt_pieces) == 10 and "</s>" not in maps.tgt_pieces and len(maps.alignment) == 10
 
 
 def test_a_blank_line_has_no_attention(translator: Translator) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.text.batching import (
+    alike,
     epoch_batches,
     fixed_batches,
     make_batch,
@@ -228,3 +229,15 @@ def test_the_first_batch_of_a_large_corpus_waits_for_one_pool_only():
     counting = Counting(whole._src, whole._tgt)
     assert len(list(islice(epoch_batches(counting, 4096, 1, 0), 1))) == 1
     assert counting.n_asked <= 100_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=st.lists(st.one_of(st.integers(0, 40), st.integers(0, 5000)), max_size=300))
+def test_sentences_that_are_read_with_all_weights_come_once_and_bounded(lengths: list[int]) -> None:
+    batches = list(alike(lengths))
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = 1 + max(lengths[i] for i in batch)
+        assert len(batch) == 1 or (len(batch) * longest <= 4096 and len(batch) * longest**2 <= 1 << 19)
+    for batch, following in pairwise(batches):
+        assert min(lengths[i] for i in batch) >= max(lengths[i] for i in following)

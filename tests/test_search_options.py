@@ -271,6 +271,13 @@ def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(
         assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 2
 
 
+def test_a_thread_that_began_with_the_number_of_a_worker_gets_all(trained_run: Path, two_threads: None) -> None:
+    translator = Translator.load(trained_run)
+    torch.set_num_threads(1)  # as it is while another thread translates
+    translator.translate(["the cat"])
+    assert torch.get_num_threads() == 2
+
+
 def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run: Path, two_threads: None) -> None:
     translator, told = Translator.load(trained_run), []
 
@@ -379,6 +386,8 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         (("--score", "ref", "--doubts", "--json"), "--score translates nothing; leave out --json and --doubts"),
         (("--temperature", 3, "--top-k", 2), "without --sample; leave out --temperature and --top-k"),
         (("--length-penalty", 0.5), "in a beam only; leave out --length-penalty"),
+        (("--trace", "--seed", 0), "--trace tells greedy search; leave out --seed"),
+        (("--seed", 0), "nothing is drawn without --sample; leave out --seed"),
         (("--attention", "none/x.html"), "none: no such directory"),
         (("--checkpoint", "step-7"), "no such checkpoint"),
         (("--checkpoint", "../../x"), "is no checkpoint's name"),
@@ -514,6 +523,20 @@ def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: 
     assert not cut.is_complete and len(cut.ids) == 10
 
 
+def test_a_sample_that_was_cut_off_is_known_to_be_beside_a_longer_one(trained_run: Path) -> None:
+    lines, options = ["the cat", "the cat " * 10], {"max_length_ratio": 1.0, "min_length": 60, "sample": True}
+    found = Translator.load(trained_run).translations(lines, **options)
+    short, long = (one.parts[0].hypotheses[0] for one in found)
+    assert len(short.ids) < len(long.ids) and not short.is_complete and not long.is_complete
+
+
+def test_samples_need_no_beam(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)
+    assert translator.settings(sample=True, n_best=1000, batch_size=200).beam_size == translator.settings().beam_size
+    with pytest.raises(UsageError, match=r"decoding.batch_size 200 times decoding.beam_size 1000 is more than"):
+        translator.settings(n_best=1000, batch_size=200)
+
+
 def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path) -> None:
     loaded = Translator.load(trained_run)
     assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
@@ -573,3 +596,14 @@ def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(train
         translator.translations(["a", "cat"], ["", "rot " * 63], first_line=10)
     with pytest.raises(UsageError, match=r"^1 prefixes for 2 lines; give one for each$"):
         translator.translations(["a", "cat"], ["rot"])
+
+
+def test_a_prefix_in_the_input_that_is_too_long_is_told_with_its_line(
+    mt: Mt, trained_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.tsv").write_text("cat\t\ncat\t" + "rot " * 63 + "\n")
+    answer = mt("translate", trained_run, tmp_path / "in.tsv", "--prefix-column")
+    assert answer.code == 1 and answer.said[0].startswith(
+        f"error: {tmp_path}/in.tsv:2: a prefix of 63 tokens, expected"
+    )
+    assert mt("translate", trained_run, "--prefix", "rot " * 63, stdin=b"cat\n").code == 2

@@ -29,6 +29,11 @@ class Hypothesis:
     score: float  # log-probability, end symbol included, divided by the length penalty of a beam search
     is_complete: bool = True  # ended by the end symbol, not by the greatest length
 
+    @property
+    def said(self) -> list[int]:
+        """`ids`, and the end symbol if there was one."""
+        return [*self.ids, EOS_ID] if self.is_complete else self.ids
+
 
 def next_log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none.

@@ -52,9 +52,10 @@ def sample(
         is_live &= (last != EOS_ID) & (step + 1 < limits)
         if not is_live.any():
             break
+    said = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in tokens.tolist()]
     return [
-        Hypothesis(ids[: ids.index(EOS_ID)], score) if EOS_ID in ids else Hypothesis(ids, score, is_complete=False)
-        for ids, score in zip(tokens.tolist(), scores.tolist(), strict=True)
+        Hypothesis(ids, score, len(ids) < limit)
+        for ids, score, limit in zip(said, scores.tolist(), max_lengths, strict=True)
     ]
 
 

@@ -30,7 +30,7 @@ from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import source_batch
+from mt_cli.text.batching import alike, source_batch
 from mt_cli.text.corpus import normalize
 from mt_cli.text.languages import language, writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
@@ -39,7 +39,6 @@ from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SCORED_TOGETHER = 64  # pairs
 _FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
 
 
@@ -83,7 +82,7 @@ class Translator:
     ):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.profile = profile  # of the training text, where the run has kept it
-        self.device = models[0].device
+        self.device, self._n_threads = models[0].device, torch.get_num_threads()
         self.n_positions = min(model.src_embeddings.n_positions for model in models)
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
@@ -172,9 +171,7 @@ class Translator:
         if longest > limit:
             raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
         scores: list[list[float]] = [[] for _ in pairs]
-        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]))
-        for start in range(0, len(order), _SCORED_TOGETHER):
-            chosen = order[start : start + _SCORED_TOGETHER]
+        for chosen in alike([max(map(len, pair)) for pair in pairs]):
             batch = token_log_probs(self.models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
             for i, row in zip(chosen, batch, strict=True):
                 scores[i] = row
@@ -187,7 +184,8 @@ class Translator:
         if "beam_size" in given:
             given.setdefault("sample", False)
         if isinstance(n_best := given.get("n_best"), int):
-            given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
+            if not given.get("sample", self.config.decoding.sample):
+                given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
         elif isinstance(beam_size := given.get("beam_size"), int):
             given["n_best"] = max(1, min(beam_size, self.config.decoding.n_best))  # as many as a beam so wide has
         try:
@@ -220,7 +218,7 @@ class Translator:
         def decode(chosen: list[int]) -> list[list[Hypothesis]]:
             return self._search_batch([requests[i] for i in chosen], settings)
 
-        with _workers(len(batches), self.device) as parallel_map:
+        with _workers(len(batches), self.device, self._n_threads) as parallel_map:
             for chosen, found in zip(batches, parallel_map(decode, batches), strict=True):
                 for i, hypotheses in zip(chosen, found, strict=True):
                     results[i] = hypotheses
@@ -316,10 +314,10 @@ def _refuse_text(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def _workers(n_batches: int, device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
+def _workers(n_batches: int, device: torch.device, n_threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
     """A `map` for batches. On a CPU the threads take batches of their own where there are several: to divide each small
     product among the threads costs more. The order of results is that of the batches."""
-    n_threads = torch.get_num_threads()
+    torch.set_num_threads(n_threads)  # a thread that began while others translated began with the number of a worker
     n_workers = min(n_batches, n_threads) if device.type == "cpu" else 1
     if n_workers <= 1:
         yield map

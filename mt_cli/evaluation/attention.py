@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.decoding.translator import Translation, Translator
-from mt_cli.text.batching import pad, source_batch, subsequent_mask
+from mt_cli.text.batching import alike, pad, source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 Weights = list[list[list[list[float]]]]  # by layer, head, row that asks, column that answers
@@ -38,7 +38,7 @@ class AttentionMaps:
 
 def attend(translator: Translator, translation: Translation) -> list[AttentionMaps]:
     """The attention behind the best translation of a line: one for each part that it was read in, none for a blank."""
-    return [attend_to(translator, part.src_ids, [*part.hypotheses[0].ids, EOS_ID]) for part in translation.parts]
+    return [attend_to(translator, part.src_ids, part.hypotheses[0].said) for part in translation.parts]
 
 
 @torch.inference_mode()
@@ -60,13 +60,14 @@ def attend_to(translator: Translator, src_ids: list[int], tgt_ids: list[int]) ->
         encoder=encoder.tolist(),
         decoder=decoder.tolist(),
         cross=cross.tolist(),
-        alignment=_links(cross.mean((0, 1))[: len(tgt_ids) - tgt_ids.count(EOS_ID), :-1]),
+        alignment=_links(cross.mean((0, 1)), tgt_ids),
     )
 
 
-def _links(weights: Tensor) -> Links:
-    """Each target piece with the source piece that it looked at most, by weights (T,S)."""
-    return [(src, tgt) for tgt, src in enumerate(weights.argmax(-1).tolist())]
+def _links(weights: Tensor, tgt_ids: list[int]) -> Links:
+    """Each target piece with the source piece that it looked at most, by weights (T,S); end symbols apart."""
+    n_pieces = len(tgt_ids) - tgt_ids.count(EOS_ID)
+    return [(src, tgt) for tgt, src in enumerate(weights[:n_pieces, :-1].argmax(-1).tolist())]
 
 
 class Attended(NamedTuple):
@@ -76,26 +77,21 @@ class Attended(NamedTuple):
     alignment: Links  # without end symbols
 
 
-_PAIRS_AT_ONCE = 8  # all weights of so many pairs fit into memory at any length that a model reads
-
-
 @torch.inference_mode()
 def attended(translator: Translator, translations: Sequence[Translation]) -> list[list[Attended]]:
     """For each line how each of its parts was attended to. Unlike `attend`, for any number of lines."""
-    pairs = [(part.src_ids, part.hypotheses[0].ids) for one in translations for part in one.parts]
-    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
+    pairs = [(part.src_ids, part.hypotheses[0].said) for one in translations for part in one.parts]
     found: dict[int, Attended] = {}
-    for start in range(0, len(order), _PAIRS_AT_ONCE):
-        chosen = order[start : start + _PAIRS_AT_ONCE]
+    for chosen in alike([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))
-        tgt_in = pad([[BOS_ID, *pairs[i][1]] for i in chosen]).to(translator.device)
+        tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(translator.device)
         tgt_mask = subsequent_mask(tgt_in.size(1)).to(translator.device)
         memory, _ = translator.model.encode(src_ids, src_mask)
         _, _, cross = translator.model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
         for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):  # (T,S)
-            n_src, n_tgt = map(len, pairs[i])
-            weights = weights[: n_tgt + 1, : n_src + 1]
-            found[i] = Attended(weights.sum(0), _links(weights[:-1, :-1]))
+            source, said = pairs[i]
+            weights = weights[: len(said), : len(source) + 1]
+            found[i] = Attended(weights.sum(0), _links(weights, said))
     in_order = (found[i] for i in range(len(pairs)))
     return [list(islice(in_order, len(one.parts))) for one in translations]
 

@@ -85,6 +85,21 @@ def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return src_ids, padding_mask(src_ids)
 
 
+_TOKENS_READ = 4096
+_WEIGHTS = 1 << 19  # of one head
+
+
+def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Sentences by their numbers, those of like length together, as many at once as can be read with all of their attention
+    weights, which grow with the square of the length."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
+    while order:
+        longest = lengths[order[0]] + 1
+        n = max(1, min(_TOKENS_READ // longest, _WEIGHTS // longest**2))
+        yield order[:n]
+        del order[:n]
+
+
 def make_batch(dataset: TokenDataset, indices: list[int]) -> Batch:
     return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
 

@@ -125,8 +125,8 @@ class TrainingConfig(Section):
     label_smoothing: Probability = 0.1
     clip_norm: float = Field(1.0, gt=0)
     both_directions: float = Field(0.0, ge=0, le=1)  # share of the steps, the first, that also learn target to source
-    # R-Drop (0: none): pairs are read twice, with other dropout, and the two are to agree. Not while both directions are
-    # learnt: it pays in the end, and a step takes nearly twice as long.
+    # R-Drop (0: none): pairs are read twice, with other dropout, and the two are to agree; half of the paper's alpha. Not
+    # while both directions are learnt: it pays in the end, and a step takes nearly twice as long.
     r_drop: float = Field(0.0, ge=0, le=10)
     average_decay: Probability = 0.999  # of the moving average of the weights; 0: none is kept
     validate_every_steps: int = Field(500, ge=1)
@@ -492,6 +492,12 @@ def _contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         yield (
             [("training", "both_directions"), ("tokenizer", "joint")],
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
+        )
+    if training.both_directions == 1 and training.r_drop:
+        yield (
+            [("training", "r_drop"), ("training", "both_directions")],
+            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
+            " end; lower it, or set r_drop: 0",
         )
     if "dev" in data.test:
         yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"

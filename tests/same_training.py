@@ -16,6 +16,7 @@ _CLOCK = {
     "progress.elapsed_seconds",
     "log_sizes.timing.jsonl",
     "pace.training_seconds",
+    "pace.twice_seconds",
     "pace.validation_seconds",
 }
 

@@ -387,6 +387,12 @@ def test_a_contradiction_made_by_set_names_the_option(problems):
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
         ),
         (
+            "training:\n  both_directions: 1\n  r_drop: 2\n",
+            8,
+            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
+            " end; lower it, or set r_drop: 0",
+        ),
+        (
             "  max_length: 65\nmodel:\n  max_positions: 64\n",
             6,
             "data.max_length 65 is not below model.max_positions 64; raise the latter",

@@ -152,3 +152,26 @@ def test_a_plan_has_the_peak_that_the_config_makes(schedule, factor):
 
 def test_when_no_time_is_left_one_more_step_ends_it():
     assert fit_to_time(TrainingConfig(), 512, 80, -5, Pace(training_seconds=8))["max_steps"] == 81
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
+def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_them(share):
+    """A training of 3,000 seconds by a clock of its own: a second a step, 1.9 where pairs are read twice, 10 to validate."""
+    training = TrainingConfig(both_directions=share, r_drop=2, warmup_steps=50, validate_every_steps=500)
+    pace, step, clock, n_once, plans = Pace(), 0, 0.0, 0, []
+    while step < training.max_steps:
+        reads_twice = step >= share * training.max_steps
+        n_once += not reads_twice
+        seconds = 1.9 if reads_twice else 1.0
+        step, clock = step + 1, clock + seconds
+        pace.note_step(seconds, reads_twice)
+        if step % 20 == 0:
+            pace.fitted = fit_to_time(training, 512, step, 3000 - clock, pace)
+            training = training.model_copy(update=pace.fitted)
+            plans.append(training.max_steps)
+        if step % training.validate_every_steps == 0 or step == training.max_steps:
+            clock += 10
+            pace.note_validation(10)
+    assert clock == pytest.approx(3000, rel=0.01)
+    assert n_once / step == pytest.approx(share, abs=0.01)
+    assert max(plans) < 1.03 * min(plans), "the first plan was good already"

@@ -123,12 +123,13 @@ class Trainer:
                 started = time.monotonic()
                 rate = learning_rate(p.step + 1, self.settings, self.config.model.d_model)
                 decay = weight_decay(self.settings, self.config.model.d_model, self.data.train.n_targets)
+                reads_twice = self._reads_twice
                 loss, grad_norm, indices = self._forward_backward()
                 lines = [self.data.train.line(index) for index in indices[:5]]
                 refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
                 p.step += 1
                 self.optimizer.step(rate, decay, p.step)
-                self.pace.training_seconds += time.monotonic() - started
+                self.pace.note_step(time.monotonic() - started, reads_twice)
                 is_fit_due = p.step % FIT_EVERY_STEPS == 0 or (
                     p.step >= self.settings.max_steps and not self.pace.fitted
                 )
@@ -187,13 +188,17 @@ class Trainer:
         number, indices = numbered_part
         seed_dropout(self.settings.seed, self.progress.step, number)
         batch = make_batch(self._step_pairs, indices).to(self.device)
-        r_drop = 0.0 if self._learns_both_directions else self.settings.r_drop
+        r_drop = self.settings.r_drop if self._reads_twice else 0.0
         loss = summed_loss(self.optimizer.network, batch, self.settings.label_smoothing, r_drop)
         return loss.detach(), batch.n_tokens, torch.autograd.grad(loss, self.optimizer.network_weights)
 
     @property
     def _learns_both_directions(self) -> bool:
         return self.progress.step < self.settings.both_directions * self.settings.max_steps
+
+    @property
+    def _reads_twice(self) -> bool:
+        return self.settings.r_drop > 0 and not self._learns_both_directions
 
     @property
     def _step_pairs(self) -> TokenDataset:
@@ -228,7 +233,10 @@ class Trainer:
         self._log_time(tokens_per_second=round(speed, 1))
         self.bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, rate {rate:.2e}")
         self._loss_sum, self._n_tokens = 0.0, 0
-        refuse_divergence(p, loss, LOG_EVERY_STEPS)
+        if p.reads_twice != self._reads_twice:  # another loss from here on, which begins higher
+            p.reads_twice, p.lowest_loss, p.n_logs_far_above = self._reads_twice, math.inf, 0
+        else:
+            refuse_divergence(p, loss, LOG_EVERY_STEPS)
         self._speed_tokens, self._speed_started = 0, now
 
     def _log_time(self, **figures: float) -> None:

@@ -23,7 +23,8 @@ class Progress:
     last_validation: int = 0  # step
     weights: str = "model"  # or "averaged": which of the two had the lower dev loss there
     elapsed_seconds: float = 0.0
-    lowest_loss: float = math.inf  # of the lines of the log
+    reads_twice: bool = False  # what the loss of the next line of the log is of (R-Drop)
+    lowest_loss: float = math.inf  # of the lines of the log, while their loss is of one kind
     n_logs_far_above: int = 0  # lines in a row whose loss is far above it
 
 

@@ -49,6 +49,7 @@ def weight_decay(training: TrainingConfig, d_model: int, n_targets: int) -> floa
 
 
 _EPOCHS_REMEMBERED = 2
+_TWICE = 1.9  # times as long as to read a pair once, until it has been measured
 
 
 @dataclass
@@ -56,10 +57,22 @@ class Pace:
     """How fast a training has been, by which one for a given time plans the rest."""
 
     training_seconds: float = 0.0
+    twice_seconds: float = 0.0  # of these: of the steps that read each pair twice
+    n_twice: int = 0
     validation_seconds: float = 0.0
     n_validations: int = 0
     fitted: dict[str, Any] = field(default_factory=dict)  # the plan it follows
     minutes: float = 0.0  # the time that it is for
+
+    def note_step(self, seconds: float, reads_twice: bool) -> None:
+        self.training_seconds += seconds
+        self.twice_seconds += seconds * reads_twice
+        self.n_twice += reads_twice
+
+    def step_seconds(self, n_steps: int) -> tuple[float, float]:
+        """Of a step that reads each pair once, and of one that reads it twice; `n_steps`: of both so far."""
+        once = (self.training_seconds - self.twice_seconds) / max(1, n_steps - self.n_twice)
+        return once, self.twice_seconds / self.n_twice if self.n_twice else _TWICE * once
 
     def note_validation(self, seconds: float) -> None:
         self.validation_seconds += seconds
@@ -72,10 +85,16 @@ def fit_to_time(training: TrainingConfig, d_model: int, step: int, seconds_left:
     The peak of the rate stays what the config makes it. Warm-up gets a tenth of the steps at most, and there are four
     validations at least, both by the first plan for these minutes, which may not know yet how long a validation takes.
     """
-    step_seconds = pace.training_seconds / step
+    once, twice = pace.step_seconds(step)
+    share = training.both_directions if training.r_drop else 1.0  # of all steps, which read once
     validation_seconds = pace.validation_seconds / max(1, pace.n_validations)
     every = pace.fitted.get("validate_every_steps", training.validate_every_steps)
-    max_steps = step + max(1, int((seconds_left - validation_seconds) / (step_seconds + validation_seconds / every)))
+    to_validate = validation_seconds / every  # seconds of a step
+    training_seconds = seconds_left - validation_seconds  # the last one comes after all steps
+    n_steps = (training_seconds + step * (once + to_validate)) / (share * once + (1 - share) * twice + to_validate)
+    if step > share * n_steps:  # all that are left read twice
+        n_steps = step + training_seconds / (twice + to_validate)
+    max_steps = max(step + 1, int(n_steps))
     first_plan = {
         "warmup_steps": min(training.warmup_steps, max_steps // 10),
         "validate_every_steps": min(every, max(1, max_steps // 4)),

@@ -34,6 +34,7 @@ from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
 _MAX_TOKENIZER_BYTES = 1 << 26  # several times what the largest vocabulary takes
+_MAX_NOTES_BYTES = 1 << 24  # corpus.json has each character of the training text
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 
 
@@ -87,7 +88,7 @@ class RunDir:
         """Raises RunDirError when what the run is trained on has changed since it began. Where that was lost, a checkpoint
         knows it and is asked later."""
         try:
-            known = json.loads(self.data_file.read_text(encoding="utf-8"))
+            known = json.loads(self._read(self.data_file, _MAX_NOTES_BYTES))
             known["train"], known["dev"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             if not self.steps():
@@ -135,7 +136,7 @@ class RunDir:
     def load_profile(self) -> CorpusProfile | None:
         """What the training text was like; None for a run that was made before this was kept."""
         try:
-            return CorpusProfile.model_validate_json(self.profile_file.read_bytes())
+            return CorpusProfile.model_validate_json(self._read(self.profile_file, _MAX_NOTES_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
@@ -202,13 +203,16 @@ class RunDir:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the two logs, which a checkpoint keeps; they are on the disk before it is."""
-        sizes = {}
-        for file in self._logs:
-            if file.exists():
-                with file.open("rb") as handle:
-                    os.fsync(handle.fileno())
-            sizes[file.name] = file.stat().st_size if file.exists() else 0
-        _sync_folder(self.path)
+        sizes, file = dict[str, int](), self.path
+        try:
+            for file in self._logs:
+                if file.exists():
+                    with file.open("ab") as handle:
+                        os.fsync(handle.fileno())
+                sizes[file.name] = file.stat().st_size if file.exists() else 0
+            _sync_folder(self.path)
+        except OSError as error:
+            raise cannot_write(file, error) from None
         return sizes
 
     def rewind(self, sizes: dict[str, int]) -> None:
@@ -225,9 +229,10 @@ class RunDir:
     def lock(self) -> Iterator[None]:
         """Held while training; the kernel lets go of it when the process ends, however it ends."""
         owner, lock_file = self.path / ".owner", self.path / ".lock"
-        for file in (owner, lock_file, *self._logs):
-            if file.is_symlink():  # what is written to it in place would go wherever a stranger wants
-                raise RunDirError(f"{file}: is a symbolic link, expected a file; delete it")
+        for path in (owner, lock_file, *self._logs, self.checkpoints, self.cache):
+            if path.is_symlink():  # what is written to it in place would go wherever a stranger wants
+                kind = "folder" if path in (self.checkpoints, self.cache) else "file"
+                raise RunDirError(f"{path}: is a symbolic link, expected a {kind}; delete it")
         try:
             for folder in (*reversed(self.path.parents), self.path):
                 _make_folder(folder)
@@ -289,13 +294,17 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where folders can be opened (not on Windows)."""
-    with contextlib.suppress(PermissionError):
+    """Makes a rename durable, where folders can be opened (not on Windows) and are written for themselves (not on some
+    shared and network file systems)."""
+    try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EBADF, errno.ENOTSUP}:
+            raise
 
 
 def cannot_write(path: Path, error: OSError) -> RunDirError:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config
 from mt_cli.device import available_memory
-from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_out_of_memory
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_device_failure, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir, write_atomically
 from mt_cli.text.profile import CorpusProfile
@@ -42,7 +42,7 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
     except RuntimeError as error:  # torch tells a full disk as an unexpected position in its file
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or is_device_failure(error):
             raise
         raise RunDirError(
             f"cannot write {file}: No space left on device ({' '.join(str(error).split())[:80]});"

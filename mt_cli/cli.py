@@ -21,7 +21,7 @@ import typer
 from tqdm import tqdm
 
 from mt_cli.config import Config, differing_keys, found_before, load_config
-from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_out_of_memory
+from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_device_failure, is_out_of_memory
 from mt_cli.run_dir import RunDir, cannot_write
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def _run() -> int:
         if is_out_of_memory(error):
             say("error: out of memory; use a smaller model, batch or beam")
             return 1
+        if is_device_failure(error):
+            say(f"error: the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
+            return 1
         # Typer carries its own copy of click, whose usage errors have no public name.
         if not hasattr(error, "format_message"):
             raise
@@ -157,7 +160,7 @@ def train(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Fit the number of steps and the schedule to this time; no patience ends it."),
+        typer.Option(help="Fit the number of steps and the schedule to this time; no patience ends it."),
     ] = None,
 ) -> None:
     """Train a translator from raw text.
@@ -167,6 +170,8 @@ def train(
     from mt_cli.training.signals import StopSignals
 
     began = time.monotonic()
+    if minutes is not None and not 0 < minutes <= 1e6:
+        raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
     with StopSignals() as signals:
         config = load_config(config_file, [*(overrides or ()), *time_limit])

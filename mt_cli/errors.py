@@ -80,6 +80,11 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
+def is_device_failure(error: BaseException) -> bool:
+    """Whether a GPU has failed, and not what it was asked for."""
+    return type(error).__name__ == "AcceleratorError"  # torch's
+
+
 def missing_extra(what: str, package: str, extra: str) -> UsageError:
     """The error of a command whose optional dependency is not installed."""
     return UsageError(f"{what} needs {package}; install it with: pip install 'mt-cli[{extra}]'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import os
@@ -9,6 +10,7 @@ import pickle
 import random
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 import zipfile
@@ -537,3 +539,38 @@ def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.stdout == "[]\n", answer.stderr
+
+
+def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = RunDir(tmp_path)
+    run.append(run.metrics_file, {"step": 1})
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunDirError, match=r"cannot write .*metrics.jsonl: No space left on device; free space and run"):
+        run.sizes()
+
+
+@pytest.mark.parametrize(("number", "is_refused"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_file_system_that_syncs_no_folders_will_do(tmp_path, monkeypatch, number, is_refused):
+    real = os.fsync
+
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(RunDirError) if is_refused else contextlib.nullcontext():
+        write_text(tmp_path / "note", "text")
+    assert (tmp_path / "note").read_text() == "text"
+
+
+def test_a_device_that_failed_is_not_taken_for_a_full_disk(tmp_path, monkeypatch):
+    def fail(content, handle):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(torch.AcceleratorError):
+        save_checkpoint(tmp_path / "step-000001.pt", {})

@@ -331,6 +331,33 @@ def test_a_link_in_a_run_is_not_written_through(tiny, trained_run, mt, name):
     assert precious.read_text() == "a diary"
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "cache"])
+def test_nothing_is_written_or_deleted_behind_a_linked_folder(tiny, trained_run, mt, name):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    (tiny / "elsewhere/train").mkdir(parents=True)
+    precious = tiny / "elsewhere/train/diary"
+    precious.write_text("a diary")
+    shutil.rmtree(run / name, ignore_errors=True)
+    (run / name).symlink_to(tiny / "elsewhere")
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=170"))
+    assert answer.said == [f"error: runs/tiny/{name}: is a symbolic link, expected a folder; delete it"]
+    assert answer.code == 1 and precious.read_text() == "a diary"
+
+
+@pytest.mark.parametrize("name", ["corpus.json", "data.json"])
+def test_notes_of_a_run_are_not_read_through_a_link_nor_without_end(tiny, trained_run, mt, name):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    elsewhere = Path(shutil.copy(run / name, tiny / name))
+    (run / name).unlink()
+    (run / name).symlink_to(elsewhere)
+    command = ("translate", run) if name == "corpus.json" else ("train", "tiny.yaml")
+    assert "a link that leads out of the run directory" in mt(*command, stdin=b"").said[-1]
+    (run / name).unlink()
+    (run / name).write_bytes(b" " * (1 << 24) + b"{}")
+    answer = mt(*command, stdin=b"")
+    assert answer.code == 1 and "more than 16,777,216 bytes; restore it from a copy" in answer.said[-1]
+
+
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"starts": 5}', b"\xff", b"[" * 100_000, b'{"starts": [1]}'])
 def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run, mt, note):
     run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
@@ -504,6 +531,33 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     trainer_of(tiny / "run", *overrides).train()
     trainer_of(tiny / "whole", *overrides).train()
     assert_same_training(tiny / "run", tiny / "whole")
+
+
+def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch):
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+    overrides = [*SHORT, "training.schedule=constant", "training.both_directions=0.5", "training.r_drop=1"]
+    real = loop.summed_loss
+
+    def higher_with_r_drop(network, batch, smoothing, r_drop):
+        return real(network, batch, smoothing, r_drop) + (r_drop > 0) * batch.n_tokens * 2.0
+
+    monkeypatch.setattr(loop, "summed_loss", higher_with_r_drop)
+    for n_steps in 80, 82:  # where it begins, a line of the log ends, or is half done
+        trainer = trainer_of(tiny / f"run-{n_steps}", *overrides, f"training.max_steps={n_steps}")
+        trainer.train()
+        assert trainer.progress.step == n_steps and trainer.progress.reads_twice
+
+
+def test_a_device_that_fails_is_told_in_a_line(tiny, mt, monkeypatch):
+    def fail(*args):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
+
+    monkeypatch.setattr(loop, "summed_loss", fail)
+    answer = mt("train", "tiny.yaml", *options("training.max_steps=5"))
+    expected = (
+        "error: the device failed: CUDA error: unspecified launch failure; start again, or choose another --device"
+    )
+    assert (answer.code, answer.said[-1]) == (1, expected)
 
 
 def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monkeypatch):

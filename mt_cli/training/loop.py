@@ -21,7 +21,7 @@ from tqdm import tqdm
 from mt_cli.checkpoint import build_model, load_checkpoint, refuse_other_shapes, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.device import choose_device, choose_precision
-from mt_cli.errors import CheckpointError, RunDirError, is_out_of_memory
+from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
@@ -371,7 +371,7 @@ class Trainer:
         try:
             self._take_over(content, file)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-            if is_out_of_memory(error) or isinstance(error, torch.AcceleratorError):
+            if is_out_of_memory(error) or is_device_failure(error):
                 raise  # the checkpoint is not to blame
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from mt_cli.errors import RunDirError
 from mt_cli.run_dir import RunDir, write_text
 
 _PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
@@ -33,8 +34,8 @@ def record_start(run: RunDir, **facts: object) -> None:
     starts = []
     if run.provenance_file.exists():
         try:
-            starts = list(json.loads(run.provenance_file.read_text(encoding="utf-8"))["starts"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            starts = list(json.loads(run.read(run.provenance_file))["starts"])
+        except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
             starts = []  # a damaged note must not stop a training
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -88,7 +88,7 @@ class RunDir:
         """Raises RunDirError when what the run is trained on has changed since it began. Where that was lost, a checkpoint
         knows it and is asked later."""
         try:
-            known = json.loads(self._read(self.data_file, _MAX_NOTES_BYTES))
+            known = json.loads(self.read(self.data_file))
             known["train"], known["dev"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             if not self.steps():
@@ -113,7 +113,7 @@ class RunDir:
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
         files = self._tokenizer_files(is_joint)
         try:
-            return Tokenizer([self._read(file, _MAX_TOKENIZER_BYTES) for file in files])
+            return Tokenizer([self.read(file, _MAX_TOKENIZER_BYTES) for file in files])
         except OSError as error:
             raise RunDirError(
                 f"{error.filename}: {error.strerror}; the tokenizer belongs to the run directory"
@@ -121,7 +121,8 @@ class RunDir:
         except CheckpointError as error:
             raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
 
-    def _read(self, file: Path, max_bytes: int) -> bytes:
+    def read(self, file: Path, max_bytes: int = _MAX_NOTES_BYTES) -> bytes:
+        """A file of the run. Raises RunDirError for one that leads out of it or is larger, OSError for none."""
         self._refuse_leading_out(file)
         with file.open("rb") as handle:
             content = handle.read(max_bytes + 1)
@@ -136,7 +137,7 @@ class RunDir:
     def load_profile(self) -> CorpusProfile | None:
         """What the training text was like; None for a run that was made before this was kept."""
         try:
-            return CorpusProfile.model_validate_json(self._read(self.profile_file, _MAX_NOTES_BYTES))
+            return CorpusProfile.model_validate_json(self.read(self.profile_file))
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
@@ -178,7 +179,7 @@ class RunDir:
         else:
             try:
                 file = self.path / ("last" if name == "averaged" else name)
-                named = self._read(file, 1000).decode("utf-8").strip().removeprefix("checkpoints/")
+                named = self.read(file, 1000).decode("utf-8").strip().removeprefix("checkpoints/")
             except (OSError, UnicodeDecodeError):
                 named = ""
             if not _STEP_NAME.match(named):

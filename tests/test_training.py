@@ -366,6 +366,15 @@ def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run
     assert json.loads((run / "provenance.json").read_text())["starts"][-1]["from_step"] == 160
 
 
+def test_what_is_behind_a_linked_note_does_not_get_into_the_run(tiny, trained_run, mt):
+    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
+    (tiny / "elsewhere").write_text('{"starts": [{"secret": 1}]}')
+    (run / "provenance.json").unlink()
+    (run / "provenance.json").symlink_to(tiny / "elsewhere")
+    assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
+    assert "secret" not in (run / "provenance.json").read_text() and "secret" in (tiny / "elsewhere").read_text()
+
+
 def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
     run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
     (run / "data.json").write_text("?")

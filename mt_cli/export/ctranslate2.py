@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
+from mt_cli.export.vocabulary import NEVER, write_tokenizer
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
-_NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
 
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:
@@ -47,8 +46,7 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
-    (folder / "source.spm").write_bytes(tokenizer.models[0])
-    (folder / "target.spm").write_bytes(tokenizer.models[-1])
+    write_tokenizer(tokenizer, folder)
 
 
 def _refuse_unsupported(config: Config) -> None:
@@ -101,7 +99,7 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_linears(cross_spec.linear[2], [cross.w_o])
     spec.decoder.projection.weight = _array(model.projection.weight * model.projection_scale)
     bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
-    bias[[PAD_ID, UNK_ID, BOS_ID]] = _NEVER
+    bias[[PAD_ID, UNK_ID, BOS_ID]] = NEVER
     spec.decoder.projection.bias = bias
 
 

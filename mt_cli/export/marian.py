@@ -20,9 +20,8 @@ from torch import Tensor
 from mt_cli.config import Config, ModelConfig
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
+from mt_cli.export.vocabulary import NEVER, write_tokenizer
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-
-_NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
 
 
 def write_marian(translator: Translator, folder: Path) -> None:
@@ -35,8 +34,7 @@ def write_marian(translator: Translator, folder: Path) -> None:
     _refuse_unsupported(translator.config)
     (folder / "model.safetensors").write_bytes(save(_weights(translator), metadata={"format": "pt"}))
     tokenizer = translator.tokenizer
-    (folder / "source.spm").write_bytes(tokenizer.models[0])
-    (folder / "target.spm").write_bytes(tokenizer.models[-1])
+    write_tokenizer(tokenizer, folder)
     files = {
         "config.json": _model_config(translator),
         "generation_config.json": _generation_config(translator.config),
@@ -117,8 +115,8 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
 
     weights |= _embeddings(translator, own, order)
     bias = torch.zeros(1, weights["lm_head.weight"].size(0))
-    bias[0, [PAD_ID, UNK_ID, BOS_ID]] = _NEVER
-    bias[0, translator.tokenizer.tgt_vocab_size :] = _NEVER  # rows that only the source's embeddings have
+    bias[0, [PAD_ID, UNK_ID, BOS_ID]] = NEVER
+    bias[0, translator.tokenizer.tgt_vocab_size :] = NEVER  # rows that only the source's embeddings have
     weights["final_logits_bias"] = bias
     return {name: tensor.contiguous().clone() for name, tensor in weights.items()}  # safetensors takes no shared memory
 

@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test test-slow soak fuzz check format peers clean
 
 help:
-	@echo "make demo       install, train on the embedded corpus, translate, evaluate (3 to 6 minutes on 2 cores)"
+	@echo "make demo       install, train on the embedded corpus, translate, evaluate (2 to 6 minutes on 2 cores)"
 	@echo "make test       fast tests (under 3 minutes)"
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make soak       kills and continues trainings for two hours, or MINUTES=10"

@@ -139,7 +139,10 @@ BadInput = Literal["error", "replace"]
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 CheckpointsOption = Annotated[
     list[str] | None,
-    typer.Option("--checkpoint", help="best (the default), last, step-N or averaged; several: an ensemble, or rows."),
+    typer.Option(
+        "--checkpoint",
+        help="best (the default), last, step-N or averaged. Repeated: an ensemble; a row each in evaluate.",
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, max=1000, help="1 is greedy; the config's by default.")]
@@ -160,12 +163,12 @@ def train(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Fit the number of steps and the schedule to this time; no patience ends it."),
+        typer.Option(help="Fit the number of steps and the schedule to this time; training.patience does not count."),
     ] = None,
 ) -> None:
     """Train a translator from raw text.
 
-    The same command again continues a run that was stopped or killed, and says so of one that is finished.
+    The same command again continues a run that was stopped or killed, and changes nothing in one that is finished.
     """
     from mt_cli.training.signals import StopSignals
 
@@ -296,10 +299,12 @@ def translate(
     n_best: Annotated[
         int | None, typer.Option(min=1, help="Print the N best, or N samples, as: number ||| text ||| score.")
     ] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="More favours longer output; 0 is none.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="In a beam: more favours longer output; 0 is none.")
+    ] = None,
     length_normalization: Annotated[
         Literal["gnmt", "average"] | None,
-        typer.Option(help="A score is divided by ((5 + length) / 6) ** penalty, or length ** penalty."),
+        typer.Option(help="In a beam: a score is divided by ((5 + length) / 6) ** penalty, or length ** penalty."),
     ] = None,
     max_length_ratio: Annotated[
         float | None,
@@ -311,9 +316,9 @@ def translate(
         bool, typer.Option("--sample", help="Draw tokens by their probability instead of searching.")
     ] = False,
     temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is safer, above 1 wilder.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the K most probable tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that make up P.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the samples.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Of sampling: from the K most probable tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Of sampling: from the fewest tokens that make up P.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of sampling.")] = None,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     prefix_column: Annotated[
         bool, typer.Option("--prefix-column", help="Each input line is: source, a tab, how its translation begins.")
@@ -631,7 +636,7 @@ def export(
 
 @app.command()
 def fetch(
-    corpus: Annotated[str, typer.Argument(help="Which corpus, such as multi30k.")],
+    corpus: Annotated[str, typer.Argument(help="multi30k, or multi30k-lc-tok: lower-cased and tokenized.")],
     source: Annotated[str | None, typer.Option("--from", metavar="DIR_OR_URL", help="Where to take it from.")] = None,
     target: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="data/CORPUS by default.")] = None,
 ) -> None:

@@ -117,14 +117,14 @@ class TrainingConfig(Section):
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
-    # Of matrices and embeddings, not of norms and biases; null: by the size of the corpus, to forget within two epochs.
+    # Of matrices and embeddings, not of norms and biases; null: such that two epochs leave 1/e of a weight, at most 1.
     weight_decay: float | None = Field(None, ge=0, le=1)
     optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the matrices of layers; the rest stays with adamw
     adam_beta1: Probability = 0.9
     adam_beta2: Probability = 0.98
     label_smoothing: Probability = 0.1
     clip_norm: float = Field(1.0, gt=0)
-    both_directions: float = Field(0.0, ge=0, le=1)  # share of the steps, the first, that also learn target to source
+    both_directions: float = Field(0.0, ge=0, le=1)  # share of the steps, the first; half of them learn tgt to src
     # R-Drop (0: none): pairs are read twice, with other dropout, and the two are to agree; half of the paper's alpha. Not
     # while both directions are learnt: it pays in the end, and a step takes nearly twice as long.
     r_drop: float = Field(0.0, ge=0, le=10)

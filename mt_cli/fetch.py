@@ -84,7 +84,7 @@ _ENTRIES = (
     ),
     Corpus(
         name="multi30k-lc-tok",
-        description="multi30k in English and German, lower-cased and tokenised as published figures have it",
+        description="multi30k in English and German, lower-cased and tokenized as published figures have it",
         url=f"{MULTI30K_URL}/tok",
         terms=MULTI30K_TERMS,
         citation=MULTI30K_CITATION,

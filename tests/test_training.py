@@ -902,6 +902,24 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_weights_decay_but_norms_and_biases_do_not(tiny_model, name):
+def test_a_gradient_gets_the_strides_of_its_weight(make_model):
+    """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
+    optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
+    gradients = [
+        weight.detach().as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))
+        if weight.dim() == 3
+        else weight.detach()
+        for weight in optimizer.network_weights
+    ]
+    optimizer.add(gradients)
+    n_others = 0
+    for weight, gradient in zip(optimizer.model.parameters(), gradients, strict=True):
+        n_others += gradient.stride() != weight.stride()
+        assert weight.grad is not None and weight.grad.stride() == weight.stride()
+        assert torch.equal(weight.grad, gradient.float())
+    assert n_others
+
+
     before = {weight: weight.detach().clone() for weight in tiny_model.parameters()}
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer=name), torch.float32)
     optimizer.add([torch.zeros_like(weight) for weight in optimizer.network_weights])

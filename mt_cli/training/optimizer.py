@@ -52,7 +52,11 @@ class Optimizer:
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Adds gradients of the network's weights to those of the float32 weights."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
-            weight.grad = gradient.float() if weight.grad is None else weight.grad.add_(gradient)
+            if weight.grad is None:
+                # With the strides of the weight, which a convolution's need not have and fused AdamW wants on a GPU.
+                weight.grad = gradient.float().flatten().view_as(weight)
+            else:
+                weight.grad.add_(gradient)
 
     def average_and_clip(self, n_tokens: int) -> Tensor:
         """Divides the summed gradients by `n_tokens`, then scales them down to `clip_norm` together; returns their

@@ -1,6 +1,6 @@
 """From lines of text to lines of text: what `mt translate`, validation and Python users all call.
 
-It splits what is longer than training was, batches by length, calls a search and gives results back in order, blank for blank. It
+It splits what is unlike training, batches by length, calls a search and gives results back in order, blank for blank. It
 knows text and searches, not files or terminals.
 """
 
@@ -55,7 +55,7 @@ class Translation:
     source: str  # normalized
     texts: list[str]  # best first, or as they were drawn; [''] for a blank line
     scores: list[float]  # of the texts; summed over the parts
-    parts: list[Part]  # none for a blank line, several for one that is too long to read at once
+    parts: list[Part]  # none for a blank line, several for one that was split
 
     @property
     def text(self) -> str:

@@ -114,7 +114,7 @@ class CorpusReport:
         if self.dropped:
             lines[0] += f" ({', '.join(f'{count:,} {reason}' for reason, count in self.dropped.items())})"
         if self.n_duplicates:
-            lines[0] += f", {self.n_duplicates:,} of them repeat an earlier pair"
+            lines[0] += f"; {self.n_duplicates:,} repeated"
         return lines + [f"{name}: {note}" for note in self.notes]
 
 

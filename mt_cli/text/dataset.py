@@ -1,4 +1,4 @@
-"""The token ids of a corpus on disk, memory-mapped: memory and start-up do not grow with the corpus.
+"""The token ids of a corpus on disk, memory-mapped: memory does not grow with the corpus.
 
 A folder holds, for each side, all ids one after another and where each sentence begins; and the line each pair came
 from. It is built by streaming and counts only once `meta.json`, written last, is there. This file knows ids, not text.

@@ -49,7 +49,7 @@ def validate(
     candidates: dict[str, Transformer], data: PreparedData, config: Config, is_stopping: Callable[[], bool]
 ) -> Validation | None:
     """Translates the dev set with whichever of the `candidates` has the lower loss; None when it is to stop instead."""
-    n_sentences = (len(candidates) + 1) * len(data.dev)
+    n_sentences = len(candidates) * len(data.dev) + len(data.dev_pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
         def on_batch(n_sentences: int) -> None:

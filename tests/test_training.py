@@ -507,6 +507,16 @@ def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, monkeypatch):
+    overrides = ["training.max_steps=8", "training.validate_every_steps=4", "training.n_samples=0"]
+    trainer_of(tiny / "run", *overrides).train()
+    RunDir(tiny / "run").checkpoint_file(8).write_bytes(b"")
+    real = loop.summed_loss
+    monkeypatch.setattr(loop, "summed_loss", lambda *args: real(*args) * math.nan)
+    with pytest.raises(TrainingError, match="last good checkpoint step 4;"):
+        trainer_of(tiny / "run", *overrides).train()
+
+
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]

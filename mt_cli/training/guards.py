@@ -43,13 +43,12 @@ def advice_when_memory_ends(device: torch.device, advise: Callable[[], str]) -> 
         raise TrainingError(f"out of memory on {device} {advise()}") from None
 
 
-def smaller_batches(settings: TrainingConfig, run: RunDir) -> str:
-    kept = run.steps()
+def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
     return (
         f"at training.batch_tokens {settings.batch_tokens};"
-        f" {'in a new run ' if kept else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
+        f" {'in a new run ' if saved_steps else ''}set training.batch_tokens to {settings.batch_tokens // 2} and"
         f" training.accumulate to {settings.accumulate * 2}, for updates of the same size"
-        f"{f'; the last checkpoint is step {kept[-1]}' if kept else ''}"
+        f"{f'; the last checkpoint is step {saved_steps[-1]}' if saved_steps else ''}"
     )
 
 
@@ -58,12 +57,14 @@ def smaller_searches(settings: DecodingConfig) -> str:
     return f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
 
 
-def refuse_non_finite(loss: float, grad_norm: float, step: int, lines: list[int], run: RunDir) -> None:
+def refuse_non_finite(
+    loss: float, grad_norm: float, step: int, lines: list[int], saved_steps: Callable[[], list[int]]
+) -> None:
     """Before the update that would carry it into the weights. `lines`: the first of the training text in that update."""
     if math.isfinite(loss) and math.isfinite(grad_norm):
         return
     what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
-    kept = run.steps()
+    kept = saved_steps()
     last = f"last good checkpoint step {kept[-1]}; in a new run" if kept else "no checkpoint yet;"
     raise TrainingError(
         f"step {step}: {what} (batch with training lines {', '.join(map(str, lines))}, ...); not applied, {last}"

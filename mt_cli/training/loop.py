@@ -102,7 +102,7 @@ class Trainer:
         TrainingError before an update that is not finite."""
         # The newest, the best of each of two, and one that is being written; some may be there already.
         refuse_small_disk(self.run, self.model, max(1, N_KEPT + 2 - len(self.run.steps())))
-        with advice_when_memory_ends(self.device, lambda: smaller_batches(self.settings, self.run)):
+        with advice_when_memory_ends(self.device, lambda: smaller_batches(self.settings, self._saved_steps())):
             self._fit_batches()
             self.signals.is_saving_needed = True
             self._train_steps()
@@ -126,7 +126,7 @@ class Trainer:
                 reads_twice = self._reads_twice
                 loss, grad_norm, indices = self._forward_backward()
                 lines = [self.data.train.line(index) for index in indices[:5]]
-                refuse_non_finite(loss, grad_norm, p.step + 1, lines, self.run)
+                refuse_non_finite(loss, grad_norm, p.step + 1, lines, self._saved_steps)
                 p.step += 1
                 self.optimizer.step(rate, decay, p.step)
                 self.pace.note_step(time.monotonic() - started, reads_twice)
@@ -310,12 +310,16 @@ class Trainer:
         self._point()
         self._prune()
 
+    def _saved_steps(self) -> list[int]:
+        """Those with a checkpoint, up to the present one: a file of a later step is damaged, else it would have been
+        continued from, and is left until that step is saved anew."""
+        return [step for step in self.run.steps() if step <= self.progress.step]
+
     def _prune(self) -> None:
         """Keeps the newest checkpoints that are whole and the best one that each of them knows, so that a training can go
-        on from either. A file of a later step is damaged, else it would have been continued from; it is left until that
-        step is saved anew."""
+        on from either."""
         p = self.progress
-        steps = [step for step in self.run.steps() if step <= p.step]
+        steps = self._saved_steps()
         kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], p.best_step}
         if p.best_step > min(kept):
             kept.add(p.best_step_before)

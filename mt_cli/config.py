@@ -173,7 +173,7 @@ KEYS_FREE_TO_CHANGE = {
 }  # fmt: skip
 """What may differ when a run is continued: where, how long, and what nothing is learnt from. Data may have moved: what is
 in the files decides whether they are the run's. What follows from the length is planned anew from there on: the rate,
-which rises again in a finished run that gets more steps, and until when both directions are learnt."""
+which rises again in a finished run that gets more steps, until when both directions are learnt, and patience."""
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:

@@ -128,7 +128,7 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, monkeypat
         weight.grad is None for module in (trainer.model, trainer.optimizer.network) for weight in module.parameters()
     )
     assert not trainer.optimizer.state()
-    assert trainer.progress == loop.Progress()
+    assert trainer.progress == loop.Progress(max_steps=trainer.settings.max_steps)
 
 
 def test_training_is_the_same_with_and_without_trying(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
@@ -506,7 +507,6 @@ def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
     return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
 
 
-@pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, monkeypatch):
     overrides = ["training.max_steps=8", "training.validate_every_steps=4", "training.n_samples=0"]
     trainer_of(tiny / "run", *overrides).train()
@@ -517,6 +517,7 @@ def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, mon
         trainer_of(tiny / "run", *overrides).train()
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
@@ -622,15 +623,20 @@ def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):
         assert all(weight.isfinite().all() for weight in content["model"].values())
 
 
-def after(losses: list[float], patience: int) -> tuple[int, int]:
-    """The best validation, and how many there are: what keeping the best and patience mean, in a plain loop."""
-    best, best_at, n_without = math.inf, 0, 0
+def after(losses: list[float], patience: int, first: int = 0) -> tuple[int, int]:
+    """The best validation, and how many there are in a run that was to have `first` of them and got more: what keeping the
+    best and patience mean, in a plain loop."""
+    best, best_at, best_since, n_without = math.inf, 0, math.inf, 0
     for at, value in enumerate(losses, 1):
         if math.isfinite(value) and value < best:
-            best, best_at, n_without = value, at, 0
+            best, best_at = value, at
+        if math.isfinite(value) and value < best_since:
+            best_since, n_without = value, 0
         else:
             n_without += 1
-        if n_without == patience:
+        if at == first:
+            best_since, n_without = math.inf, 0
+        elif n_without == patience:
             return best_at, at
     return best_at, len(losses)
 
@@ -650,12 +656,15 @@ def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
     best, n_done = after(losses, patience)
     remaining = iter(losses)
     scripted(remaining)
-    if 0 < restart < n_done:
+    if restart >= n_done:
+        restart = 0
+    if restart:
         trainer_of(run.path, f"training.max_steps={restart}", *overrides[1:]).train()
+        best, n_done = after(losses, patience, restart)
     trainer = trainer_of(run.path, *overrides)
     trainer.train()
     assert trainer.progress.step == n_done and trainer.is_finished
-    best_before, _ = after(losses[: n_done - 1], patience)
+    best_before, _ = after(losses[: n_done - 1], patience, restart)
     assert run.steps() == sorted({n_done - 1, n_done, best_before, best} - {0})
     assert run.find_checkpoint("last") == run.checkpoint_file(n_done)
     if best:
@@ -698,6 +707,25 @@ def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
     assert mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED)).said[-1] == (
         "runs/tiny is finished: step 3 (no better dev score for long), best step 1; nothing was changed"
     )
+
+
+def test_patience_does_not_end_a_training_for_minutes(tiny, scripted):
+    scripted(itertools.count(1.0))
+    trainer = trainer_of(tiny / "run", "training.minutes=0.02", "training.patience=1", *SCORED)
+    trainer.train()
+    assert trainer.progress.step > 2 and trainer.why_finished == "the last step"
+
+
+def test_a_loss_that_rises_with_the_rate_of_more_steps_is_no_divergence(tiny, monkeypatch):
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+    trainer_of(tiny / "run", *SHORT).train()
+    real = loop.summed_loss
+    monkeypatch.setattr(
+        loop, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
+    )
+    longer = trainer_of(tiny / "run", *SHORT, "training.max_steps=126")
+    longer.train()
+    assert longer.progress.step == 126
 
 
 def test_more_steps_continue_a_finished_training(tiny, mt):
@@ -874,6 +902,24 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     assert (torch.tensor(1.0, dtype=torch.bfloat16) - 1e-4) == 1, "in bf16 alone none of them would count"
 
 
+def test_a_gradient_gets_the_strides_of_its_weight(make_model):
+    """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
+    optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
+    gradients = [
+        weight.detach().as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))
+        if weight.dim() == 3
+        else weight.detach()
+        for weight in optimizer.network_weights
+    ]
+    optimizer.add(gradients)
+    n_others = 0
+    for weight, gradient in zip(optimizer.model.parameters(), gradients, strict=True):
+        n_others += gradient.stride() != weight.stride()
+        assert weight.grad is not None and weight.grad.stride() == weight.stride()
+        assert torch.equal(weight.grad, gradient.float())
+    assert n_others
+
+
 def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
     optimizer = Optimizer(tiny_model, TrainingConfig(average_decay=0.5), torch.float32)
     weight = next(tiny_model.parameters())
@@ -912,24 +958,6 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(tiny_model):
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_weights_decay_but_norms_and_biases_do_not(tiny_model, name):
-def test_a_gradient_gets_the_strides_of_its_weight(make_model):
-    """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
-    optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
-    gradients = [
-        weight.detach().as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))
-        if weight.dim() == 3
-        else weight.detach()
-        for weight in optimizer.network_weights
-    ]
-    optimizer.add(gradients)
-    n_others = 0
-    for weight, gradient in zip(optimizer.model.parameters(), gradients, strict=True):
-        n_others += gradient.stride() != weight.stride()
-        assert weight.grad is not None and weight.grad.stride() == weight.stride()
-        assert torch.equal(weight.grad, gradient.float())
-    assert n_others
-
-
     before = {weight: weight.detach().clone() for weight in tiny_model.parameters()}
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer=name), torch.float32)
     optimizer.add([torch.zeros_like(weight) for weight in optimizer.network_weights])
@@ -1080,6 +1108,22 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.2", *options("training.n_samples=0"))
     found = re.search(rb"0\.2 minutes are about ([\d,]+) steps", longer.err)
     assert found and int(found[1].replace(b",", b"")) > plan["max_steps"] and b"finished at step " in longer.err
+
+
+def test_slow_steps_are_planned_before_they_take_too_long(tiny, monkeypatch):
+    real = loop.summed_loss
+    monkeypatch.setattr(loop, "summed_loss", lambda *args: (time.sleep(0.2), real(*args))[1])
+    trainer = trainer_of(tiny / "run", "training.minutes=0.03", "training.n_samples=0")
+    trainer.train()
+    assert trainer.progress.step < 15 and trainer.settings.max_steps == trainer.progress.step
+
+
+def test_saving_counts_as_validating_does_where_time_is_planned(tiny, monkeypatch):
+    real = loop.save_checkpoint
+    monkeypatch.setattr(loop, "save_checkpoint", lambda *args: (time.sleep(0.5), real(*args)))
+    trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=1")
+    trainer.train()
+    assert trainer.pace.n_validations == 2 and trainer.pace.validation_seconds > 1
 
 
 def test_more_minutes_are_planned_anew(tiny):

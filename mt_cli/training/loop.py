@@ -85,13 +85,18 @@ class Trainer:
             self._follow(self.pace.fitted)
             if self.pace.training_seconds and minutes > self.pace.minutes and self._seconds_left(minutes) > 0:
                 self._fit_to_time(minutes)  # the run has got more time than it had
+        self.progress.lengthen(self.settings.max_steps)
 
     @property
     def is_finished(self) -> bool:
         """Also validated: a signal can come between the last step and that."""
-        p = self.progress
-        is_at_end = p.step >= self.settings.max_steps or p.n_validations_without_best >= self.settings.patience
+        is_at_end = self.progress.step >= self.settings.max_steps or self._patience_ended
         return is_at_end and not self._validation_is_due
+
+    @property
+    def _patience_ended(self) -> bool:
+        """Never in a given time: the best comes at its end, where the rate is low."""
+        return self.settings.minutes is None and self.progress.n_validations_without_best >= self.settings.patience
 
     @property
     def why_finished(self) -> str:
@@ -130,16 +135,19 @@ class Trainer:
                 p.step += 1
                 self.optimizer.step(rate, decay, p.step)
                 self.pace.note_step(time.monotonic() - started, reads_twice)
-                is_fit_due = p.step % FIT_EVERY_STEPS == 0 or (
-                    p.step >= self.settings.max_steps and not self.pace.fitted
-                )
-                if self.settings.minutes is not None and is_fit_due:
-                    self._fit_to_time(self.settings.minutes)
+                if (minutes := self.settings.minutes) is not None and self._fit_is_due(minutes):
+                    self._fit_to_time(minutes)
                     self.bar.total = self.settings.max_steps
                 self._log(rate, grad_norm)
 
     def _seconds_left(self, minutes: float) -> float:
         return 60 * minutes - (time.monotonic() - self._started)
+
+    def _fit_is_due(self, minutes: float) -> bool:
+        if self.progress.step % FIT_EVERY_STEPS == 0:
+            return True
+        are_slow = self.pace.training_seconds > 0.1 * 60 * minutes
+        return not self.pace.fitted and (are_slow or self.progress.step >= self.settings.max_steps)
 
     def _fit_to_time(self, minutes: float) -> None:
         """Fits the schedule to the time by the speed so far, again and again: the nearer the end, the less there is to
@@ -266,6 +274,7 @@ class Trainer:
         self.pace.note_validation(seconds)
         self._log_time(validation_seconds=round(seconds, 2))
         self.save()  # what is said below is on the disk
+        self.pace.validation_seconds += time.monotonic() - started - seconds  # saving takes time too
         self._speed_started += time.monotonic() - started  # the speed is that of training
         validation.tell(p.step, p.epoch, is_best, data, self.settings.n_samples, self.say)
 
@@ -279,18 +288,19 @@ class Trainer:
     def _note_score(self, score: float) -> bool:
         """Whether this validation is the best so far; a score that is not a number never is."""
         p = self.progress
-        if math.isfinite(score) and score > p.best_score:
+        score = score if math.isfinite(score) else -math.inf
+        p.n_validations_without_best = 0 if score > p.best_score_since else p.n_validations_without_best + 1
+        p.best_score_since = max(score, p.best_score_since)
+        is_best = score > p.best_score
+        if is_best:
             p.best_score, p.best_step, p.best_step_before = score, p.step, p.best_step
-            p.n_validations_without_best = 0
-            return True
-        p.n_validations_without_best += 1
-        return False
+        return is_best
 
     # Saving and continuing -------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         p = self.progress
-        p.elapsed_seconds = time.monotonic() - self._started
+        p.elapsed_seconds, p.max_steps = time.monotonic() - self._started, self.settings.max_steps
         save_checkpoint(
             self.run.checkpoint_file(p.step),
             {

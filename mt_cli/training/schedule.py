@@ -105,5 +105,4 @@ def fit_to_time(training: TrainingConfig, d_model: int, step: int, seconds_left:
         "max_steps": max_steps,
         "learning_rate": peak_rate(training, d_model),
         "schedule": "cosine" if training.schedule == "cosine" else "linear",
-        "patience": max_steps,  # the best comes at the end, where the rate is low
     }

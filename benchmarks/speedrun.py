@@ -19,7 +19,8 @@ from pathlib import Path
 
 from contender import PEERS, say
 
-from mt_cli.config import Config, load_config
+from mt_cli.config import Config
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.run_dir import RunDir
 
 HERE = Path(__file__).parent
@@ -72,7 +73,7 @@ def until_reached(name: str, validations: Iterator[Validation], arguments: argpa
 
 def run_mt(config: Config, folder: Path, arguments: argparse.Namespace) -> Iterator[Validation]:
     """`mt train`, watched through the metrics that it writes."""
-    (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
     run = RunDir(folder / "run")
     command = [sys.executable, "-m", "mt_cli", "train", str(folder / "config.yaml"), "--run-dir", str(run.path)]
     n_seen = 0

@@ -17,7 +17,8 @@ from typing import Any
 
 from contender import PEERS, Contender, say
 
-from mt_cli.config import Config, load_config
+from mt_cli.config import Config
+from mt_cli.config_file import load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches
 from mt_cli.training.prepare import PreparedData, prepare
@@ -80,7 +81,7 @@ def measure(contenders: list[Contender], arguments: argparse.Namespace) -> None:
 
 def contenders_for(only: list[str] | None, config: Config, folder: Path) -> list[Contender]:
     """Those asked for, or else all by default that are installed."""
-    data = prepare(config, RunDir(folder / "prepared"), say)
+    data = prepare(config, RunDir(folder / "prepared"))
     work = write_work(config, data, folder)
     found = []
     for name in only or BY_DEFAULT:

@@ -21,8 +21,9 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.config import Config
 from mt_cli.device import available_memory
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_device_failure, is_out_of_memory
+from mt_cli.files import write_atomically
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir, write_atomically
+from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import PAD_ID, Tokenizer
 

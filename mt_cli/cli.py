@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import shutil
 import signal
@@ -20,12 +21,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from tqdm import tqdm
 
-from mt_cli.config import Config, differing_keys, found_before, load_config
+from mt_cli.config import Config, differing_keys, found_before
+from mt_cli.config_file import load_config
 from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_device_failure, is_out_of_memory
-from mt_cli.run_dir import RunDir, cannot_write
+from mt_cli.files import cannot_write
+from mt_cli.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="mt",
@@ -39,6 +44,7 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command line; exits with 0, 1 (data, model, runtime), 2 (usage, config), 129, 130 or 143 (stopped, saved)."""
     _open_closed_streams()
+    _show_log()
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 as the input is, whatever the terminal's locale
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     talk: Any = _Talk(sys.stderr)
@@ -88,11 +94,11 @@ def _run() -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except Interrupted as error:
-        say(str(error))
+        log.info(str(error))
         return error.exit_code
     except MTError as error:
         for line in str(error).splitlines():
-            say(f"error: {line}")
+            log.error(line)
         return error.exit_code
     except typer.Exit as error:
         return error.exit_code
@@ -102,17 +108,17 @@ def _run() -> int:
         raise
     except OSError as error:
         if error.filename is not None:
-            say(f"error: {error.filename}: {error.strerror}")
+            log.error(f"{error.filename}: {error.strerror}")
             return 1
-        say(f"error: cannot write the output: {error.strerror}")
+        log.error(f"cannot write the output: {error.strerror}")
         _silence(sys.stdout)  # what is buffered cannot be written either
         return 1
     except Exception as error:
         if is_out_of_memory(error):
-            say("error: out of memory; use a smaller model, batch or beam")
+            log.error("out of memory; use a smaller model, batch or beam")
             return 1
         if is_device_failure(error):
-            say(f"error: the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
+            log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
             return 1
         # Typer carries its own copy of click, whose usage errors have no public name.
         if not hasattr(error, "format_message"):
@@ -120,13 +126,24 @@ def _run() -> int:
         context = getattr(error, "ctx", None)
         see = f"; see {context.command_path} --help" if context is not None else ""
         message = " ".join(error.format_message().split())
-        say(f"error: {message.rstrip('.').replace('Value error, ', '')}{see}")
+        log.error(f"{message.rstrip('.').replace('Value error, ', '')}{see}")
         return 2
 
 
-def say(text: str) -> None:
-    """A line for people, beside any progress bar."""
-    tqdm.write(text, file=sys.stderr)
+class _Terminal(logging.Handler):
+    """Shows log records as lines on stderr, above any progress bar."""
+
+    _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}  # noqa: RUF012
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self._PREFIXES.get(record.levelno, "") + record.getMessage(), file=sys.stderr)
+
+
+def _show_log() -> None:
+    package = logging.getLogger("mt_cli")
+    package.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Terminal) for handler in package.handlers):
+        package.addHandler(_Terminal())
 
 
 def _catch_ctrl_c() -> None:
@@ -245,31 +262,31 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
 
     if not run.config_file.exists():
         run.save_config(config)  # makes the folder a run's, though nothing is settled yet
-    data = prepare(config, run, say)
+    data = prepare(config, run)
     keep_freed_memory()  # of training alone: what preparing took is given back
-    trainer = Trainer(config, run, data, signals, say, began)
+    trainer = Trainer(config, run, data, signals, began)
     if trainer.device.type == "cpu":
         multiply_float32_fast()
     p = trainer.progress
     if trainer.is_finished:
         kept = run.load_config()
         if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
-            say(f"note: {run.config_file} keeps its data.test and decoding; change them there")
-        say(
+            log.info(f"note: {run.config_file} keeps its data.test and decoding; change them there")
+        log.info(
             f"{run.path} is finished: step {p.step} ({trainer.why_finished}), best step {p.best_step}; nothing was changed"
         )
         return
     run.save_config(config)
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     precision = str(trainer.dtype).removeprefix("torch.")
-    say(
+    log.info(
         f"{n_parameters:,} parameters on {trainer.device}, computing in {precision} ({trainer.why_dtype});"
         f" vocabulary {data.tokenizer.tgt_vocab_size:,}; run directory {run.path}"
     )
     training = trainer.settings
     if training.minutes is None and training.warmup_steps >= training.max_steps:
-        say(
-            f"warning: the rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
+        log.warning(
+            f"the rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
             f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
         )
     record_start(
@@ -282,7 +299,9 @@ def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
         tokenizer_sha256=data.tokenizer.sha256,
     )
     trainer.train()
-    say(f"finished at step {p.step} ({trainer.why_finished}); best step {p.best_step}; try: mt translate {run.path}")
+    log.info(
+        f"finished at step {p.step} ({trainer.why_finished}); best step {p.best_step}; try: mt translate {run.path}"
+    )
 
 
 @app.command()
@@ -334,9 +353,7 @@ def translate(
     ] = False,
     attention: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw what every head (of the first model) attended to: a page (.html), or one sentence as .png."
-        ),
+        typer.Option(help="Write what every head (of the first model) attended to as a page, an .html file."),
     ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Tell greedy search step by step, a line for each token.")
@@ -387,7 +404,7 @@ def translate(
     descriptor = _open_input(input_file)
 
     if attention is not None:
-        from mt_cli.evaluation.attention_page import refuse_attention_file
+        from mt_cli.explain.attention_page import refuse_attention_file
 
         refuse_attention_file(attention)
 
@@ -404,23 +421,23 @@ def translate(
         _refuse_options("lengths are compared in a beam only", search, "length_penalty", "length_normalization")
     name = str(input_file or "stdin")
     form: Form = Translated(
-        translator, search, say, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
+        translator, search, name, prefix, prefix_column, as_json, doubts, keeps_maps=attention is not None
     )
     if score is not None:
-        form = Scored(translator, iter(read_lines(score)), say, name)
+        form = Scored(translator, iter(read_lines(score)), name)
     elif trace:
         form = Traced(translator)
     _catch_ctrl_c()
     is_interactive = input_file is None and sys.stdin.isatty()
     if is_interactive:
-        say("Type a sentence and press Enter; Ctrl-D ends.")
+        log.info("Type a sentence and press Enter; Ctrl-D ends.")
     with _open_output(output) as out:
         pump(descriptor, name, form, out, bad_input == "replace", is_interactive)
     if attention is not None and isinstance(form, Translated):
-        from mt_cli.evaluation.attention_page import write_attention_page
+        from mt_cli.explain.attention_page import write_attention_page
 
-        write_attention_page(attention, form.maps, say)
-        say(f"attention: {attention}")
+        write_attention_page(attention, form.maps)
+        log.info(f"attention: {attention}")
 
 
 def _refuse_contradictions(
@@ -584,7 +601,7 @@ def _print_results(results: list[dict[str, Any]], as_json: bool) -> None:
 
     for result in results:
         for warning in result.pop("warnings"):
-            say(f"warning: {result['test_set']}: {warning}")
+            log.warning(f"{result['test_set']}: {warning}")
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -631,7 +648,7 @@ def export(
         raise cannot_write(folder, error) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    say(f"{to} model in {folder}")
+    log.info(f"{to} model in {folder}")
 
 
 @app.command()
@@ -644,7 +661,7 @@ def fetch(
     from mt_cli.fetch import fetch as fetch_corpus
 
     _catch_ctrl_c()
-    fetch_corpus(corpus, source, target or Path("data") / corpus, say)
+    fetch_corpus(corpus, source, target or Path("data") / corpus, log.info)
 
 
 @app.command()

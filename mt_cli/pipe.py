@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
@@ -22,13 +23,15 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from tqdm import tqdm
 
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.trace import trace
 from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.errors import DataError, UsageError
-from mt_cli.evaluation.attention import Attended, AttentionMaps, attend, attended, links_of_line
-from mt_cli.evaluation.doubts import Doubt, doubts
+from mt_cli.explain.attention import Attended, AttentionMaps, attend, attended, links_of_line
+from mt_cli.explain.doubts import Doubt, doubts
+from mt_cli.explain.trace import trace
 from mt_cli.text.corpus import NotUtf8Error, decode_line
 from mt_cli.text.tokenizer import EOS_ID
+
+log = logging.getLogger(__name__)
 
 LINES_AT_ONCE = 2048  # enough for full batches of one length; results come at least this often
 
@@ -127,7 +130,6 @@ class Translated:
 
     translator: Translator
     options: dict[str, Any]  # keys of the config's `decoding`
-    say: Callable[[str], None]
     name: str  # of the input, for messages
     prefix: str | None = None  # how every translation begins
     has_prefix_column: bool = False  # each line is: source, a tab, how its translation begins
@@ -166,7 +168,7 @@ class Translated:
             if len(one.parts) > 1:
                 self.n_split += 1
                 if self.n_split == 1:
-                    self.say(
+                    log.info(
                         f"note: {self.name}:{number}: longer than training lines are, or of more sentences;"
                         f" translated in {len(one.parts)} parts"
                     )
@@ -174,11 +176,11 @@ class Translated:
     def _tell_doubts(self, judged: list[Judged], n_before: int) -> None:
         for number, one in enumerate(judged, n_before + 1):
             for doubt in one.doubts:
-                self.say(f"doubt: {self.name}:{number}: {doubt.kind}: {doubt.detail}")
+                log.info(f"doubt: {self.name}:{number}: {doubt.kind}: {doubt.detail}")
 
     def end(self, n_lines: int) -> None:
         if self.n_split > 1:
-            self.say(f"note: {self.name}: {self.n_split:,} of {n_lines:,} lines were translated in parts")
+            log.info(f"note: {self.name}: {self.n_split:,} of {n_lines:,} lines were translated in parts")
 
 
 @dataclass
@@ -188,7 +190,6 @@ class Scored:
 
     translator: Translator
     references: Iterator[str]
-    say: Callable[[str], None]
     name: str  # of the input, for messages
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
@@ -201,9 +202,7 @@ class Scored:
         pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, given, strict=True)]
         for number, pair in enumerate(pairs, n_before + 1):
             if (longest := max(map(len, pair))) > limit:
-                self.say(
-                    f"warning: {self.name}:{number}: {longest:,} tokens, the model reads {limit:,} at most; no score"
-                )
+                log.warning(f"{self.name}:{number}: {longest:,} tokens, the model reads {limit:,} at most; no score")
         is_fit = [all(0 < len(ids) <= limit for ids in pair) for pair in pairs]
         scores = iter(self.translator.token_scores([pair for pair, fits in zip(pairs, is_fit, strict=True) if fits]))
         printed = []

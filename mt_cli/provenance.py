@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 
 from mt_cli.errors import RunDirError
-from mt_cli.run_dir import RunDir, write_text
+from mt_cli.files import write_text
+from mt_cli.run_dir import RunDir
 
 _PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
 

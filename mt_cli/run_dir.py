@@ -17,19 +17,20 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from mt_cli.config import Config, load_config
+from mt_cli.config import Config
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.files import cannot_write, make_folder, sync_folder, write_bytes, write_text
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
@@ -71,7 +72,7 @@ class RunDir:
         return load_config(self.config_file)
 
     def save_config(self, config: Config) -> None:
-        write_text(self.config_file, config.to_yaml())
+        write_text(self.config_file, to_yaml(config))
 
     def settled_sections(self, begun: Config) -> tuple[str, ...]:
         """What may no longer change: nothing before a tokenizer is made of the text, everything that is trained with
@@ -211,7 +212,7 @@ class RunDir:
                     with file.open("ab") as handle:
                         os.fsync(handle.fileno())
                 sizes[file.name] = file.stat().st_size if file.exists() else 0
-            _sync_folder(self.path)
+            sync_folder(self.path)
         except OSError as error:
             raise cannot_write(file, error) from None
         return sizes
@@ -236,7 +237,7 @@ class RunDir:
                 raise RunDirError(f"{path}: is a symbolic link, expected a {kind}; delete it")
         try:
             for folder in (*reversed(self.path.parents), self.path):
-                _make_folder(folder)
+                make_folder(folder)
             lock = FileLock(lock_file, timeout=0)
             lock.acquire()
         except Timeout:
@@ -255,62 +256,3 @@ class RunDir:
             with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
                 owner.unlink(missing_ok=True)
             lock.release()
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
-
-    Raises RunDirError when the disk is full or the folder cannot be written.
-    """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        _make_folder(path.parent)  # no parents: a run directory that has vanished stays away
-        try:
-            with temporary.open("wb") as handle:
-                write(handle)
-                handle.flush()
-                os.fsync(handle.fileno())
-            temporary.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from None
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda handle: handle.write(content))
-
-
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path need not be UTF-8
-
-
-def _make_folder(folder: Path) -> None:
-    """Makes it, on the disk when this returns, if it is not there."""
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where folders can be opened (not on Windows) and are written for themselves (not on some
-    shared and network file systems)."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno not in {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EBADF, errno.ENOTSUP}:
-            raise
-
-
-def cannot_write(path: Path, error: OSError) -> RunDirError:
-    """The error of a full disk, of a folder that may not be written, or of one that is gone."""
-    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    is_gone = error.errno == errno.ENOENT
-    remedy = "free space" if is_full else "bring the folder back" if is_gone else "make the folder writable"
-    return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")

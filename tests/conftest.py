@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import random
 import shutil
@@ -138,6 +139,14 @@ def batch_of() -> Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], Tiny
 def batch(batch_of: Callable[..., TinyBatch]) -> TinyBatch:
     """Three pairs of different lengths: two of three sentences are padded on each side."""
     return batch_of([([4, 5, 6, 7], [8, 9]), ([10, 4], [5, 6, 7, 8, 9]), ([9], [])])
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """`said()`: what was logged so far, as the terminal shows it."""
+    caplog.set_level(logging.INFO, "mt_cli")
+    prefixes = {logging.WARNING: "warning: "}
+    return lambda: [prefixes.get(record.levelno, "") + record.getMessage() for record in caplog.records]
 
 
 # The command line, and a run that it made ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from mt_cli.config import load_config
+from mt_cli.config_file import load_config
 from mt_cli.errors import ConfigError
 from mt_cli.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from mt_cli.text.batching import make_batch, padding_mask, subsequent_mask

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from mt_cli.config import Config
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
-from mt_cli.evaluation.attention import AttentionMaps, attend, attend_to, links_of_line
-from mt_cli.evaluation.attention_page import _safe_json, refuse_attention_file, write_attention_page
+from mt_cli.explain.attention import AttentionMaps, attend, attend_to, links_of_line
+from mt_cli.explain.attention_page import _safe_json, write_attention_page
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 
@@ -36,7 +35,7 @@ def attend_line(translator: Translator, line: str, **options: Any) -> list[Atten
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320, lambda text: None)
+    return train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320)
 
 
 def make_translator(tokenizer: Tokenizer, max_length: int = 128, max_positions: int = 1024) -> Translator:
@@ -65,12 +64,6 @@ def spoken(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     """The attention while the model is made to say `tgt`."""
     tokenizer = translator.tokenizer
     return attend_to(translator, tokenizer.encode_src(src), [*tokenizer.encode_tgt(tgt), EOS_ID])
-
-
-def write(file: Path, maps: list[AttentionMaps]) -> list[str]:
-    notes: list[str] = []
-    write_attention_page(file, maps, notes.append)
-    return notes
 
 
 def embedded(page: str) -> Any:
@@ -122,7 +115,7 @@ def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_m
 def test_an_empty_translation_has_an_empty_alignment(translator: Translator, tmp_path: Path) -> None:
     maps = spoken(translator, LINES[0], "")
     assert maps.tgt_pieces == ["</s>"] and maps.alignment == []
-    write(tmp_path / "a.html", [maps])
+    write_attention_page(tmp_path / "a.html", [maps])
 
 
 def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Tokenizer) -> None:
@@ -156,7 +149,7 @@ def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Transl
 
 def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
     all_maps = [attend_once(translator, line) for line in LINES]
-    assert write(tmp_path / "a.html", all_maps) == []
+    write_attention_page(tmp_path / "a.html", all_maps)
     sentences = embedded((tmp_path / "a.html").read_text(encoding="utf-8"))
     for sentence, maps in zip(sentences, all_maps, strict=True):
         assert (sentence["srcPieces"], sentence["tgtPieces"]) == (maps.src_pieces, maps.tgt_pieces)
@@ -168,7 +161,7 @@ def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_p
 
 
 def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
-    write(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
+    write_attention_page(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert page.count("<script") == page.count("</script") == 2
     assert "<img" not in page
@@ -184,54 +177,27 @@ def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> Non
 
 def test_text_that_looks_like_a_place_of_the_template_is_not_filled(translator: Translator, tmp_path: Path) -> None:
     text = "SENTENCES_JSON SCRIPT_POLICY"
-    write(tmp_path / "a.html", [spoken(translator, text, text)])
+    write_attention_page(tmp_path / "a.html", [spoken(translator, text, text)])
     assert embedded((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["source"] == text
 
 
 def test_the_page_names_no_other_place_and_lets_only_its_own_script_run(tmp_path: Path) -> None:
-    write(tmp_path / "a.html", [])
+    write_attention_page(tmp_path / "a.html", [])
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page)
     assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a\.svg: the attention is drawn to \.html or \.png"):
-        write(tmp_path / "a.svg", [])
+    with pytest.raises(UsageError, match=r"a\.png: the attention is shown as an \.html page; name the file NAME\.html"):
+        write_attention_page(tmp_path / "a.png", [])
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.png"])
-def test_an_existing_file_is_not_overwritten(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("mine")
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("mine")
     with pytest.raises(UsageError, match="exists already; delete it or choose another --attention"):
-        write(tmp_path / name, [])
-    assert (tmp_path / name).read_text() == "mine"
-
-
-def test_without_matplotlib_a_picture_is_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UsageError, match=r"needs matplotlib; install it with: pip install 'mt-cli\[plot\]'"):
-        refuse_attention_file(tmp_path / "a.png")
-
-
-def test_a_picture_shows_one_sentence(translator: Translator, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    with pytest.raises(UsageError, match=r"shows one sentence, found 2; use \.html"):
-        write(tmp_path / "a.png", [attend_once(translator, line) for line in LINES[:2]])
-    write(tmp_path / "a.png", [spoken(translator, "$\\frac$", "$猫$ a cat")])
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_picture_without_a_font_for_its_characters_says_so(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager = pytest.importorskip("matplotlib.font_manager").fontManager
-    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.name == "DejaVu Sans"])
-    [note] = write(tmp_path / "a.png", [spoken(translator, "猫", "a cat")])
-    assert note.startswith("note: no installed font has all characters")
-    assert write(tmp_path / "b.png", [spoken(translator, "a", "a cat")]) == []
+        write_attention_page(tmp_path / "a.html", [])
+    assert (tmp_path / "a.html").read_text() == "mine"
 
 
 CHROMIUM = shutil.which("chromium")
@@ -250,7 +216,7 @@ def browse(page: Path, *options: str) -> str:
 def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
     maps = [spoken(translator, LINES[3], LINES[1]), spoken(translator, HOSTILE, HOSTILE)]
     page, picture = tmp_path / "a.html", tmp_path / "a.png"
-    write(page, maps)
+    write_attention_page(page, maps)
     drawn = browse(page, "--dump-dom", "--window-size=1440,1200")
     for piece in maps[0].src_pieces + maps[0].tgt_pieces:
         assert f"<span>{html.escape(piece.removeprefix('▁'), quote=False)}</span></div>" in drawn

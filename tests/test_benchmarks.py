@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.config import load_config
+from mt_cli.config_file import load_config
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

@@ -26,7 +26,8 @@ from mt_cli import checkpoint
 from mt_cli.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError
-from mt_cli.run_dir import RunDir, write_atomically, write_bytes, write_text
+from mt_cli.files import write_atomically, write_bytes, write_text
+from mt_cli.run_dir import RunDir
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
 CONFIG = Config.model_validate(
@@ -38,7 +39,7 @@ CONFIG = Config.model_validate(
 
 
 def small_tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
-    return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290, lambda line: None)
+    return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290)
 
 
 def new_run(path: Path, step: int = 5, **content) -> RunDir:

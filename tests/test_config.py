@@ -11,7 +11,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.config import Config, differing_keys, load_config
+from mt_cli.config import Config, differing_keys
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import ConfigError
 
 BASE = """\
@@ -444,12 +445,12 @@ def test_a_written_config_is_read_back_equal(tmp_path_factory, rate, decay, step
         }
     )
     file = tmp_path_factory.getbasetemp() / "written.yaml"
-    file.write_bytes(mine.to_yaml().encode())
+    file.write_bytes(to_yaml(mine).encode())
     assert load_config(file) == mine
 
 
 def test_a_written_config_names_every_key(load):
-    text = load(BASE).to_yaml()
+    text = to_yaml(load(BASE))
     for section, keys in load(BASE).model_dump().items():
         assert f"{section}:" in text
         assert all(f"  {key}:" in text for key in keys)
@@ -546,5 +547,5 @@ def test_wild_values_for_known_keys_are_accepted_or_refused_by_name(tmp_path_fac
     except ConfigError as error:
         assert all(line.startswith(f"{file}:") for line in str(error).split("\n"))
     else:
-        file.write_text(config.to_yaml())
+        file.write_text(to_yaml(config))
         assert load_config(file) == config

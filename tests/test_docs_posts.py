@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from mt_cli.config import Config, load_config
+from mt_cli.config import Config
+from mt_cli.config_file import load_config
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "the-posts.md"

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.translator import Part, Translation, Translator
 from mt_cli.errors import RunDirError
-from mt_cli.evaluation.attention import Attended, attend, attended
-from mt_cli.evaluation.doubts import doubts
+from mt_cli.explain.attention import Attended, attend, attended
+from mt_cli.explain.doubts import doubts
 from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
 

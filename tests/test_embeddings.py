@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mt_cli.config import load_config
+from mt_cli.config_file import load_config
 from mt_cli.errors import ConfigError
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings, RotaryPositions, sinusoid_table

@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def tokenizers() -> dict[bool, Tokenizer]:
     text = SENTENCES * 3
     sides = [lambda: iter(text)], [lambda: iter(text), lambda: iter(text[::-1])]
-    return {len(side) == 1: train_tokenizer(list(side), "bpe", 330, lambda _: None) for side in sides}
+    return {len(side) == 1: train_tokenizer(list(side), "bpe", 330) for side in sides}
 
 
 def random_translator(tokenizers: dict[bool, Tokenizer], joint: bool = True, **switches: Any) -> Translator:

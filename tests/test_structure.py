@@ -16,7 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 # A file imports only from those above it, and from its own folder.
 ORDER = [
     "errors",
+    "files",
     "config",
+    "config_file",
     "text",
     "device",
     "model",
@@ -26,6 +28,7 @@ ORDER = [
     "decoding",
     "evaluation",
     "training",
+    "explain",
     "export",
     "pipe",
     "fetch",
@@ -111,7 +114,17 @@ def test_the_network_knows_nothing_of_text_files_and_runs():
 
 
 def test_the_config_and_the_errors_do_not_need_torch():
-    for name in ("errors", "config", "text/corpus", "text/tokenizer", "text/dataset", "run_dir", "fetch"):
+    for name in (
+        "errors",
+        "files",
+        "config",
+        "config_file",
+        "text/corpus",
+        "text/tokenizer",
+        "text/dataset",
+        "run_dir",
+        "fetch",
+    ):
         assert not any(module.partition(".")[0] == "torch" for module in imports(name)), name
 
 
@@ -136,8 +149,8 @@ def test_only_the_checkpoint_reads_and_writes_weights():
     assert who_calls("torch.save", "torch.load") == {"checkpoint"}
 
 
-def test_only_the_config_reads_yaml():
-    assert {name for name in FILES if any(m.partition(".")[0] == "yaml" for m in imports(name))} == {"config"}
+def test_only_the_config_file_reads_yaml():
+    assert {name for name in FILES if any(m.partition(".")[0] == "yaml" for m in imports(name))} == {"config_file"}
 
 
 def test_only_the_tokenizer_knows_sentencepiece():

@@ -31,7 +31,7 @@ def tokenizers():
         "separate": [lambda: iter(SOURCES), lambda: iter(TARGETS)],
     }
     return {
-        (algorithm, kind): train_tokenizer(sides[kind], algorithm, VOCAB_SIZE, lambda line: None)
+        (algorithm, kind): train_tokenizer(sides[kind], algorithm, VOCAB_SIZE)
         for algorithm in ("unigram", "bpe")
         for kind in sides
     }
@@ -114,20 +114,18 @@ def test_a_joint_tokenizer_has_one_vocabulary_and_a_separate_one_has_two(tokeniz
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_a_size_that_the_text_can_carry_is_the_size_and_nothing_is_said(algorithm):
-    said: list[str] = []
+def test_a_size_that_the_text_can_carry_is_the_size_and_nothing_is_said(algorithm, said):
     words = ["".join(syllables) for syllables in product(("ka", "to", "mi", "ru"), repeat=3)]
     sides = [lambda: iter(words), lambda: iter(words[::2])]
-    tokenizer = train_tokenizer(sides, algorithm, 280, said.append)
-    assert (tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, said) == (280, 280, [])
+    tokenizer = train_tokenizer(sides, algorithm, 280)
+    assert (tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, said()) == (280, 280, [])
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_a_size_that_the_text_cannot_carry_is_lowered_and_said(algorithm):
-    said: list[str] = []
-    tokenizer = train_tokenizer([lambda: iter(SOURCES)], algorithm, 20_000, said.append)
+def test_a_size_that_the_text_cannot_carry_is_lowered_and_said(algorithm, said):
+    tokenizer = train_tokenizer([lambda: iter(SOURCES)], algorithm, 20_000)
     assert 260 < tokenizer.tgt_vocab_size < 1000
-    assert said == [
+    assert said() == [
         f"tokenizer: 20,000 pieces are more than this corpus can carry; {tokenizer.tgt_vocab_size:,} are used"
     ]
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
@@ -139,14 +137,14 @@ def test_a_size_too_small_for_the_characters_names_one_that_is_not(algorithm):
     with pytest.raises(
         DataError, match=r"^tokenizer\.vocab_size: 300 is too small .*; set it to at least \d+$"
     ) as caught:
-        train_tokenizer([lambda: iter(text)], algorithm, 300, print)
+        train_tokenizer([lambda: iter(text)], algorithm, 300)
     least = int(str(caught.value).split()[-1])
-    assert train_tokenizer([lambda: iter(text)], algorithm, least, print).tgt_vocab_size == least
+    assert train_tokenizer([lambda: iter(text)], algorithm, least).tgt_vocab_size == least
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_the_same_text_gives_the_same_bytes(tokenizers, algorithm):
-    again = train_tokenizer([lambda: iter([*SOURCES, *TARGETS])], algorithm, VOCAB_SIZE, print)
+    again = train_tokenizer([lambda: iter([*SOURCES, *TARGETS])], algorithm, VOCAB_SIZE)
     assert again.models == tokenizers[algorithm, "joint"].models
     assert again.sha256 == tokenizers[algorithm, "joint"].sha256
 
@@ -190,7 +188,7 @@ def test_a_model_with_other_control_symbols_is_refused():
 
 def test_a_long_line_does_no_harm():
     text = [*SOURCES, "the cat " * 2000]
-    tokenizer = train_tokenizer([lambda: iter(text)], "unigram", 280, print)
+    tokenizer = train_tokenizer([lambda: iter(text)], "unigram", 280)
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
 
 
@@ -207,7 +205,7 @@ started = time.process_time()
 signal.signal(signal.SIGPROF, stop)
 signal.setitimer(signal.ITIMER_PROF, 1.5)  # in seconds of work, which a busy machine does not change
 try:
-    train_tokenizer([lambda: iter(text)], "unigram", 8000, print)
+    train_tokenizer([lambda: iter(text)], "unigram", 8000)
 except KeyboardInterrupt:
     print(time.process_time() - started, flush=True)
 os._exit(0)
@@ -224,4 +222,4 @@ def test_text_without_line_ends_is_told():
     with pytest.raises(
         DataError, match=r"^tokenizer: every line is longer than 65,536 bytes, expected a sentence on each"
     ):
-        train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300, lambda text: None)
+        train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300)

@@ -12,8 +12,8 @@ import torch
 from mt_cli.checkpoint import build_model
 from mt_cli.config import Config
 from mt_cli.decoding.greedy import greedy_search
-from mt_cli.decoding.trace import _aligned, _shorten, _width, trace, trace_steps
 from mt_cli.decoding.translator import Translator
+from mt_cli.explain.trace import _aligned, _shorten, _width, trace, trace_steps
 from mt_cli.text.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.text.corpus import normalize
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
@@ -23,7 +23,7 @@ LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只�
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320, lambda text: None)
+    return train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320)
 
 
 def make_translator(tokenizer: Tokenizer, seed: int = 1, max_length: int = 64, end_bias: float = 0.0) -> Translator:

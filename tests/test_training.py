@@ -29,9 +29,10 @@ from nursery import nursery_in, wait_until
 from same_training import differences
 from tiny_trainer import options, trainer_of
 
-from mt_cli import checkpoint, run_dir
+from mt_cli import checkpoint, files
 from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
-from mt_cli.config import TrainingConfig, load_config
+from mt_cli.config import TrainingConfig
+from mt_cli.config_file import load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
@@ -221,16 +222,15 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, trained_run, damage):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, trained_run, damage, said):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
     DAMAGES[damage](run.checkpoint_file(160))
-    said: list[str] = []
-    trainer = trainer_of(run.path, say=said.append)
+    trainer = trainer_of(run.path)
     assert trainer.progress.step == 80
-    assert said[-2].startswith(f"warning: {run.checkpoint_file(160)}: ") and said[-2].endswith(
-        "; trying the one before it"
-    )
-    assert said[-1] == f"continuing {run.path} from step 80"
+    warning, continuing = said()[-2:]
+    assert warning.startswith(f"warning: {run.checkpoint_file(160)}: ")
+    assert warning.endswith("; trying the one before it")
+    assert continuing == f"continuing {run.path} from step 80"
     if damage != "a folder":  # which stands where the next one of step 160 is to be
         trainer.train()
         assert_same_training(run.path, trained_run)
@@ -417,7 +417,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(tiny, mt, monkey
     overrides = [*SHORT[1:], "training.max_steps=50", "training.n_samples=0"]
     assert mt("train", "tiny.yaml", "--run-dir", "whole", *options(*overrides)).code == 0
     with monkeypatch.context() as patch:
-        real_write, real_open = run_dir.write_atomically, Path.open
+        real_write, real_open = files.write_atomically, Path.open
 
         def write(path, content):
             if {"a checkpoint": "step-000036", "the tokenizer": "tokenizer"}.get(what, "nothing") in path.name:
@@ -432,7 +432,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(tiny, mt, monkey
             return real_open(path, mode, *args, **kwargs)
 
         patch.setattr(checkpoint, "write_atomically", write)
-        patch.setattr(run_dir, "write_atomically", write)
+        patch.setattr(files, "write_atomically", write)
         patch.setattr(Path, "open", open_)
         answer = mt("train", "tiny.yaml", *options(*overrides))
     assert answer.code == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.checkpoint import load_model
+from mt_cli.config_file import to_yaml
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
@@ -91,7 +92,7 @@ def evaluate_run(
                 "test_sha256": sha256_of(test_sets[name]),
                 "tokenizer_sha256": tokenizer.sha256,
                 "data_sha256": content.get("data_sha256"),
-                "config_sha256": hashlib.sha256(config.to_yaml().encode()).hexdigest(),
+                "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
                 "seed": config.training.seed,
                 "device": str(translator.device),
                 "versions": versions(),

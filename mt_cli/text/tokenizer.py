@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ import sentencepiece as spm
 
 from mt_cli.errors import CheckpointError, DataError
 from mt_cli.text.corpus import normalize
+
+log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 _MAX_LINE_BYTES = 1 << 16  # of what pieces are learnt from
@@ -95,19 +98,15 @@ def _load(model: bytes) -> spm.SentencePieceProcessor:
     return processor
 
 
-def train_tokenizer(
-    sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int, say: Callable[[str], None]
-) -> Tokenizer:
+def train_tokenizer(sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int) -> Tokenizer:
     """A tokenizer with a model for each of `sides`, each a function that starts reading normalized sentences anew.
 
     A size that the text cannot carry is lowered and said. Raises DataError when it is too small for the characters.
     """
-    return Tokenizer([_train(side, algorithm, vocab_size, say) for side in sides])
+    return Tokenizer([_train(side, algorithm, vocab_size) for side in sides])
 
 
-def _train(
-    sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, say: Callable[[str], None]
-) -> bytes:
+def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
     try:
         return _interruptible(lambda: _run_trainer(sentences(), algorithm, vocab_size))
     except RuntimeError as error:
@@ -115,7 +114,7 @@ def _train(
     # sentencepiece knows only after counting how many pieces a corpus can carry, and then names the number.
     if too_high := re.search(r"too high.*?<= (\d+)", message):
         most = int(too_high[1])
-        say(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
+        log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
         return _interruptible(lambda: _run_trainer(sentences(), algorithm, most))
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])

@@ -7,6 +7,7 @@ on is in the checkpoint: weights, the optimizer's moments, the position in the d
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import time
 from collections.abc import Iterator
@@ -38,12 +39,14 @@ from mt_cli.training.guards import (
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.prepare import PreparedData, Say
+from mt_cli.training.prepare import PreparedData
 from mt_cli.training.progress import Progress, restored
 from mt_cli.training.schedule import Pace, fit_to_time, learning_rate, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.validation import validate
 from mt_cli.training.workers import Workers
+
+log = logging.getLogger(__name__)
 
 LOG_EVERY_STEPS = 50
 FIT_EVERY_STEPS = 20
@@ -59,11 +62,10 @@ class Trainer:
         run: RunDir,
         data: PreparedData,
         signals: StopSignals,
-        say: Say,
         began: float | None = None,
     ):
         """`began`: when the command did, in seconds of `time.monotonic`; now by default."""
-        self.config, self.run, self.data, self.signals, self.say = config, run, data, signals, say
+        self.config, self.run, self.data, self.signals = config, run, data, signals
         self.settings = config.training
         self.device = choose_device(self.settings.device)
         torch.manual_seed(self.settings.seed)
@@ -157,7 +159,7 @@ class Trainer:
             self.pace.fitted = {}
         fitted = fit_to_time(training, d_model, self.progress.step, self._seconds_left(minutes), self.pace)
         if minutes != self.pace.minutes:
-            self.say(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
+            log.info(f"{minutes:g} minutes are about {fitted['max_steps']:,} steps")
         self.pace.minutes = minutes
         self._follow(fitted)
 
@@ -276,7 +278,7 @@ class Trainer:
         self.save()  # what is said below is on the disk
         self.pace.validation_seconds += time.monotonic() - started - seconds  # saving takes time too
         self._speed_started += time.monotonic() - started  # the speed is that of training
-        validation.tell(p.step, p.epoch, is_best, data, self.settings.n_samples, self.say)
+        validation.tell(p.step, p.epoch, is_best, data, self.settings.n_samples)
 
     def _candidates(self) -> dict[str, Transformer]:
         """The weights that a checkpoint holds; the dev loss decides which are translated with."""
@@ -348,7 +350,7 @@ class Trainer:
             self.settings = self.settings.model_copy(update={"batch_tokens": n_tokens})
             self.config = self.config.model_copy(update={"training": self.settings})
             self.run.save_config(self.config)
-            self.say(f"training.batch_tokens: auto is {n_tokens:,} here")
+            log.info(f"training.batch_tokens: auto is {n_tokens:,} here")
 
     def _save_and_stop(self) -> None:
         self.save()
@@ -364,9 +366,9 @@ class Trainer:
                 self._restore(load_checkpoint(file), file)
             except CheckpointError as error:
                 self._damaged.add(step)
-                self.say(f"warning: {error}; trying the one before it")
+                log.warning(f"{error}; trying the one before it")
                 continue
-            self.say(f"continuing {self.run.path} from step {self.progress.step}")
+            log.info(f"continuing {self.run.path} from step {self.progress.step}")
             self._point()  # the process may have ended between the checkpoint and these two
             self._prune()
             return

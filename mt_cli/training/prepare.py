@@ -5,6 +5,7 @@ The training text alone decides the tokenizer. What is there already and was mad
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +15,15 @@ import numpy as np
 from mt_cli.config import Config
 from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.run_dir import RunDir, cannot_write
+from mt_cli.files import cannot_write
+from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import sentences
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
-Say = Callable[[str], None]
+log = logging.getLogger(__name__)
 
 _OUTLIERS = 0.001  # the share of pairs, at either end, that is not taken for usual: a corpus has a few misaligned ones
 
@@ -36,7 +38,7 @@ class PreparedData:
     sha256: dict[str, str]  # of the training and the dev files
 
 
-def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
+def prepare(config: Config, run: RunDir) -> PreparedData:
     """Raises DataError when a file is not as it should be, before anything is trained."""
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
@@ -46,8 +48,8 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
         run.refuse_other_data(sha256)
         tokenizer = run.load_tokenizer(config.tokenizer.joint)
     else:
-        _look_through(config, say)
-        tokenizer = _train_tokenizer(config, say)
+        _look_through(config)
+        tokenizer = _train_tokenizer(config)
     dev_pairs = list(read_pairs(data.dev, on_bad_line=data.on_bad_line))
 
     def dataset(name: str, files: list[str]) -> TokenDataset:
@@ -60,9 +62,9 @@ def prepare(config: Config, run: RunDir, say: Say) -> PreparedData:
             encoded = _encode(pairs, tokenizer, data.max_length, report)
             found = _build(run.cache / name, encoded, tokenizer.vocab_sizes, meta)
             for line in report.describe(name):
-                say(line)
+                log.info(line)
             if name == "dev" and 0 < len(found) < len(dev_pairs):
-                say(
+                log.info(
                     f"dev: the loss is that of these {len(found):,} pairs, BLEU and chrF are those of {len(dev_pairs):,}"
                 )
         if len(found) == 0:
@@ -91,7 +93,7 @@ def _build(
         raise cannot_write(folder, error) from None
 
 
-def _train_tokenizer(config: Config, say: Say) -> Tokenizer:
+def _train_tokenizer(config: Config) -> Tokenizer:
     data, settings = config.data, config.tokenizer
 
     def read() -> Iterator[SentencePair]:
@@ -103,10 +105,10 @@ def _train_tokenizer(config: Config, say: Say) -> Tokenizer:
     ]
     if settings.joint:
         sides = [lambda: (text for pair in read() for text in (pair.src, pair.tgt))]
-    return train_tokenizer(sides, settings.algorithm, settings.vocab_size, say)
+    return train_tokenizer(sides, settings.algorithm, settings.vocab_size)
 
 
-def _look_through(config: Config, say: Say) -> None:
+def _look_through(config: Config) -> None:
     """Reads every set once. Raises DataError with what is wrong in each; warns of test sentences that are trained on,
     for which a score means little."""
     data, problems = config.data, list[str]()
@@ -123,8 +125,8 @@ def _look_through(config: Config, say: Say) -> None:
     if problems:
         raise DataError("\n".join(problems))
     for name, count in counts.items():
-        say(
-            f"warning: {count:,} training pairs are also in {name} (train line {first[name][0]} is line {first[name][1]})"
+        log.warning(
+            f"{count:,} training pairs are also in {name} (train line {first[name][0]} is line {first[name][1]})"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,7 +12,9 @@ from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.prepare import PreparedData, Say
+from mt_cli.training.prepare import PreparedData
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,15 @@ class Validation:
         """Higher is better, whatever `select_by` is."""
         return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": -self.loss}[select_by]
 
-    def tell(self, step: int, epoch: int, is_best: bool, data: PreparedData, n_samples: int, say: Say) -> None:
+    def tell(self, step: int, epoch: int, is_best: bool, data: PreparedData, n_samples: int) -> None:
         figures = self.figures
-        say(
+        log.info(
             f"step {step}, epoch {epoch + 1}: dev loss {self.loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
             f" BLEU {self.scores.bleu:.2f}, chrF {self.scores.chrf:.2f}"
             f"{', averaged weights' if self.weights == 'averaged' else ''}{' (best)' if is_best else ''}"
         )
         for pair, output in list(zip(data.dev_pairs, self.outputs, strict=True))[:n_samples]:
-            say(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
+            log.info(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
 
 
 def validate(

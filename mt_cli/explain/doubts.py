@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from mt_cli.decoding.translator import Part, Translation, Translator
-from mt_cli.evaluation.attention import Attended
+from mt_cli.explain.attention import Attended
 from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile
 

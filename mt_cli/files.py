@@ -1,0 +1,74 @@
+"""A file is whole or absent: it is written beside its place, synced and renamed; and what a full disk is told as.
+
+This file knows nothing of what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from mt_cli.errors import RunDirError
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
+
+    Raises RunDirError when the disk is full or the folder cannot be written.
+    """
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        make_folder(path.parent)  # no parents: a run directory that has vanished stays away
+        try:
+            with temporary.open("wb") as handle:
+                write(handle)
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda handle: handle.write(content))
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path need not be UTF-8
+
+
+def make_folder(folder: Path) -> None:
+    """Makes it, on the disk when this returns, if it is not there."""
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename durable, where folders can be opened (not on Windows) and are written for themselves (not on some
+    shared and network file systems)."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EBADF, errno.ENOTSUP}:
+            raise
+
+
+def cannot_write(path: Path, error: OSError) -> RunDirError:
+    """The error of a full disk, of a folder that may not be written, or of one that is gone."""
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    is_gone = error.errno == errno.ENOENT
+    remedy = "free space" if is_full else "bring the folder back" if is_gone else "make the folder writable"
+    return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")

@@ -1,7 +1,10 @@
 """mt: train, run and score your own machine translator.
 
-from mt_cli import Translator
+from mt_cli import Translator, train
+train("configs/phrasebook.yaml", "runs/phrasebook")
 Translator.load("runs/phrasebook").translate(["我有一只猫。"])
+
+What is told meanwhile goes to the logger "mt_cli".
 """
 
 from __future__ import annotations
@@ -10,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
+    from mt_cli.training.run import train
 
-__all__ = ["Translator"]
+__all__ = ["Translator", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    # torch takes a second to import; `mt --help` shall not wait for it.
+    # torch takes a second to import, and `mt --help` must not wait for it.
     if name == "Translator":
         from mt_cli.decoding.translator import Translator
 
         return Translator
+    if name == "train":
+        from mt_cli.training.run import train
+
+        return train
     raise AttributeError(f"module 'mt_cli' has no attribute {name!r}")

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import ValidationError
 from torch.overrides import TorchFunctionMode
 
-from mt_cli.config import Config
+from mt_cli.config import Config, differing_keys
 from mt_cli.device import available_memory
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_device_failure, is_out_of_memory
 from mt_cli.files import write_atomically
@@ -27,11 +28,12 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import PAD_ID, Tokenizer
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = {1, 2}  # format 1 holds no config and no hashes of logs and profile
 
 
 def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain values (`weights_only` refuses everything else). A disk that fails is asked once more.
+    """Writes tensors and plain values (`weights_only` refuses everything else). A write that fails is tried once more.
     Raises RunDirError when it fails again."""
     try:
         _write(file, content)
@@ -53,6 +55,8 @@ def _write(file: Path, content: dict[str, Any]) -> None:
 
 def load_checkpoint(file: Path) -> dict[str, Any]:
     """The verified content, tensors mapped from the file. Raises CheckpointError for anything that is not whole."""
+    if file.exists() and not file.is_file():
+        raise CheckpointError(f"{file}: damaged or not a checkpoint (not a regular file)")
     try:
         with zipfile.ZipFile(file) as archive:
             records = archive.infolist()
@@ -76,11 +80,13 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
     number = content.get("format")
-    if type(number) is not int or number != FORMAT:
-        number = " ".join(str(number).split())[:40]
-        raise CheckpointError(f"{file}: format {number}, this version of mt reads {FORMAT}; update mt")
-    if not isinstance(content.get("progress"), dict):
-        raise CheckpointError(f"{file}: not an mt checkpoint (no progress in it)")
+    if type(number) is not int or number not in _READABLE:
+        found = f"format {number}" if type(number) is int and 0 <= number < 10**6 else "another format"
+        raise CheckpointError(f"{file}: {found}, this version of mt reads 1 to {FORMAT}; update mt")
+    # Types are checked before anything is compared or printed: a stranger's nested lists could take gigabytes.
+    for name, kind in {"progress": dict, "tokenizer_sha256": str, "data_sha256": dict, "weights": str}.items():
+        if type(content.get(name)) is not kind:
+            raise CheckpointError(f"{file}: not an mt checkpoint (no {name} in it)")
     return content
 
 
@@ -95,6 +101,25 @@ def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
                 makes = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
                 if makes and not _OBJECTS.fullmatch(str(argument)):
                     raise CheckpointError(f"{file}: not an mt checkpoint (a {argument} in it)")
+
+
+def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:
+    """Raises RunDirError when these sections or keys are not what the checkpoint was trained with: no shape tells that
+    heads were split in another way, or that positions were counted from another number."""
+    if "config" not in content:  # format 1
+        return
+    trained = Config.model_validate(content["config"])
+    if differing := differing_keys(config, trained, names):
+        raise RunDirError(
+            f"{run.config_file}: not what its checkpoints were trained with ({'; '.join(differing)}); put these values back"
+        )
+
+
+def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError for weights with which every translation would be blank."""
+    for name, weight in weights.items():
+        if not bool(weight.isfinite().all()):
+            raise CheckpointError(f"{file}: {name} has values that are not finite; choose an earlier checkpoint")
 
 
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
@@ -137,6 +162,9 @@ def shape_of(weight: object) -> tuple[int, ...] | str:
     return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
 
 
+_TRANSLATES_WITH = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
+
+
 class LoadedModel(NamedTuple):
     model: Transformer
     tokenizer: Tokenizer
@@ -152,14 +180,21 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     tokenizer = run.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
     content = load_checkpoint(file)
-    if str(content.get("tokenizer_sha256")) != tokenizer.sha256:
+    if content["tokenizer_sha256"] != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
-    weights = content.get(checkpoint if checkpoint == "averaged" else str(content.get("weights", "model")))
+    try:
+        refuse_other_config(config, content, run, _TRANSLATES_WITH)
+    except ValidationError:
+        raise CheckpointError(f"{file}: not an mt checkpoint (its config is none)") from None
+    if content.get("profile_sha256") not in {None, run.profile_sha256()} and run.profile_file.exists():
+        raise RunDirError(f"{run.profile_file}: not what it was when the run was trained; restore it from a copy")
+    weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():
         refuse_other_shapes(outline(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
+    refuse_non_finite(weights, file)
     model.load_state_dict(weights)
     return LoadedModel(model.eval(), tokenizer, config, content, run.load_profile())
 

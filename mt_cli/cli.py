@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from tqdm import tqdm
 
-from mt_cli.config import Config, differing_keys, found_before
 from mt_cli.config_file import load_config
-from mt_cli.errors import DataError, Interrupted, MTError, RunDirError, UsageError, is_device_failure, is_out_of_memory
+from mt_cli.errors import DataError, Interrupted, MTError, UsageError, is_device_failure, is_out_of_memory
 from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
 
@@ -195,113 +194,16 @@ def train(
     time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
     with StopSignals() as signals:
         config = load_config(config_file, [*(overrides or ()), *time_limit])
-        run = RunDir(run_dir or _usual_run_dir(config_file))
-        config = _continue(config, run)
-        _refuse_missing_files(config, is_begun=run.has_tokenizer(config.tokenizer.joint))
 
-        from mt_cli.device import choose_device
+        from mt_cli.training.run import train as train_run
 
-        choose_device(config.training.device)
-        with run.lock():
-            _train(config, run, signals, began)
+        train_run(config, run_dir or _usual_run_dir(config_file), signals, began)
 
 
 def _usual_run_dir(config_file: Path) -> Path:
     run = RunDir(config_file.parent)
     is_of_a_run = config_file.name == run.config_file.name and run.checkpoints.is_dir()
     return run.path if is_of_a_run else Path("runs") / config_file.stem
-
-
-def _continue(config: Config, run: RunDir) -> Config:
-    """The config, complete with what the run has found already. A run is only ever continued as it was begun."""
-    if not run.config_file.exists():
-        if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
-            raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
-        return config
-    begun = run.load_config()
-    if run.steps():  # else nothing holds to it, and what failed may be what it found
-        config = found_before(config, begun)
-    differing = differing_keys(config, begun, run.settled_sections(begun))
-    if differing:
-        raise RunDirError(
-            f"{run.path} holds a run of another config ({'; '.join(differing)});"
-            " choose another --run-dir, or give the values it was begun with"
-        )
-    return config
-
-
-def _refuse_missing_files(config: Config, is_begun: bool) -> None:
-    data = config.data
-    named = {"train": data.train, "dev": data.dev}
-    if not is_begun:  # test sets are looked at once, before anything is trained
-        named |= {f"test.{name}": files for name, files in data.test.items()}
-    problems = []
-    for key, files in named.items():
-        if (
-            len(files) == 2
-            and Path(files[0]).is_file()
-            and Path(files[1]).is_file()
-            and Path(files[0]).samefile(files[1])
-        ):
-            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{key}")
-        for file in map(Path, files):
-            if not file.is_file():
-                found = "is not a regular file" if file.exists() else "no such file"
-                problems.append(f"{file}: {found}; check data.{key} (paths are relative to where mt is started)")
-            elif not os.access(file, os.R_OK):
-                problems.append(f"{file}: cannot be read; check its permissions (data.{key})")
-    if problems:
-        raise DataError("\n".join(problems))
-
-
-def _train(config: Config, run: RunDir, signals: Any, began: float) -> None:
-    from mt_cli.device import keep_freed_memory, multiply_float32_fast
-    from mt_cli.provenance import record_start
-    from mt_cli.training.loop import Trainer
-    from mt_cli.training.prepare import prepare
-
-    if not run.config_file.exists():
-        run.save_config(config)  # makes the folder a run's, though nothing is settled yet
-    data = prepare(config, run)
-    keep_freed_memory()  # of training alone: what preparing took is given back
-    trainer = Trainer(config, run, data, signals, began)
-    if trainer.device.type == "cpu":
-        multiply_float32_fast()
-    p = trainer.progress
-    if trainer.is_finished:
-        kept = run.load_config()
-        if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
-            log.info(f"note: {run.config_file} keeps its data.test and decoding; change them there")
-        log.info(
-            f"{run.path} is finished: step {p.step} ({trainer.why_finished}), best step {p.best_step}; nothing was changed"
-        )
-        return
-    run.save_config(config)
-    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    precision = str(trainer.dtype).removeprefix("torch.")
-    log.info(
-        f"{n_parameters:,} parameters on {trainer.device}, computing in {precision} ({trainer.why_dtype});"
-        f" vocabulary {data.tokenizer.tgt_vocab_size:,}; run directory {run.path}"
-    )
-    training = trainer.settings
-    if training.minutes is None and training.warmup_steps >= training.max_steps:
-        log.warning(
-            f"the rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
-            f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
-        )
-    record_start(
-        run,
-        from_step=p.step,
-        seed=config.training.seed,
-        device=str(trainer.device),
-        precision=f"{precision} ({trainer.why_dtype})",
-        data_sha256=data.sha256,
-        tokenizer_sha256=data.tokenizer.sha256,
-    )
-    trainer.train()
-    log.info(
-        f"finished at step {p.step} ({trainer.why_finished}); best step {p.best_step}; try: mt translate {run.path}"
-    )
 
 
 @app.command()

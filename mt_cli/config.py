@@ -155,33 +155,29 @@ class Config(Section):
     decoding: DecodingConfig = DecodingConfig()
 
 
-KEYS_FREE_TO_CHANGE = {
-    "training.max_steps", "training.minutes", "training.patience", "training.device", "training.n_samples", "data.test",
-    "data.train", "data.dev",
+FREE_TO_CHANGE = {
+    "data.train", "data.dev",  # where they lie: what is in the files decides whether they are the run's
+    "data.test",
+    "training.max_steps", "training.minutes", "training.patience",  # how long it trains
+    "training.device",
+    "training.n_samples",
 }  # fmt: skip
-"""What may differ when a run is continued: where, how long, and what nothing is learnt from. Data may have moved: what is
-in the files decides whether they are the run's. What follows from the length is planned anew from there on: the rate,
-which rises again in a finished run that gets more steps, until when both directions are learnt, and patience."""
+"""What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew: the
+learning rate, which rises again in a finished run that gets more steps, until when both directions are learnt, patience."""
 
 
-def found_before(mine: Config, theirs: Config) -> Config:
-    """`mine` with what an earlier start of the run, whose config is `theirs`, has found for `auto`."""
-    if mine.training.batch_tokens != AUTO:
-        return mine
-    update = {"batch_tokens": theirs.training.batch_tokens}
-    return mine.model_copy(update={"training": mine.training.model_copy(update=update)})
-
-
-def differing_keys(mine: Config, theirs: Config, sections: Iterable[str]) -> list[str]:
-    """`section.key: mine, theirs` for each key of `sections` that may not change within a run but did."""
+def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[str]:
+    """`section.key is X here, Y there` for each key that differs and may not change within a run. `names`: sections, or
+    single keys such as data.max_length."""
     found = []
-    a, b = mine.model_dump(), theirs.model_dump()
-    for section in sections:
-        for key in a[section]:
-            name = f"{section}.{key}"
-            if a[section][key] != b[section][key] and name not in KEYS_FREE_TO_CHANGE:
-                here, there = ("null" if x[section][key] is None else x[section][key] for x in (a, b))
-                found.append(f"{name} is {here} here, {there} there")
+    here, there = mine.model_dump(), theirs.model_dump()
+    for section, _, only in (name.partition(".") for name in names):
+        for key, value in here[section].items():
+            if only and key != only:
+                continue
+            if value != there[section][key] and f"{section}.{key}" not in FREE_TO_CHANGE:
+                mine_told, theirs_told = ("null" if x is None else x for x in (value, there[section][key]))
+                found.append(f"{section}.{key} is {mine_told} here, {theirs_told} there")
     return found
 
 

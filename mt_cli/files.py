@@ -37,6 +37,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         raise cannot_write(path, error) from None
 
 
+def refuse_special_file(path: Path) -> None:
+    """Raises RunDirError for a file that is there and is none that bytes lie in: a pipe would block for ever, and a
+    device may have no end."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise RunDirError(f"{path}: is {kind}, expected a regular file; delete it")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     write_atomically(path, lambda handle: handle.write(content))
 

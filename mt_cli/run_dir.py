@@ -1,8 +1,8 @@
-"""What lies where in a run directory, how files get there whole, who holds the lock, and the metrics log.
+"""What lies where in a run directory, who holds its lock, and its logs.
 
     config.yaml            every key with its value; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
-    data.json              hashes of the files it is trained on
+    data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
@@ -17,7 +17,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
 import os
 import re
 import time
@@ -30,9 +32,11 @@ from filelock import FileLock, Timeout
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import CheckpointError, RunDirError
-from mt_cli.files import cannot_write, make_folder, sync_folder, write_bytes, write_text
+from mt_cli.files import cannot_write, make_folder, refuse_special_file, sync_folder, write_bytes, write_text
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 _MAX_TOKENIZER_BYTES = 1 << 26  # several times what the largest vocabulary takes
 _MAX_NOTES_BYTES = 1 << 24  # corpus.json has each character of the training text
@@ -51,6 +55,8 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self.cache = path / "cache"
         self._logs = (self.metrics_file, self.timing_file)
+        self._lock_file, self._owner_file = path / ".lock", path / ".owner"
+        self._held_lock: os.stat_result | None = None  # while this process holds it
 
     @classmethod
     def existing(cls, path: Path) -> RunDir:
@@ -69,47 +75,86 @@ class RunDir:
             raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
 
     def load_config(self) -> Config:
+        refuse_special_file(self.config_file)
         return load_config(self.config_file)
 
     def save_config(self, config: Config) -> None:
         write_text(self.config_file, to_yaml(config))
 
-    def settled_sections(self, begun: Config) -> tuple[str, ...]:
-        """What may no longer change: nothing before a tokenizer is made of the text, everything that is trained with
-        once there is a checkpoint. `begun` is the run's own config."""
+    def settled_sections(self) -> tuple[str, ...]:
+        """The sections of the config that may no longer change: none before the text is prepared, everything that is
+        trained with once there is a checkpoint."""
         if self.steps():
             return "data", "tokenizer", "model", "training"
-        return ("data", "tokenizer") if self.has_tokenizer(begun.tokenizer.joint) else ()
+        return ("data", "tokenizer") if self.is_prepared else ()
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether tokenizer and profile are made: `data.json` is written after them."""
+        return self.data_file.exists() or bool(self.steps())
+
+    def refuse_links(self) -> None:
+        """Raises RunDirError where writing in place would go wherever a stranger wants, or would block."""
+        for path in (self._owner_file, self._lock_file, *self._logs, self.checkpoints, self.cache):
+            is_folder = path in (self.checkpoints, self.cache)
+            if path.is_symlink():
+                raise RunDirError(
+                    f"{path}: is a symbolic link, expected a {'folder' if is_folder else 'file'}; delete it"
+                )
+            if not is_folder:
+                refuse_special_file(path)
+
+    def refuse_incomplete(self, is_joint: bool) -> None:
+        """Raises RunDirError where a part of a run is lost, so that nothing of what is left is overwritten."""
+        if not self.steps():
+            for name in ("last", "best"):
+                if (self.path / name).is_file():
+                    raise RunDirError(
+                        f"{self.path / name}: names a checkpoint, and {self.checkpoints} has none; restore them from a copy,"
+                        " or choose another --run-dir"
+                    )
+        if self.is_prepared:
+            for file in self._tokenizer_files(is_joint):
+                if not file.exists():
+                    raise RunDirError(f"{file}: lost; restore it from a copy, or choose another --run-dir")
 
     def save_data(self, sha256: dict[str, str]) -> None:
-        """Remembers what the run is trained on."""
-        write_text(self.data_file, json.dumps(sha256, indent=2) + "\n")
+        """Remembers what the run is trained on: the hashes of the `train` and `dev` files and of the `tokenizer`."""
+        write_text(self.data_file, json.dumps({**sha256, "sha256": _sha256_of_values(sha256)}, indent=2) + "\n")
 
     def refuse_other_data(self, sha256: dict[str, str]) -> None:
-        """Raises RunDirError when what the run is trained on has changed since it began. Where that was lost, a checkpoint
-        knows it and is asked later."""
+        """Raises RunDirError when what the run is trained on has changed since it began. Where `data.json` is lost, a
+        checkpoint knows the hashes and is asked later."""
         try:
             known = json.loads(self.read(self.data_file))
-            known["train"], known["dev"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            if not self.steps():
-                self.save_data(sha256)
+        except FileNotFoundError:
             return
-        changed = [name for name in sha256 if sha256[name] != known.get(name)]
+        except (OSError, ValueError, RecursionError):
+            known = None
+        is_dict = isinstance(known, dict) and all(isinstance(value, str) for value in known.values())
+        own = known.pop("sha256", None) if is_dict else None  # runs of earlier versions have none
+        if not is_dict or not known.keys() >= {"train", "dev"} or own not in {None, _sha256_of_values(known)}:
+            if not self.steps():
+                raise RunDirError(f"{self.data_file}: damaged; restore it from a copy, or choose another --run-dir")
+            log.warning(f"{self.data_file}: damaged; delete it, the checkpoints know the data as well")
+            return
+        changed = [name for name in known if name in sha256 and sha256[name] != known[name]]
+        if "tokenizer" in changed:
+            raise RunDirError(f"{self.path}: its tokenizer was replaced since this run began; restore it")
         if changed:
-            raise RunDirError(
-                f"{self.path}: the {' and '.join(changed)} files are not what they were when this run began;"
-                " restore them, or choose another --run-dir"
-            )
+            raise self.other_data_error(" and ".join(changed))
+
+    def other_data_error(self, names: str) -> RunDirError:
+        return RunDirError(
+            f"{self.path}: the {names} files are not what they were when this run began;"
+            " restore them, or choose another --run-dir"
+        )
 
     # Tokenizer
 
     def _tokenizer_files(self, is_joint: bool) -> list[Path]:
         names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
         return [self.path / name for name in names]
-
-    def has_tokenizer(self, is_joint: bool) -> bool:
-        return all(file.is_file() for file in self._tokenizer_files(is_joint))
 
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
         files = self._tokenizer_files(is_joint)
@@ -123,8 +168,10 @@ class RunDir:
             raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
 
     def read(self, file: Path, max_bytes: int = _MAX_NOTES_BYTES) -> bytes:
-        """A file of the run. Raises RunDirError for one that leads out of it or is larger, OSError for none."""
+        """A file of the run. Raises RunDirError for one that leads out of it, is larger or no regular file; OSError for
+        none."""
         self._refuse_leading_out(file)
+        refuse_special_file(file)
         with file.open("rb") as handle:
             content = handle.read(max_bytes + 1)
         if len(content) > max_bytes:
@@ -145,6 +192,12 @@ class RunDir:
             raise RunDirError(
                 f"{self.profile_file}: damaged; restore it, or delete it and do without what it is for"
             ) from None
+
+    def profile_sha256(self) -> str | None:
+        try:
+            return hashlib.sha256(self.read(self.profile_file)).hexdigest()
+        except OSError:
+            return None
 
     def save_profile(self, profile: CorpusProfile) -> None:
         write_text(self.profile_file, profile.model_dump_json(indent=2) + "\n")
@@ -194,47 +247,65 @@ class RunDir:
     def _choices(self) -> str:
         return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"
 
-    # Metrics
+    # Logs
 
     def append(self, file: Path, record: dict[str, Any]) -> None:
+        self._refuse_lost_lock()
         try:
             with file.open("a", encoding="utf-8") as handle:
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
         except OSError as error:
             raise cannot_write(file, error) from None
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the two logs, which a checkpoint keeps; they are on the disk before it is."""
-        sizes, file = dict[str, int](), self.path
+    def sync_logs(self) -> dict[str, dict[str, Any]]:
+        """Size and hash of each log, for a checkpoint to keep. The logs are on the disk before it is."""
+        self._refuse_lost_lock()
+        marks, file = dict[str, dict[str, Any]](), self.path
         try:
             for file in self._logs:
+                content = b""
                 if file.exists():
-                    with file.open("ab") as handle:
+                    with file.open("ab+") as handle:
                         os.fsync(handle.fileno())
-                sizes[file.name] = file.stat().st_size if file.exists() else 0
+                        handle.seek(0)
+                        content = handle.read()
+                marks[file.name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             sync_folder(self.path)
         except OSError as error:
             raise cannot_write(file, error) from None
-        return sizes
+        return marks
 
-    def rewind(self, sizes: dict[str, int]) -> None:
-        """Cuts the logs back to what they were at a checkpoint: what came after it is done again."""
-        if min(sizes.values()) < 0:
-            raise ValueError("a log of a negative size")
+    def rewind_logs(self, marks: dict[str, dict[str, Any]]) -> list[str]:
+        """Cuts the logs back to what they were at a checkpoint: what came after it is done again. Returns what is wrong
+        with a log that is not what it was then."""
+        if any(type(mark["size"]) is not int or mark["size"] < 0 for mark in marks.values()):
+            raise ValueError("a log has no size")
+        damages = []
         for file in self._logs:
-            if file.exists() and file.stat().st_size > sizes[file.name]:
-                os.truncate(file, sizes[file.name])
+            mark = marks[file.name]
+            content = file.read_bytes()[: mark["size"]] if file.exists() else b""
+            if len(content) < mark["size"]:
+                damages.append(
+                    f"{file}: {len(content):,} bytes, {mark['size']:,} when the checkpoint was saved; it was cut"
+                )
+            elif mark["sha256"] not in {None, hashlib.sha256(content).hexdigest()}:
+                damages.append(f"{file}: not what it was when the checkpoint was saved; it is damaged")
+            if file.exists() and file.stat().st_size > mark["size"]:
+                os.truncate(file, mark["size"])
+        return damages
+
+    def empty_logs(self) -> None:
+        for file in self._logs:
+            if file.exists():
+                os.truncate(file, 0)
 
     # Lock
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Held while training; the kernel lets go of it when the process ends, however it ends."""
-        owner, lock_file = self.path / ".owner", self.path / ".lock"
-        for path in (owner, lock_file, *self._logs, self.checkpoints, self.cache):
-            if path.is_symlink():  # what is written to it in place would go wherever a stranger wants
-                kind = "folder" if path in (self.checkpoints, self.cache) else "file"
-                raise RunDirError(f"{path}: is a symbolic link, expected a {kind}; delete it")
+        owner, lock_file = self._owner_file, self._lock_file
+        self.refuse_links()
         try:
             for folder in (*reversed(self.path.parents), self.path):
                 make_folder(folder)
@@ -247,6 +318,7 @@ class RunDir:
         except OSError as error:
             raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
         try:
+            self._held_lock = lock_file.stat()
             for orphan in (*self.path.glob(".tmp-*"), *self.checkpoints.glob(".tmp-*")):
                 if not orphan.is_dir():  # an export's, which may still be writing
                     orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
@@ -255,4 +327,23 @@ class RunDir:
         finally:
             with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
                 owner.unlink(missing_ok=True)
+            self._held_lock = None
             lock.release()
+
+    def _refuse_lost_lock(self) -> None:
+        """Raises RunDirError when the folder or its lock was removed meanwhile: another training may be in its place."""
+        if self._held_lock is None:
+            return
+        try:
+            is_held = os.path.samestat(self._held_lock, self._lock_file.stat())
+        except OSError as error:
+            raise cannot_write(self._lock_file, error) from None
+        if not is_held:
+            raise RunDirError(
+                f"{self.path}: another training holds its lock, since the folder or {self._lock_file.name} was removed;"
+                " nothing more is written; choose another --run-dir"
+            )
+
+
+def _sha256_of_values(values: dict[str, str]) -> str:
+    return hashlib.sha256("".join(f"{name} {value}\n" for name, value in sorted(values.items())).encode()).hexdigest()

@@ -187,12 +187,13 @@ def _absolute(path: Any, folder: int) -> str:
 
 
 def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
-    """Lets this process be sent a signal after so many calls of a function that the training loop, or the validation in
-    it, calls, such as `Trainer.save`."""
-    from mt_cli.training import loop, validation
+    """Lets this process be sent a signal after so many calls of a function that a training calls, such as
+    `Checkpoints.save`."""
+    from mt_cli.training import loop, resume, update, validation
 
     path = name.split(".")
-    owner = functools.reduce(getattr, path[:-1], loop if hasattr(loop, path[0]) else validation)
+    module = next(module for module in (update, resume, validation, loop) if hasattr(module, path[0]))
+    owner = functools.reduce(getattr, path[:-1], module)
     real, calls = getattr(owner, path[-1]), itertools.count(1)
 
     def dying(*arguments: Any, **named: Any) -> Any:

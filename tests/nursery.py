@@ -79,7 +79,7 @@ def continued_step(said: str) -> int:
 
 
 def serve() -> None:
-    for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.provenance", "mt_cli.training.loop"):
+    for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.provenance", "mt_cli.training.run"):
         importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
     from mt_cli import cli
 

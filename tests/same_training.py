@@ -10,14 +10,15 @@ import torch
 
 from mt_cli.checkpoint import load_checkpoint
 from mt_cli.run_dir import RunDir
-from mt_cli.training.loop import N_KEPT
+from mt_cli.training.resume import N_KEPT
 
 _CLOCK = {
     "progress.elapsed_seconds",
-    "log_sizes.timing.jsonl",
-    "pace.training_seconds",
-    "pace.twice_seconds",
-    "pace.validation_seconds",
+    "logs.timing.jsonl.size",
+    "logs.timing.jsonl.sha256",
+    "speed.training_seconds",
+    "speed.two_pass_seconds",
+    "speed.validation_seconds",
 }
 
 

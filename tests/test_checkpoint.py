@@ -38,6 +38,9 @@ CONFIG = Config.model_validate(
 )
 
 
+NOTES = {"progress": {}, "tokenizer_sha256": "", "data_sha256": {}, "weights": "model"}
+
+
 def small_tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
     return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290)
 
@@ -50,7 +53,8 @@ def new_run(path: Path, step: int = 5, **content) -> RunDir:
     run.save_tokenizer(tokenizer)
     torch.manual_seed(1)
     model = build_model(CONFIG, tokenizer)
-    whole = {"model": model.state_dict(), "tokenizer_sha256": tokenizer.sha256, "progress": {"step": step}, **content}
+    whole = {**NOTES, "model": model.state_dict(), "tokenizer_sha256": tokenizer.sha256, "progress": {"step": step}}
+    whole |= content
     save_checkpoint(run.checkpoint_file(step), whole)
     run.point("best", step)
     run.point("last", step)
@@ -85,6 +89,7 @@ def assert_refused(file: Path) -> str:
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
     content = {
+        **NOTES,
         "model": {"w": torch.arange(6.0).view(2, 3), "half": torch.ones(3, dtype=torch.bfloat16)},
         "progress": {"step": 7, "best_score": -float("inf"), "flag": True, "none": None},
         "bytes": torch.get_rng_state(),
@@ -205,11 +210,14 @@ def test_something_else_that_torch_has_saved_is_refused(tmp_path, content):
     assert assert_refused(tmp_path / "a.pt") == f"{tmp_path}/a.pt: not an mt checkpoint (no weights in it)"
 
 
-@pytest.mark.parametrize("number", [FORMAT + 1, 0, None, "1", [1]])
-def test_a_checkpoint_of_another_format_is_refused_and_the_remedy_named(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(FORMAT + 1, f"format {FORMAT + 1}"), (0, "format 0"), *[(odd, "another format") for odd in (None, "1", [1])]],
+)
+def test_a_checkpoint_of_another_format_is_refused_and_the_remedy_named(tmp_path, number, told):
     torch.save({"format": number, "model": {}}, tmp_path / "a.pt")
     assert assert_refused(tmp_path / "a.pt") == (
-        f"{tmp_path}/a.pt: format {number}, this version of mt reads {FORMAT}; update mt"
+        f"{tmp_path}/a.pt: {told}, this version of mt reads 1 to {FORMAT}; update mt"
     )
 
 
@@ -488,7 +496,7 @@ def test_a_disk_that_fails_once_is_asked_once_more(tmp_path, monkeypatch):
         real(content, handle)
 
     monkeypatch.setattr(torch, "save", hiccup)
-    save_checkpoint(tmp_path / "a.pt", {"model": {"w": torch.ones(10)}, "progress": {}})
+    save_checkpoint(tmp_path / "a.pt", {**NOTES, "model": {"w": torch.ones(10)}})
     assert n_calls == 2 and torch.equal(load_checkpoint(tmp_path / "a.pt")["model"]["w"], torch.ones(10))
 
 
@@ -550,7 +558,7 @@ def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypa
     run.append(run.metrics_file, {"step": 1})
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunDirError, match=r"cannot write .*metrics.jsonl: No space left on device; free space and run"):
-        run.sizes()
+        run.sync_logs()
 
 
 @pytest.mark.parametrize(("number", "is_refused"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])

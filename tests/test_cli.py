@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from nursery import wait_until
 
 from mt_cli import provenance
-from mt_cli.checkpoint import load_checkpoint
+from mt_cli.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.run_dir import RunDir
 
 
@@ -598,9 +598,19 @@ def test_scores_of_a_file_are_those_of_sacrebleu(mt, translated):
     assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
 
 
+def translate_into(run: Path, language: str) -> None:
+    """Makes it a run of another language, which its checkpoints know as well."""
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("tgt_lang: de", f"tgt_lang: {language}"))
+    for file in (run / "checkpoints").iterdir():
+        content = load_checkpoint(file)
+        content["config"]["data"]["tgt_lang"] = language
+        save_checkpoint(file, content)
+
+
 def test_a_language_of_which_ter_says_nothing_gets_none(mt, trained_run, tiny):
     run = Path(shutil.copytree(trained_run, tiny / "run"))
-    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("tgt_lang: de", "tgt_lang: th"))
+    translate_into(run, "th")
     table = mt("evaluate", run)
     assert table.code == 0 and "chrF" in table.lines[0] and "TER" not in table.out.decode()
     found = json.loads(mt("evaluate", run, "--json").out)[0]
@@ -609,7 +619,7 @@ def test_a_language_of_which_ter_says_nothing_gets_none(mt, trained_run, tiny):
 
 def test_signatures_that_differ_name_their_runs(mt, trained_run, tiny):
     run = Path(shutil.copytree(trained_run, tiny / "run"))
-    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("tgt_lang: de", "tgt_lang: zh"))
+    translate_into(run, "zh")
     signatures = mt("evaluate", trained_run, run).lines[-5:]
     begins = [f"BLEU of {trained_run}: ", f"BLEU of {run}: ", "chrF: ", f"TER of {trained_run}: ", f"TER of {run}: "]
     assert all(line.startswith(begin) for line, begin in zip(signatures, begins, strict=True)), signatures
@@ -890,7 +900,8 @@ def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny, s
 
 def test_a_run_with_a_tokenizer_and_no_checkpoint_keeps_its_text(mt, tiny, trained_run):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
-    shutil.rmtree(copy / "checkpoints")
+    for name in ("checkpoints", "best", "last"):  # as if it had been killed before its first validation
+        shutil.rmtree(copy / name) if name == "checkpoints" else (copy / name).unlink()
     answer = mt("train", "tiny.yaml", "--set", "tokenizer.vocab_size=301", "--set", "model.ffn_dim=8")
     assert answer.code == 1
     assert "(tokenizer.vocab_size is 301 here, 300 there);" in answer.said[0]

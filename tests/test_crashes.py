@@ -52,7 +52,7 @@ def whole(nursery: Nursery, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def begun(nursery: Nursery, folder: Path, whole: Path) -> Path:
     """The same one, killed when it had saved two steps."""
-    before = "import crash_points; crash_points.kill_after('Trainer.save', 2)"
+    before = "import crash_points; crash_points.kill_after('Checkpoints.save', 2)"
     assert nursery.run("train", "tiny.yaml", "--run-dir", "begun", *options(LIFE), before=before) == -signal.SIGKILL
     return folder / "begun"
 
@@ -183,7 +183,7 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
         ("mean_loss", 2),  # in the middle of a validation
         ("score_texts", 1),
         ("save_checkpoint", 3),  # before `last` and `best` are told
-        ("Trainer.save", 2),  # before anybody is told
+        ("Checkpoints.save", 2),  # before anybody is told
     ],
 )
 def test_a_kill_between_two_steps_of_anything_changes_nothing(nursery, folder, long_run, function, n_calls):

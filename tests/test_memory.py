@@ -24,7 +24,9 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.training import loop, memory
+from mt_cli.training import memory, run, update
+from mt_cli.training.progress import Progress
+from mt_cli.training.run import fit_batch_tokens
 
 FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes."
 
@@ -60,11 +62,11 @@ def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
 
 def test_what_is_learnt_in_both_directions_is_tried_in_both(tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
     tried = memory_for(10**9)
-    trainer_of(tiny / "forth")._fit_batches()
+    fit_batch_tokens(trainer_of(tiny / "forth"))
     forth = tried.copy()
     trainer = trainer_of(tiny / "both", "training.both_directions=0.5")
-    trainer._fit_batches()
-    training = trainer.settings
+    fit_batch_tokens(trainer)
+    training = trainer.state.settings
     largest = memory.largest_batches(trainer.data.train, training.batch_tokens, training.seed, epoch=0)
     back = [make_batch(trainer.data.train, indices).src_ids.numel() for indices in largest]
     assert back and tried == forth + forth + back
@@ -72,9 +74,9 @@ def test_what_is_learnt_in_both_directions_is_tried_in_both(tiny: Path, memory_f
 
 def test_what_is_read_twice_is_tried_twice(tiny: Path, memory_for: Callable[[int], list[int]]) -> None:
     tried = memory_for(10**9)
-    trainer_of(tiny / "once", "training.both_directions=0.5")._fit_batches()
+    fit_batch_tokens(trainer_of(tiny / "once", "training.both_directions=0.5"))
     once = tried.copy()
-    trainer_of(tiny / "twice", "training.both_directions=0.5", "training.r_drop=1")._fit_batches()
+    fit_batch_tokens(trainer_of(tiny / "twice", "training.both_directions=0.5", "training.r_drop=1"))
     n = len(once) // 2
     assert n and tried == [*once, *(2 * size for size in once[:n]), *once[n:]]
 
@@ -87,9 +89,9 @@ def test_the_gradients_of_each_thread_are_tried_too(tiny: Path, monkeypatch: pyt
         sizes: list[int] = []
         monkeypatch.setattr(memory, "Workers", lambda *args, n=n_threads: SimpleNamespace(n=n))
         monkeypatch.setattr(torch, "empty_like", lambda x, to=sizes: to.append(x.numel()) or empty_like(x))
-        trainer._fit_batches()
+        fit_batch_tokens(trainer)
         held[n_threads] = sum(sizes)
-    assert held[4] - held[1] == 3 * sum(weight.numel() for weight in trainer.model.parameters())
+    assert held[4] - held[1] == 3 * sum(weight.numel() for weight in trainer.state.model.parameters())
 
 
 def test_of_a_large_corpus_only_a_part_is_looked_at(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,16 +122,18 @@ def test_too_large_a_batch_is_told_before_the_first_step_and_its_advice_can_be_f
 
 def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16")
-    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    before = {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
     state = torch.get_rng_state()
-    memory.fit_batches(trainer.optimizer, trainer.data.train, trainer.settings, epoch=0)
+    memory.fit_batches(trainer.state.optimizer, trainer.data.train, trainer.state.settings, epoch=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.state.model.state_dict().items())
     assert all(
-        weight.grad is None for module in (trainer.model, trainer.optimizer.network) for weight in module.parameters()
+        weight.grad is None
+        for module in (trainer.state.model, trainer.state.optimizer.network)
+        for weight in module.parameters()
     )
-    assert not trainer.optimizer.state()
-    assert trainer.progress == loop.Progress(max_steps=trainer.settings.max_steps)
+    assert not trainer.state.optimizer.state()
+    assert trainer.state.progress == Progress(max_steps=trainer.state.settings.max_steps)
 
 
 def test_training_is_the_same_with_and_without_trying(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +144,7 @@ def test_training_is_the_same_with_and_without_trying(tiny: Path, monkeypatch: p
         "training.batch_tokens=128",
     ]
     trainer_of(tiny / "tried", *short).train()
-    monkeypatch.setattr(loop, "fit_batches", lambda optimizer, dataset, training, epoch: training.batch_tokens)
+    monkeypatch.setattr(run, "fit_batches", lambda optimizer, dataset, training, epoch: training.batch_tokens)
     trainer_of(tiny / "untried", *short).train()
     tried, untried = (load_checkpoint(RunDir(tiny / name).find_checkpoint("last")) for name in ("tried", "untried"))
     assert all(torch.equal(weight, tried["model"][name]) for name, weight in untried["model"].items())
@@ -191,7 +195,7 @@ def test_auto_that_finds_no_room_at_all_says_so(mt: Any, tiny: Path, memory_for:
 def test_memory_that_ends_in_the_middle_is_told_and_keeps_the_last_checkpoint(
     mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, n_calls = loop.summed_loss, 0
+    real, n_calls = update.summed_loss, 0
 
     def ending(*arguments: Any) -> torch.Tensor:
         nonlocal n_calls
@@ -200,7 +204,7 @@ def test_memory_that_ends_in_the_middle_is_told_and_keeps_the_last_checkpoint(
             raise RuntimeError(FULL)
         return real(*arguments)
 
-    monkeypatch.setattr(loop, "summed_loss", ending)
+    monkeypatch.setattr(update, "summed_loss", ending)
     answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
     assert answer.code == 1
     assert answer.said[-1] == (
@@ -250,7 +254,7 @@ def test_memory_that_ends_on_a_gpu_is_given_back_before_less_is_tried(
     words: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, given_back = trainer_of(tiny / "run"), []
-    trainer.optimizer.model.to("meta")
+    trainer.state.optimizer.model.to("meta")
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError(words)
@@ -258,9 +262,9 @@ def test_memory_that_ends_on_a_gpu_is_given_back_before_less_is_tried(
     monkeypatch.setattr(memory, "_try", refuse)
     gpu = SimpleNamespace(empty_cache=lambda: given_back.append(1))
     monkeypatch.setattr(torch, "get_device_module", lambda device: gpu)
-    auto = trainer.settings.model_copy(update={"batch_tokens": AUTO})
+    auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
     with pytest.raises(TrainingError, match=r"^out of memory on meta even at training\.batch_tokens "):
-        memory.fit_batches(trainer.optimizer, trainer.data.train, auto, 0)
+        memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, 0)
     assert len(given_back) > 10
 
 
@@ -278,8 +282,8 @@ def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
         return real(network, batch, *rest)
 
     monkeypatch.setattr(memory, "summed_loss", loss)
-    auto = trainer.settings.model_copy(update={"batch_tokens": AUTO})
-    assert memory.fit_batches(trainer.optimizer, trainer.data.train, auto, epoch=0) == 256
+    auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
+    assert memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, epoch=0) == 256
 
 
 SMALL_MACHINE = """

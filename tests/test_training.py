@@ -38,11 +38,14 @@ from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingErr
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import batch_of
-from mt_cli.training import loop, muon, objective, validation
+from mt_cli.training import loop, metrics_log, muon, objective, resume, update, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.schedule import Pace, weight_decay
+from mt_cli.training.phases import Plan
+from mt_cli.training.progress import Speed
+from mt_cli.training.schedule import weight_decay
 from mt_cli.training.signals import StopSignals
+from mt_cli.training.update import compute_update, remaining_batches
 from mt_cli.training.workers import Workers
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
@@ -226,7 +229,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, tra
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
     DAMAGES[damage](run.checkpoint_file(160))
     trainer = trainer_of(run.path)
-    assert trainer.progress.step == 80
+    assert trainer.state.progress.step == 80
     warning, continuing = said()[-2:]
     assert warning.startswith(f"warning: {run.checkpoint_file(160)}: ")
     assert warning.endswith("; trying the one before it")
@@ -248,12 +251,13 @@ def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(tiny, scr
 
 def test_a_damaged_checkpoint_that_training_has_passed_does_not_count_either(tiny, scripted):
     run = RunDir(tiny / "run")
-    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]))
-    trainer_of(run.path, "training.max_steps=5", *SCORED).train()
-    run.checkpoint_file(5).rename(run.checkpoint_file(6))  # as one that a signal asked for
-    run.checkpoint_file(6).write_bytes(b"")
-    trainer_of(run.path, "training.max_steps=8", "training.validate_every_steps=4", *SCORED[1:]).train()
-    assert run.steps() == [2, 4, 8]
+    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0]))
+    every_other = [*SCORED, "training.validate_every_steps=2"]
+    trainer_of(run.path, "training.max_steps=6", *every_other).train()
+    run.checkpoint_file(6).rename(run.checkpoint_file(7))  # as one that a signal asked for
+    run.checkpoint_file(7).write_bytes(b"")
+    trainer_of(run.path, "training.max_steps=10", *every_other).train()
+    assert run.steps() == [4, 8, 10]
 
 
 def test_memory_that_ends_while_continuing_is_not_told_as_damage(tiny, mt, monkeypatch):
@@ -301,15 +305,18 @@ def test_a_checkpoint_with_anything_in_it_is_continued_or_refused_in_words(tiny,
 
 def test_a_checkpoint_with_a_negative_size_of_a_log_is_refused(tiny, trained_run):
     run = RunDir(trained_run)
-    with pytest.raises(ValueError, match="negative"):  # which a training tells as a damaged checkpoint
-        run.rewind({**run.sizes(), "metrics.jsonl": -1})
+    with pytest.raises(ValueError, match="a log has no size"):  # which a training tells as a damaged checkpoint
+        run.rewind_logs({**run.sync_logs(), "metrics.jsonl": {"size": -1, "sha256": None}})
 
 
 def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
     precious = tiny / "precious"
     precious.write_text("a diary")
-    content = {**load_checkpoint(run.checkpoint_file(160)), "log_sizes": {"../precious": 0, "metrics.jsonl": 0}}
+    content = {
+        **load_checkpoint(run.checkpoint_file(160)),
+        "logs": {"../precious": {"size": 0, "sha256": None}, "metrics.jsonl": {"size": 0, "sha256": None}},
+    }
     for step in run.steps():
         save_checkpoint(run.checkpoint_file(step), content)
     with pytest.raises(CheckpointError, match="none of 2 checkpoints can be read"):
@@ -482,14 +489,14 @@ def test_a_run_needs_no_second_room_for_the_checkpoints_that_it_has(tiny, mt, mo
 
 
 def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt, monkeypatch):
-    real = loop.Trainer.save
+    real = resume.Checkpoints.save
 
-    def save(trainer):
-        real(trainer)
-        if trainer.progress.step == 24:
+    def save(checkpoints, state):
+        real(checkpoints, state)
+        if state.progress.step == 24:
             Path("runs/tiny").rename("elsewhere")
 
-    monkeypatch.setattr(loop.Trainer, "save", save)
+    monkeypatch.setattr(resume.Checkpoints, "save", save)
     answer = mt("train", "tiny.yaml", *options(*SHORT, "training.n_samples=0"))
     assert answer.code == 1
     assert re.fullmatch(
@@ -500,19 +507,28 @@ def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt
     assert not Path("runs/tiny").exists() and RunDir(Path("elsewhere")).steps() == [12, 24]
 
 
+@pytest.fixture
+def log_every(monkeypatch):
+    def set_to(n_steps: int) -> None:
+        for module in (loop, metrics_log):
+            monkeypatch.setattr(module, "LOG_EVERY_STEPS", n_steps)
+
+    return set_to
+
+
 # What is stopped, kept and refused -----------------------------------------------------------------------------------
 
 
 def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
-    return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    return {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
 
 
 def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, monkeypatch):
     overrides = ["training.max_steps=8", "training.validate_every_steps=4", "training.n_samples=0"]
     trainer_of(tiny / "run", *overrides).train()
     RunDir(tiny / "run").checkpoint_file(8).write_bytes(b"")
-    real = loop.summed_loss
-    monkeypatch.setattr(loop, "summed_loss", lambda *args: real(*args) * math.nan)
+    real = update.summed_loss
+    monkeypatch.setattr(update, "summed_loss", lambda *args: real(*args) * math.nan)
     with pytest.raises(TrainingError, match="last good checkpoint step 4;"):
         trainer_of(tiny / "run", *overrides).train()
 
@@ -522,7 +538,7 @@ def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, mon
 def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
     trainer = trainer_of(tiny / "run", *overrides)
-    real, n_calls, before = loop.summed_loss, 0, {}
+    real, n_calls, before = update.summed_loss, 0, {}
 
     def failing(network, batch, *rest):
         nonlocal n_calls
@@ -535,7 +551,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
         weight = next(network.parameters())
         return real(network, batch, *rest) + (weight * 0).sum().sqrt()  # a slope of 0/0
 
-    monkeypatch.setattr(loop, "summed_loss", failing)
+    monkeypatch.setattr(update, "summed_loss", failing)
     with pytest.raises(TrainingError) as caught:
         trainer.train()
     what = rf"loss is {value}" if where == "loss" else "the gradient's norm is nan"
@@ -544,7 +560,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
         r" lower training\.learning_rate or training\.clip_norm, or raise training\.warmup_steps",
         str(caught.value),
     )
-    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.state.model.state_dict().items())
     assert RunDir(tiny / "run").steps() == [5]
     monkeypatch.undo()
     monkeypatch.chdir(tiny)
@@ -553,26 +569,26 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     assert_same_training(tiny / "run", tiny / "whole")
 
 
-def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch):
-    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch, log_every):
+    log_every(2)
     overrides = [*SHORT, "training.schedule=constant", "training.both_directions=0.5", "training.r_drop=1"]
-    real = loop.summed_loss
+    real = update.summed_loss
 
     def higher_with_r_drop(network, batch, smoothing, r_drop):
         return real(network, batch, smoothing, r_drop) + (r_drop > 0) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(loop, "summed_loss", higher_with_r_drop)
+    monkeypatch.setattr(update, "summed_loss", higher_with_r_drop)
     for n_steps in 80, 82:  # where it begins, a line of the log ends, or is half done
         trainer = trainer_of(tiny / f"run-{n_steps}", *overrides, f"training.max_steps={n_steps}")
         trainer.train()
-        assert trainer.progress.step == n_steps and trainer.progress.reads_twice
+        assert trainer.state.progress.step == n_steps and trainer.state.progress.n_passes == 2
 
 
 def test_a_device_that_fails_is_told_in_a_line(tiny, mt, monkeypatch):
     def fail(*args):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
 
-    monkeypatch.setattr(loop, "summed_loss", fail)
+    monkeypatch.setattr(update, "summed_loss", fail)
     answer = mt("train", "tiny.yaml", *options("training.max_steps=5"))
     expected = (
         "error: the device failed: CUDA error: unspecified launch failure; start again, or choose another --device"
@@ -580,17 +596,17 @@ def test_a_device_that_fails_is_told_in_a_line(tiny, mt, monkeypatch):
     assert (answer.code, answer.said[-1]) == (1, expected)
 
 
-def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monkeypatch):
+def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monkeypatch, log_every):
     """The loss jumps up after step 20 and stays there."""
-    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+    log_every(2)
     overrides = [*SHORT, "training.select_by=loss", "training.schedule=constant"]
     trainer = trainer_of(tiny / "run", *overrides)
-    real = loop.summed_loss
+    real = update.summed_loss
 
     def rising(network, batch, *rest):
-        return real(network, batch, *rest) + (trainer.progress.step >= 20) * batch.n_tokens * 2.0
+        return real(network, batch, *rest) + (trainer.state.progress.step >= 20) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(loop, "summed_loss", rising)
+    monkeypatch.setattr(update, "summed_loss", rising)
     with pytest.raises(TrainingError) as caught:
         trainer.train()
     assert re.fullmatch(
@@ -601,17 +617,17 @@ def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monke
     assert RunDir(tiny / "run").find_checkpoint("best").exists()
 
 
-def test_a_bad_stretch_that_passes_is_no_divergence(tiny, monkeypatch):
-    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+def test_a_bad_stretch_that_passes_is_no_divergence(tiny, monkeypatch, log_every):
+    log_every(2)
     trainer = trainer_of(tiny / "run", *SHORT)
-    real = loop.summed_loss
+    real = update.summed_loss
 
     def bumpy(network, batch, *rest):
-        return real(network, batch, *rest) + (20 <= trainer.progress.step < 38) * batch.n_tokens * 2.0
+        return real(network, batch, *rest) + (20 <= trainer.state.progress.step < 38) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(loop, "summed_loss", bumpy)
+    monkeypatch.setattr(update, "summed_loss", bumpy)
     trainer.train()
-    assert trainer.is_finished and trainer.progress.n_logs_far_above == 0
+    assert trainer.state.is_finished and trainer.state.progress.n_records_far_above == 0
 
 
 def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):
@@ -663,7 +679,7 @@ def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
         best, n_done = after(losses, patience, restart)
     trainer = trainer_of(run.path, *overrides)
     trainer.train()
-    assert trainer.progress.step == n_done and trainer.is_finished
+    assert trainer.state.progress.step == n_done and trainer.state.is_finished
     best_before, _ = after(losses[: n_done - 1], patience, restart)
     assert run.steps() == sorted({n_done - 1, n_done, best_before, best} - {0})
     assert run.find_checkpoint("last") == run.checkpoint_file(n_done)
@@ -677,9 +693,9 @@ def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
     assert [record["step"] for record in logged if "dev_loss" in record] == list(range(1, n_done + 1))
 
 
-def test_the_speed_is_that_of_training_without_validations(tiny, monkeypatch):
+def test_the_speed_is_that_of_training_without_validations(tiny, monkeypatch, log_every):
     """Each validation takes a thousand seconds of the clock that training reads."""
-    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 3)
+    log_every(3)
     validate, n_validations = loop.validate, [0]
 
     def slow(*args):
@@ -687,12 +703,14 @@ def test_the_speed_is_that_of_training_without_validations(tiny, monkeypatch):
         return validate(*args)
 
     monkeypatch.setattr(loop, "validate", slow)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * n_validations[0]))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * n_validations[0])
+    for module in (loop, metrics_log):
+        monkeypatch.setattr(module, "time", clock)
     trainer = trainer_of(
         tiny / "run", "training.max_steps=6", "training.validate_every_steps=2", "training.n_samples=0"
     )
     trainer.train()
-    timing = [json.loads(line) for line in trainer.run.timing_file.read_text().splitlines()]
+    timing = [json.loads(line) for line in trainer.checkpoints.run.timing_file.read_text().splitlines()]
     assert [record["validation_seconds"] > 1000 for record in timing if "validation_seconds" in record] == [True] * 3
     assert [record["tokens_per_second"] > 5 for record in timing if "tokens_per_second" in record] == [True] * 2
 
@@ -711,21 +729,21 @@ def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
 
 def test_patience_does_not_end_a_training_for_minutes(tiny, scripted):
     scripted(itertools.count(1.0))
-    trainer = trainer_of(tiny / "run", "training.minutes=0.02", "training.patience=1", *SCORED)
+    trainer = trainer_of(tiny / "run", "training.minutes=0.06", "training.patience=1", *SCORED)
     trainer.train()
-    assert trainer.progress.step > 2 and trainer.why_finished == "the last step"
+    assert trainer.state.progress.step > 2 and trainer.state.is_at_last_step
 
 
-def test_a_loss_that_rises_with_the_rate_of_more_steps_is_no_divergence(tiny, monkeypatch):
-    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 2)
+def test_a_loss_that_rises_with_the_rate_of_more_steps_is_no_divergence(tiny, monkeypatch, log_every):
+    log_every(2)
     trainer_of(tiny / "run", *SHORT).train()
-    real = loop.summed_loss
+    real = update.summed_loss
     monkeypatch.setattr(
-        loop, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
+        update, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
     )
     longer = trainer_of(tiny / "run", *SHORT, "training.max_steps=126")
     longer.train()
-    assert longer.progress.step == 126
+    assert longer.state.progress.step == 126
 
 
 def test_more_steps_continue_a_finished_training(tiny, mt):
@@ -773,7 +791,7 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
     one = ["training.max_steps=1", "model.dropout=0", "training.clip_norm=1e9"]
     results = []
     for n_parts, batches in ((1, [list(range(30))]), (2, [list(range(4)), list(range(4, 30))])):
-        monkeypatch.setattr(loop, "epoch_batches", lambda *args, batches=batches: iter(batches))
+        monkeypatch.setattr(update, "epoch_batches", lambda *args, batches=batches: iter(batches))
         run = RunDir(tiny / f"parts-{n_parts}")
         trainer_of(run.path, *one, f"training.accumulate={n_parts}").train()
         content = load_checkpoint(run.find_checkpoint("last"))
@@ -789,14 +807,17 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
-    settings = [*SHORT, f"training.precision={precision}", "model.dropout=0.0", "training.batch_tokens=4096"]
+    overrides = [*SHORT, f"training.precision={precision}", "model.dropout=0.0", "training.batch_tokens=4096"]
     gradients, losses = [], []
     for n_threads in (1, 3):
         torch.set_num_threads(n_threads)
-        trainer = trainer_of(tiny / f"run-{n_threads}", *settings)
-        assert trainer.workers.n == n_threads
-        losses.append(trainer._forward_backward()[0])
-        gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.model.parameters()]))
+        trainer = trainer_of(tiny / f"run-{n_threads}", *overrides)
+        state, settings = trainer.state, trainer.state.settings
+        workers = Workers(state.model.device, settings.batch_tokens)
+        assert workers.n == n_threads
+        batches = remaining_batches(trainer.data.train, settings.batch_tokens, settings.seed, state.progress)
+        losses.append(compute_update(state, trainer.data.train, batches, workers).loss)
+        gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
         assert torch.get_num_threads() == n_threads
     assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
     whole, shared = gradients
@@ -805,8 +826,8 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
 
 def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     """Half of 84 steps take turns, and the batches are those of a training in one direction."""
-    real, seen = loop.make_batch, []
-    monkeypatch.setattr(loop, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
+    real, seen = update.make_batch, []
+    monkeypatch.setattr(update, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
     for share in (0.0, 0.5):
         trainer_of(tiny / f"run-{share}", *SHORT, f"training.both_directions={share}").train()
     for step, (forth, turning) in enumerate(zip(seen[:84], seen[84:], strict=True)):
@@ -867,8 +888,8 @@ def test_what_is_read_twice_without_dropout_agrees(make_model):
 
 
 def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkeypatch):
-    used, real = [], loop.summed_loss
-    monkeypatch.setattr(loop, "summed_loss", lambda *args: (used.append(args[-1]), real(*args))[1])
+    used, real = [], update.summed_loss
+    monkeypatch.setattr(update, "summed_loss", lambda *args: (used.append(args[-1]), real(*args))[1])
     trainer_of(tiny / "run", "training.max_steps=4", "training.both_directions=0.5", "training.r_drop=2").train()
     assert used == [0.0, 0.0, 2.0, 2.0]
 
@@ -973,7 +994,7 @@ def test_each_update_decays_as_the_size_of_the_corpus_says(tiny, monkeypatch):
     by_size = "training.weight_decay=null", "training.learning_rate=1", "training.warmup_steps=1000"
     trainer = trainer_of(tiny / "run", "training.max_steps=3", *by_size)
     trainer.train()
-    expected = weight_decay(trainer.settings, trainer.config.model.d_model, trainer.data.train.n_targets)
+    expected = weight_decay(trainer.state.settings, trainer.state.config.model.d_model, trainer.data.train.n_targets)
     assert 0 < expected < 1 and [args[1:] for args in used] == [(expected, 1), (expected, 2), (expected, 3)]
 
 
@@ -1050,7 +1071,7 @@ def test_the_norm_told_is_that_before_clipping(tiny_model):
 def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=2", "model.dropout=0.9")
     trainer.train()
-    losses = {name: mean_loss(model, trainer.data.dev, 64) for name, model in trainer._candidates().items()}
+    losses = {name: mean_loss(model, trainer.data.dev, 64) for name, model in trainer.state.candidates.items()}
     record = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["dev_loss"] == pytest.approx(min(losses.values()), rel=1e-5)
     assert record["weights"] == min(losses, key=losses.get)
@@ -1060,10 +1081,10 @@ def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
 def test_a_checkpoint_translates_with_whichever_weights_scored_better_on_dev(tiny, monkeypatch, better):
     trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=4")
     monkeypatch.setattr(
-        validation, "mean_loss", lambda model, *rest: 1.0 if model is trainer._candidates()[better] else 2.0
+        validation, "mean_loss", lambda model, *rest: 1.0 if model is trainer.state.candidates[better] else 2.0
     )
     trainer.train()
-    run, expected = RunDir(tiny / "run"), trainer._candidates()
+    run, expected = RunDir(tiny / "run"), trainer.state.candidates
     assert not torch.equal(*(next(model.parameters()) for model in expected.values()))
     for name, weights in (("best", better), ("last", better), ("step-4", better), ("averaged", "averaged")):
         for a, b in zip(load_model(run, name).model.parameters(), expected[weights].parameters(), strict=True):
@@ -1086,7 +1107,7 @@ def test_weights_of_no_name_are_no_traceback(tiny):
 
 
 def test_a_config_of_few_steps_is_fitted_to_the_minutes_too(tiny, mt):
-    answer = mt("train", "tiny.yaml", "--minutes", "0.03", *options("training.max_steps=15", "training.n_samples=0"))
+    answer = mt("train", "tiny.yaml", "--minutes", "0.08", *options("training.max_steps=15", "training.n_samples=0"))
     assert answer.code == 0 and RunDir(Path("runs/tiny")).steps()[-1] > 20
 
 
@@ -1098,7 +1119,7 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     assert re.search(rb"0\.05 minutes are about [\d,]+ steps", answer.err)
     records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     rates = {record["step"]: record["learning_rate"] for record in records if "learning_rate" in record}
-    plan = load_checkpoint(RunDir(Path("run")).find_checkpoint("last"))["pace"]["fitted"]
+    plan = load_checkpoint(RunDir(Path("run")).find_checkpoint("last"))["speed"]["plan"]
     n_steps_down = plan["max_steps"] + 1 - plan["warmup_steps"]
     assert rates[plan["max_steps"]] == pytest.approx(2e-2 / n_steps_down), "one more would be at zero"
     assert 2.4 < seconds < 8  # other work on the machine while the last validation runs cannot be foreseen
@@ -1111,39 +1132,40 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
 
 
 def test_slow_steps_are_planned_before_they_take_too_long(tiny, monkeypatch):
-    real = loop.summed_loss
-    monkeypatch.setattr(loop, "summed_loss", lambda *args: (time.sleep(0.2), real(*args))[1])
+    real = update.summed_loss
+    monkeypatch.setattr(update, "summed_loss", lambda *args: (time.sleep(0.2), real(*args))[1])
     trainer = trainer_of(tiny / "run", "training.minutes=0.03", "training.n_samples=0")
     trainer.train()
-    assert trainer.progress.step < 15 and trainer.settings.max_steps == trainer.progress.step
+    assert trainer.state.progress.step < 15 and trainer.state.settings.max_steps == trainer.state.progress.step
 
 
 def test_saving_counts_as_validating_does_where_time_is_planned(tiny, monkeypatch):
-    real = loop.save_checkpoint
-    monkeypatch.setattr(loop, "save_checkpoint", lambda *args: (time.sleep(0.5), real(*args)))
+    real = resume.save_checkpoint
+    monkeypatch.setattr(resume, "save_checkpoint", lambda *args: (time.sleep(0.5), real(*args)))
     trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=1")
     trainer.train()
-    assert trainer.pace.n_validations == 2 and trainer.pace.validation_seconds > 1
+    assert trainer.state.speed.n_validations == 2 and trainer.state.speed.validation_seconds > 1
 
 
 def test_more_minutes_are_planned_anew(tiny):
-    trainer = trainer_of(tiny / "run")
-    trainer.progress.step = 20
-    trainer.pace = Pace(training_seconds=2.0, minutes=1, fitted={"validate_every_steps": 2, "warmup_steps": 1})
-    trainer._fit_to_time(60)
-    assert trainer.settings.validate_every_steps == trainer.config.training.validate_every_steps
-    assert trainer.settings.warmup_steps == trainer.config.training.warmup_steps
+    trainer = trainer_of(tiny / "run", "training.minutes=60")
+    trainer.state.progress.step = 20
+    plan = Plan(max_steps=30, warmup_steps=1, validate_every_steps=2, learning_rate=1e-3, schedule="linear")
+    trainer.state.speed = Speed(training_seconds=2.0, planned_minutes=1, plan=plan)
+    trainer._plan()
+    assert trainer.state.settings.validate_every_steps == trainer.state.config.training.validate_every_steps
+    assert trainer.state.settings.warmup_steps == trainer.state.config.training.warmup_steps
 
 
 def test_a_rate_that_only_rises_is_told(tiny, mt):
     answer = mt("train", "tiny.yaml", *options("training.max_steps=2", "training.warmup_steps=2"))
-    (warning,) = [line for line in answer.said if line.startswith("warning: the rate")]
+    (warning,) = [line for line in answer.said if line.startswith("warning: the learning rate")]
     assert warning == (
-        "warning: the rate only rises: training.warmup_steps is 2, training.max_steps 2; a tenth of the steps is enough"
+        "warning: the learning rate only rises: training.warmup_steps is 2, training.max_steps 2; a tenth of the steps is enough"
         " to warm up"
     )
     again = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.max_steps=2", "training.warmup_steps=1"))
-    assert not [line for line in again.said if line.startswith("warning: the rate")]
+    assert not [line for line in again.said if line.startswith("warning: the learning rate")]
 
 
 # Learning ------------------------------------------------------------------------------------------------------------

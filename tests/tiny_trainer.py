@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from mt_cli.config_file import load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.training.loop import Trainer
-from mt_cli.training.prepare import prepare
+from mt_cli.training.run import prepared_trainer
 from mt_cli.training.signals import StopSignals
 
 
@@ -17,7 +18,5 @@ def options(*overrides: str) -> list[str]:
 
 def trainer_of(run: Path, *overrides: str) -> Trainer:
     """What `mt train tiny.yaml --run-dir RUN` trains with."""
-    config, run_dir = load_config(Path("tiny.yaml"), overrides), RunDir(run)
-    run_dir.path.mkdir(parents=True, exist_ok=True)
-    run_dir.save_config(config)
-    return Trainer(config, run_dir, prepare(config, run_dir), StopSignals())
+    run.mkdir(parents=True, exist_ok=True)
+    return prepared_trainer(load_config(Path("tiny.yaml"), overrides), RunDir(run), StopSignals(), time.monotonic())

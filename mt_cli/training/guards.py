@@ -1,4 +1,5 @@
-"""What ends a training with advice, before it costs more: too little disk or memory, a loss that is none, one that runs away."""
+"""What ends a training with advice, before it costs more: too little disk or memory, numbers that are not finite, a loss
+that runs away."""
 
 from __future__ import annotations
 
@@ -13,16 +14,19 @@ from mt_cli.config import DecodingConfig, TrainingConfig
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
+from mt_cli.text.dataset import TokenDataset
 from mt_cli.training.progress import Progress
+from mt_cli.training.state import TrainingState
+from mt_cli.training.update import Update
 
-FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; those of configs/ waver by a quarter of that
-N_LOGS_FAR_ABOVE = 10  # lines of the log, 500 steps: a training that recovers from a bad stretch has done so by then
+FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; in the trainings of configs/ it varies by a quarter of that
+N_RECORDS_FAR_ABOVE = 10  # log records, 500 steps: a training that recovers from a bad stretch has done so by then
 _ADVICE = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
 
 
 def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> None:
-    """A full disk is better met now than at the first save."""
-    # Weights, their average and two moments of each, as AdamW keeps them; Muon does with one.
+    """A full disk is better met before the first step than at the first save."""
+    # Weights, their average and two moments of each, as AdamW keeps them; Muon keeps one.
     n_bytes = 4 * sum(weight.nbytes for weight in model.parameters())
     needed, free = n_checkpoints * n_bytes, shutil.disk_usage(run.path).free
     if free < needed:
@@ -33,8 +37,8 @@ def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> No
 
 
 @contextlib.contextmanager
-def advice_when_memory_ends(device: torch.device, advise: Callable[[], str]) -> Iterator[None]:
-    """`advise` says where it ended and what to do."""
+def advise_when_out_of_memory(device: torch.device, advise: Callable[[], str]) -> Iterator[None]:
+    """Raises TrainingError for lack of memory. `advise` says where it happened and what to do."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -57,29 +61,44 @@ def smaller_searches(settings: DecodingConfig) -> str:
     return f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
 
 
-def refuse_non_finite(
-    loss: float, grad_norm: float, step: int, lines: list[int], saved_steps: Callable[[], list[int]]
+def refuse_non_finite_update(
+    update: Update, step: int, dataset: TokenDataset, saved_steps: Callable[[], list[int]]
 ) -> None:
-    """Before the update that would carry it into the weights. `lines`: the first of the training text in that update."""
-    if math.isfinite(loss) and math.isfinite(grad_norm):
+    """Asked before the update changes the weights."""
+    if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
         return
-    what = f"loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {grad_norm}"
-    kept = saved_steps()
-    last = f"last good checkpoint step {kept[-1]}; in a new run" if kept else "no checkpoint yet;"
+    what = f"loss is {update.loss}"
+    if math.isfinite(update.loss):
+        what = f"the gradient's norm is {update.grad_norm}"
+    lines = ", ".join(str(dataset.line(pair)) for pair in update.pairs[:5])
     raise TrainingError(
-        f"step {step}: {what} (batch with training lines {', '.join(map(str, lines))}, ...); not applied, {last}"
-        f" {_ADVICE}"
+        f"step {step}: {what} (batch with training lines {lines}, ...); not applied, {_last_good(saved_steps())} {_ADVICE}"
     )
 
 
+def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], list[int]]) -> None:
+    """Asked before a checkpoint is written: finite gradients can still make weights that are not."""
+    for model in state.candidates.values():
+        for name, weight in model.named_parameters():
+            if not bool(weight.isfinite().all()):
+                raise TrainingError(
+                    f"step {state.progress.step}: {name} has values that are not finite; not saved,"
+                    f" {_last_good(saved_steps())} {_ADVICE}"
+                )
+
+
+def _last_good(saved_steps: list[int]) -> str:
+    return f"last good checkpoint step {saved_steps[-1]}; in a new run" if saved_steps else "no checkpoint yet;"
+
+
 def refuse_divergence(progress: Progress, loss: float, log_every_steps: int) -> None:
-    """A loss that went up and stayed there does not come down again. Told of each line of the log."""
+    """A loss that went up and stayed there does not come down again. Asked with each log record."""
     p = progress
     p.lowest_loss = min(p.lowest_loss, loss)
-    p.n_logs_far_above = p.n_logs_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
-    if p.n_logs_far_above >= N_LOGS_FAR_ABOVE:
+    p.n_records_far_above = p.n_records_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
+    if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:
         best = f"best checkpoint step {p.best_step}; in a new run" if p.best_step else "no checkpoint yet;"
         raise TrainingError(
             f"step {p.step}: loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for"
-            f" {p.n_logs_far_above * log_every_steps} steps; {best} {_ADVICE}"
+            f" {p.n_records_far_above * log_every_steps} steps; {best} {_ADVICE}"
         )

@@ -43,10 +43,10 @@ def prepare(config: Config, run: RunDir) -> PreparedData:
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
     sha256 = {"train": sha256_of(data.train), "dev": sha256_of(data.dev)}
-    is_begun = run.has_tokenizer(config.tokenizer.joint)
+    is_begun = run.is_prepared
     if is_begun:
-        run.refuse_other_data(sha256)
         tokenizer = run.load_tokenizer(config.tokenizer.joint)
+        run.refuse_other_data({**sha256, "tokenizer": tokenizer.sha256})
     else:
         _look_through(config)
         tokenizer = _train_tokenizer(config)
@@ -79,8 +79,8 @@ def prepare(config: Config, run: RunDir) -> PreparedData:
         run.save_profile(profile)
     if not is_begun:  # What is wrong with text or config has been said by now and could still be corrected.
         run.save_config(config)
-        run.save_data(sha256)
         run.save_tokenizer(tokenizer)
+        run.save_data({**sha256, "tokenizer": tokenizer.sha256})  # the last: now the run is prepared
     return PreparedData(tokenizer, profile, train, dev, dev_pairs, sha256)
 
 

@@ -1,51 +1,98 @@
-"""Where a training stands, beside its weights."""
+"""Where a training stands, beside its weights: counters and scores, and how fast it has been.
+
+Both are saved with every checkpoint. They are pydantic dataclasses, so a value of a wrong type or beyond its range is
+refused when a checkpoint is read back.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated
 
-from mt_cli.training.schedule import Pace
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from mt_cli.training.phases import Plan
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Step = Annotated[int, Field(ge=0, le=100_000_000)]
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
+Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
 
-@dataclass
+@dataclass(config=_STRICT)
 class Progress:
-    """How far a training has come; with weights and moments, all that continuing needs: noise and order follow from it."""
+    """How far a training has come. With weights and moments, all that continuing needs: dropout and the order of the
+    batches follow from it."""
 
-    step: int = 0  # updates done
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch already trained on
-    best_step: int = 0
-    best_step_before: int = 0  # the best one before that
-    best_score: float = -math.inf  # higher is better, whatever `select_by` is
-    last_validation: int = 0  # step
-    weights: str = "model"  # or "averaged": which of the two had the lower dev loss there
-    elapsed_seconds: float = 0.0
-    reads_twice: bool = False  # what the loss of the next line of the log is of (R-Drop)
+    step: Step = 0  # updates done
+    epoch: Count = 0
+    batch: Count = 0  # batches of this epoch already trained on
+    best_step: Step = 0  # 0: none yet
+    previous_best_step: Step = 0
+    best_score: Score = -math.inf  # higher is better, whatever `select_by` is
+    last_validation_step: Step = 0
+    weights: Annotated[str, Field(pattern="^(model|averaged)$")] = (
+        "model"  # which had the lower dev loss at that validation
+    )
+    elapsed_seconds: Seconds = 0.0
+    loss_sum: float = 0.0  # nats, since the last log record
+    n_tokens: Count = 0  # likewise, of the target
+    n_passes: Annotated[int, Field(ge=1, le=2)] = 1  # forward passes of each pair in the steps of the next log record
 
-    # Since the run got its present length:
-    max_steps: int = 0
-    best_score_since: float = -math.inf
-    n_validations_without_best: int = 0  # without a better one than that
-    lowest_loss: float = math.inf  # of the lines of the log, while their loss is of one kind
-    n_logs_far_above: int = 0  # lines in a row whose loss is far above it
+    # Since the run was given its present length:
+    max_steps: Step = 0
+    best_score_since: Score = -math.inf
+    n_validations_without_best: Count = 0  # in a row
+    lowest_loss: Annotated[float, Field(gt=-math.inf)] = math.inf  # of the log records with this number of passes
+    n_records_far_above: Count = 0  # log records in a row whose loss is far above it
 
-    def lengthen(self, max_steps: int) -> None:
-        """A run that gets more steps than it had is judged anew: its rate rises again, and with it the loss."""
+    def extend_to(self, max_steps: int) -> None:
+        """A run that gets more steps than it had is judged anew: its learning rate rises again, and with it the loss."""
         if max_steps > self.max_steps:
             self.best_score_since, self.n_validations_without_best = -math.inf, 0
-            self.lowest_loss, self.n_logs_far_above = math.inf, 0
+            self.lowest_loss, self.n_records_far_above = math.inf, 0
         self.max_steps = max_steps
 
+    def note_score(self, score: float) -> bool:
+        """Whether this validation is the best so far; a score that is not a number never is."""
+        score = score if math.isfinite(score) else -math.inf
+        self.n_validations_without_best = 0 if score > self.best_score_since else self.n_validations_without_best + 1
+        self.best_score_since = max(score, self.best_score_since)
+        is_best = score > self.best_score
+        if is_best:
+            self.best_score, self.best_step, self.previous_best_step = score, self.step, self.best_step
+        return is_best
 
-_Figures = TypeVar("_Figures", Progress, Pace)
+
+@dataclass(config=_STRICT)
+class Speed:
+    """How fast a training has been, by which the rest is planned when it has a given time."""
+
+    training_seconds: Seconds = 0.0
+    two_pass_seconds: Seconds = 0.0  # of these: of the steps with two forward passes (R-Drop)
+    n_two_pass_steps: Count = 0
+    validation_seconds: Seconds = 0.0
+    n_validations: Count = 0
+    plan: Plan | None = None  # for `planned_minutes`
+    planned_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+
+    def note_step(self, seconds: float, n_passes: int) -> None:
+        self.training_seconds += seconds
+        if n_passes == 2:
+            self.two_pass_seconds += seconds
+            self.n_two_pass_steps += 1
+
+    def note_validation(self, seconds: float) -> None:
+        self.validation_seconds += seconds
+        self.n_validations += 1
+
+    def step_seconds(self, n_steps: int) -> tuple[float, float]:
+        """Seconds of a step with one forward pass and of one with two, after `n_steps` of both kinds."""
+        one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, n_steps - self.n_two_pass_steps)
+        two_pass = self.two_pass_seconds / self.n_two_pass_steps if self.n_two_pass_steps else _SLOWDOWN * one_pass
+        return one_pass, two_pass
 
 
-def restored(kind: type[_Figures], values: dict[str, Any]) -> _Figures:
-    """Figures that a checkpoint holds. Raises TypeError when one is of another type than its default."""
-    figures = kind(**values)
-    for name, default in vars(kind()).items():
-        if type(getattr(figures, name)) is not type(default):
-            raise TypeError(f"{name} is {getattr(figures, name)}")
-    return figures
+_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured

@@ -1,4 +1,4 @@
-"""How good the weights of a training are by now: loss and scores of a greedy search on the dev set."""
+"""How good the weights of a training are by now: loss and scores of greedy translations of the dev set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
+from mt_cli.text.corpus import SentencePair
 from mt_cli.training.prepare import PreparedData
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Validation:
-    weights: str  # which of the candidates had the lower loss; the scores are its own
+    weights: str  # the candidate with the lower loss, whose scores these are
     loss: float  # nats for each target token
     scores: Scores
     outputs: list[str]
@@ -37,21 +38,21 @@ class Validation:
         """Higher is better, whatever `select_by` is."""
         return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": -self.loss}[select_by]
 
-    def tell(self, step: int, epoch: int, is_best: bool, data: PreparedData, n_samples: int) -> None:
-        figures = self.figures
+    def show(self, step: int, epoch: int, is_best: bool, samples: list[SentencePair]) -> None:
+        """Logs the scores, and the translations of the first sentences beside their references. `epoch` counts from 0."""
         log.info(
-            f"step {step}, epoch {epoch + 1}: dev loss {self.loss:.3f}, perplexity {figures['dev_perplexity']:.2f},"
-            f" BLEU {self.scores.bleu:.2f}, chrF {self.scores.chrf:.2f}"
-            f"{', averaged weights' if self.weights == 'averaged' else ''}{' (best)' if is_best else ''}"
+            f"step {step}, epoch {epoch + 1}: dev loss {self.loss:.3f}, BLEU {self.scores.bleu:.2f},"
+            f" chrF {self.scores.chrf:.2f}{', averaged' if self.weights == 'averaged' else ''}"
+            f"{' (best)' if is_best else ''}"
         )
-        for pair, output in list(zip(data.dev_pairs, self.outputs, strict=True))[:n_samples]:
+        for pair, output in zip(samples, self.outputs, strict=False):
             log.info(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
 
 
 def validate(
     candidates: dict[str, Transformer], data: PreparedData, config: Config, is_stopping: Callable[[], bool]
 ) -> Validation | None:
-    """Translates the dev set with whichever of the `candidates` has the lower loss; None when it is to stop instead."""
+    """Translates the dev set with the candidate of the lower loss. None when `is_stopping` said so meanwhile."""
     n_sentences = len(candidates) * len(data.dev) + len(data.dev_pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
@@ -78,4 +79,4 @@ def validate(
 
 
 class _Stopped(Exception):
-    """A signal came while validating."""
+    pass

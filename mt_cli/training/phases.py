@@ -1,0 +1,81 @@
+"""What a training step does (direction, number of forward passes), and how many steps fit into a given time.
+
+Pure functions: the loop, the memory trial and the plan ask them, and nothing about them has to be remembered.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from mt_cli.config import TrainingConfig
+from mt_cli.training.schedule import peak_rate
+
+_MAX_STEPS = 100_000_000
+
+
+class Phase(NamedTuple):
+    is_backward: bool  # the step learns to translate tgt into src
+    n_passes: int  # forward passes of each pair; two with R-Drop
+
+
+def phase(step: int, training: TrainingConfig) -> Phase:
+    """What the update after `step` updates does.
+
+    In the first `both_directions` of the steps every other one learns the pairs backwards, so that a small corpus teaches
+    twice as much of both languages before it is all about one direction (Ding et al. 2021). R-Drop begins after that.
+    """
+    learns_both = step < training.both_directions * training.max_steps
+    return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
+
+
+def all_phases(training: TrainingConfig) -> set[Phase]:
+    """Every kind of step that a training has."""
+    return {phase(step, training) for step in (0, 1, training.max_steps - 1)}
+
+
+@dataclass(config=ConfigDict(strict=True, extra="forbid"), frozen=True)
+class Plan:
+    """The keys of `training` that follow from a given time."""
+
+    max_steps: Annotated[int, Field(ge=1, le=_MAX_STEPS)]
+    warmup_steps: Annotated[int, Field(ge=0, le=_MAX_STEPS)]
+    validate_every_steps: Annotated[int, Field(ge=1, le=_MAX_STEPS)]
+    learning_rate: Annotated[float, Field(gt=0, le=1e4)]
+    schedule: Literal["linear", "cosine"]
+
+
+def plan_steps(
+    training: TrainingConfig,
+    d_model: int,
+    step: int,
+    seconds_left: float,
+    step_seconds: tuple[float, float],
+    validation_seconds: float,
+    previous: Plan | None = None,
+) -> Plan:
+    """The plan after `step` updates, so that training ends in time with a learning rate of zero, validations included.
+
+    `step_seconds`: of a step with one forward pass and of one with two. The peak of the learning rate is the config's.
+    Warm-up gets a tenth of the steps at most, and there are four validations at least; both stay as the first plan for
+    these minutes (`previous`) set them, or the next validation would move whenever the plan does.
+    """
+    one_pass, two_pass = step_seconds
+    one_pass_share = training.both_directions if training.r_drop else 1.0  # of all steps
+    every = previous.validate_every_steps if previous else training.validate_every_steps
+    validating = validation_seconds / every  # seconds of a step
+    training_seconds = seconds_left - validation_seconds  # the last validation follows the last step
+    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validating
+    n_steps = (training_seconds + step * (one_pass + validating)) / mean_step
+    if step > one_pass_share * n_steps:  # only steps with two passes are left
+        n_steps = step + training_seconds / (two_pass + validating)
+    max_steps = min(max(step + 1, int(n_steps)), _MAX_STEPS)
+    return Plan(
+        max_steps=max_steps,
+        warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),
+        validate_every_steps=previous.validate_every_steps if previous else min(every, max(1, max_steps // 4)),
+        learning_rate=peak_rate(training, d_model),
+        schedule="cosine" if training.schedule == "cosine" else "linear",
+    )

@@ -1,0 +1,214 @@
+"""Saves, restores and prunes the checkpoints of a training, and decides whether a run may be continued.
+
+A run is only ever continued as it was begun. Everything that the rest of a training depends on is in a checkpoint:
+weights, moments, the position in the data, the best score so far, and the config that the weights belong to.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from mt_cli.checkpoint import load_checkpoint, refuse_other_config, refuse_other_shapes, save_checkpoint
+from mt_cli.config import AUTO, Config, differing_keys
+from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
+from mt_cli.run_dir import RunDir
+from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.phases import Plan
+from mt_cli.training.prepare import PreparedData
+from mt_cli.training.progress import Progress, Speed
+from mt_cli.training.state import TrainingState
+
+log = logging.getLogger(__name__)
+
+N_KEPT = 2  # newest checkpoints, beside the best one
+
+
+def continued_config(config: Config, run: RunDir) -> Config:
+    """The config to train with: `config`, completed with what an earlier start of the run has settled.
+
+    Raises RunDirError where the folder holds another run, or is no run's.
+    """
+    if not run.config_file.exists():
+        if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
+            raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
+        return config
+    begun = run.load_config()
+    run.refuse_links()
+    run.refuse_incomplete(begun.tokenizer.joint)
+    update: dict[str, Any] = {}
+    # Without checkpoints, `auto` may be resolved again.
+    if config.training.batch_tokens == AUTO and run.steps():
+        update["batch_tokens"] = begun.training.batch_tokens
+    # A run that was planned for minutes stays so, unless it is given another number of steps.
+    if config.training.minutes is None and config.training.max_steps == begun.training.max_steps:
+        update["minutes"] = begun.training.minutes
+    config = config.model_copy(update={"training": config.training.model_copy(update=update)})
+    if differing := differing_keys(config, begun, run.settled_sections()):
+        raise RunDirError(
+            f"{run.path} holds a run of another config ({'; '.join(differing)});"
+            " choose another --run-dir, or give the values it was begun with"
+        )
+    return config
+
+
+class Checkpoints:
+    """The checkpoints of one training, on the disk."""
+
+    def __init__(self, run: RunDir, data: PreparedData, started: float):
+        """`started`: when the command did, in seconds of `time.monotonic`."""
+        self.run, self._data = run, data
+        self.started = started  # of the training, earlier starts included, once one is restored
+        self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
+        self._step = 0  # of the newest that was saved or restored
+
+    def save(self, state: TrainingState) -> None:
+        p = state.progress
+        p.elapsed_seconds, p.max_steps = time.monotonic() - self.started, state.settings.max_steps
+        save_checkpoint(
+            self.run.checkpoint_file(p.step),
+            {
+                **{name: model.state_dict() for name, model in state.candidates.items()},
+                "weights": p.weights,
+                "optimizer": {"state": state.optimizer.state()},
+                "progress": asdict(p),
+                "speed": asdict(state.speed),
+                "logs": self.run.sync_logs(),
+                "config": state.config.model_dump(),
+                "data_sha256": self._data.sha256,
+                "tokenizer_sha256": self._data.tokenizer.sha256,
+                "profile_sha256": self.run.profile_sha256(),
+                "precision": str(state.dtype).removeprefix("torch."),
+            },
+        )
+        self._damaged.discard(p.step)
+        self._step = p.step
+        self._point(p)
+        self._prune(p)
+
+    def steps(self) -> list[int]:
+        """Those with a checkpoint, up to the present one. A file of a later step is damaged, or it would have been
+        continued from; it stays until that step is saved anew."""
+        return [step for step in self.run.steps() if step <= self._step]
+
+    def restore_newest(self, state: TrainingState) -> None:
+        """Puts `state` where the newest whole checkpoint stands; names each that is damaged. Never starts from zero where
+        there was a checkpoint."""
+        steps = self.run.steps()
+        for step in reversed(steps):
+            file = self.run.checkpoint_file(step)
+            try:
+                self._restore(state, load_checkpoint(file), step, file)
+            except CheckpointError as error:
+                self._damaged.add(step)
+                log.warning(f"{error}; trying the one before it")
+                continue
+            self.started -= state.progress.elapsed_seconds
+            self._step = step
+            log.info(f"continuing {self.run.path} from step {step}")
+            self.verify_best(state.progress)
+            self._point(state.progress)  # the process may have ended between the checkpoint and these two
+            self._prune(state.progress)
+            return
+        if steps:
+            raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
+        self.run.empty_logs()  # of steps that were never saved
+
+    def verify_best(self, progress: Progress) -> None:
+        """Warns of a damaged best checkpoint, whose place the next best one takes."""
+        if progress.best_step in {0, self._step}:  # the latter has just been written or read
+            return
+        try:
+            load_checkpoint(self.run.checkpoint_file(progress.best_step))
+        except CheckpointError as error:
+            log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
+            progress.best_step, progress.best_score = 0, -torch.inf
+
+    def _point(self, progress: Progress) -> None:
+        self.run.point("last", progress.step)
+        if progress.best_step:
+            self.run.point("best", progress.best_step)
+
+    def _prune(self, progress: Progress) -> None:
+        """Keeps the newest whole checkpoints, and the best one that each of them knows, so that a training can go on from
+        either."""
+        steps = self.steps()
+        kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], progress.best_step}
+        if progress.best_step > min(kept):
+            kept.add(progress.previous_best_step)
+        for step in set(steps) - kept:
+            self.run.checkpoint_file(step).unlink(missing_ok=True)
+
+    def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
+        if content["tokenizer_sha256"] != self._data.tokenizer.sha256:
+            raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
+        try:
+            data_changed = dict(content["data_sha256"]) != self._data.sha256
+            content = _in_present_terms(content)
+            if not data_changed:
+                refuse_other_config(state.config, content, self.run, ("data", "tokenizer", "model", "training"))
+                self._take_over(state, content, file)
+                if state.progress.step != step:
+                    raise ValueError(f"it is of step {state.progress.step}")
+        except ValidationError as error:
+            # Never the values: what a stranger nests can take gigabytes to print.
+            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:100]})") from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            if is_out_of_memory(error) or is_device_failure(error):
+                raise  # the checkpoint is not to blame
+            reason = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
+        if data_changed:
+            raise self.run.other_data_error("train or dev")
+
+    def _take_over(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
+        refuse_other_shapes(state.model, content["model"], file)
+        state.model.load_state_dict(content["model"])
+        dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
+        if dtype != state.dtype:
+            state.dtype, state.dtype_reason = dtype, "as this run began"
+            state.optimizer = Optimizer(state.model, state.settings, dtype)
+        if state.optimizer.averaged is not None:
+            refuse_other_shapes(state.model, content["averaged"], file)
+            state.optimizer.averaged.load_state_dict(content["averaged"])
+        state.optimizer.restore(content["optimizer"]["state"])
+        state.progress = Progress(**content["progress"])
+        plan = content["speed"]["plan"]
+        state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
+        state.follow(state.speed.plan if state.settings.minutes is not None else None)
+        for damage in self.run.rewind_logs(content["logs"]):
+            log.warning(f"{damage}, and goes on as it is; restore it from a copy")
+
+
+_PRESENT_NAMES = {  # of format 1
+    "best_step_before": "previous_best_step",
+    "last_validation": "last_validation_step",
+    "n_logs_far_above": "n_records_far_above",
+    "reads_twice": "n_passes",
+    "twice_seconds": "two_pass_seconds",
+    "n_twice": "n_two_pass_steps",
+    "fitted": "plan",
+    "minutes": "planned_minutes",
+}
+
+
+def _in_present_terms(content: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint of format 1 with the names of format 2; it has no hashes of logs and no config."""
+    if content["format"] != 1:
+        return content
+    progress, speed = (
+        {_PRESENT_NAMES.get(name, name): value for name, value in content[section].items()}
+        for section in ("progress", "pace")
+    )
+    progress["n_passes"] = 2 if progress["n_passes"] is True else 1
+    progress["loss_sum"], progress["n_tokens"] = content["since_log"]
+    logs = {name: {"size": size, "sha256": None} for name, size in content["log_sizes"].items()}
+    return {**content, "progress": progress, "speed": speed, "logs": logs}

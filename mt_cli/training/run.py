@@ -1,0 +1,178 @@
+"""`train(config, run_dir)`: what `mt train` and Python users call. From a config to a finished run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from mt_cli.checkpoint import build_model
+from mt_cli.config import Config
+from mt_cli.config_file import load_config
+from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
+from mt_cli.errors import DataError
+from mt_cli.provenance import record_start
+from mt_cli.run_dir import RunDir
+from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
+from mt_cli.training.loop import Trainer
+from mt_cli.training.memory import fit_batches
+from mt_cli.training.prepare import PreparedData, prepare
+from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
+from mt_cli.training.signals import StopSignals
+from mt_cli.training.state import TrainingState
+
+log = logging.getLogger(__name__)
+
+
+def train(
+    config: Config | str | Path,
+    run_dir: str | Path,
+    signals: StopSignals | None = None,
+    started: float | None = None,
+) -> None:
+    """Trains in `run_dir`, or continues the run that is there; changes nothing in one that is finished.
+
+    `config` may be the path of a YAML file. `signals` were caught since the command began, which was at `started`, in
+    seconds of `time.monotonic`: both from now on by default. Raises MTError (`errors.py`), and Interrupted once a signal
+    was answered by saving.
+    """
+    started = time.monotonic() if started is None else started
+    config = config if isinstance(config, Config) else load_config(Path(config))
+    run = RunDir(Path(run_dir))
+    with contextlib.ExitStack() as stack:
+        if signals is None:
+            signals = StopSignals()
+            if threading.current_thread() is threading.main_thread():  # no other may handle signals
+                stack.enter_context(signals)
+        config = continued_config(config, run)
+        _refuse_missing_files(config, run.is_prepared)
+        choose_device(config.training.device)
+        stack.enter_context(run.lock())
+        trainer = prepared_trainer(config, run, signals, started)
+        if trainer.state.is_finished:
+            _tell_finished(trainer.state, run)
+        else:
+            _train(trainer, run)
+
+
+def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started: float) -> Trainer:
+    """A trainer that stands where the run's newest checkpoint does. The run's lock must be held."""
+    if not run.config_file.exists():
+        run.save_config(config)  # marks the folder as a run's, though nothing is settled yet
+    data = prepare(config, run)
+    keep_freed_memory()  # of training alone: what preparing took is given back
+    device = choose_device(config.training.device)
+    if device.type == "cpu":
+        multiply_float32_fast()
+    torch.manual_seed(config.training.seed)
+    state = TrainingState.new(
+        config, build_model(config, data.tokenizer).to(device), *choose_precision(config.training.precision, device)
+    )
+    run.make_checkpoints_folder()
+    checkpoints = Checkpoints(run, data, started)
+    with advise_when_out_of_memory(device, lambda: f"while continuing {run.path}; free memory, then start again"):
+        checkpoints.restore_newest(state)
+    trainer = Trainer(state, data, checkpoints, signals)
+    trainer.extend()
+    return trainer
+
+
+def _train(trainer: Trainer, run: RunDir) -> None:
+    state, data = trainer.state, trainer.data
+    run.save_config(state.config)
+    _tell_start(state, data, run)
+    # The newest, the best of each of two, and one that is being written; some may be there already.
+    refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
+    fit_batch_tokens(trainer)
+    trainer.signals.is_saving_needed = True
+    trainer.train()
+    trainer.checkpoints.verify_best(state.progress)
+    p = state.progress
+    log.info(
+        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {run.path}"
+    )
+
+
+def fit_batch_tokens(trainer: Trainer) -> None:
+    """Memory that does not suffice is better met before the first step. What `auto` is resolved to stays the run's."""
+    state, run = trainer.state, trainer.checkpoints.run
+    advice = lambda: smaller_batches(state.settings, run.steps())  # noqa: E731
+    with advise_when_out_of_memory(state.model.device, advice):
+        n_tokens = fit_batches(state.optimizer, trainer.data.train, state.settings, state.progress.epoch)
+    if n_tokens != state.settings.batch_tokens:
+        state.use_batch_tokens(n_tokens)
+        run.save_config(state.config)
+        log.info(f"training.batch_tokens: auto is {n_tokens:,} here")
+
+
+def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
+    data = config.data
+    named = {"train": data.train, "dev": data.dev}
+    if not is_prepared:  # test sets are looked at once, before anything is trained
+        named |= {f"test.{name}": files for name, files in data.test.items()}
+    problems = []
+    for key, files in named.items():
+        paths = [Path(file) for file in files]
+        if len(paths) == 2 and all(path.is_file() for path in paths) and paths[0].samefile(paths[1]):
+            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{key}")
+        for path in paths:
+            if not path.is_file():
+                found = "is not a regular file" if path.exists() else "no such file"
+                problems.append(f"{path}: {found}; check data.{key} (paths are relative to where mt is started)")
+            elif not os.access(path, os.R_OK):
+                problems.append(f"{path}: cannot be read; check its permissions (data.{key})")
+    if problems:
+        raise DataError("\n".join(problems))
+
+
+# What people are told ------------------------------------------------------------------------------------------------
+
+
+def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
+    p, training = state.progress, state.settings
+    n_parameters = sum(parameter.numel() for parameter in state.model.parameters())
+    precision = f"{str(state.dtype).removeprefix('torch.')} ({state.dtype_reason})"
+    log.info(
+        f"{n_parameters:,} parameters on {state.model.device}, computing in {precision};"
+        f" vocabulary {data.tokenizer.tgt_vocab_size:,}; run directory {run.path}"
+    )
+    if training.minutes is None and training.warmup_steps >= training.max_steps:
+        log.warning(
+            f"the learning rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
+            f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
+        )
+    if training.minutes is not None and p.step:
+        used = p.elapsed_seconds / 60
+        log.info(
+            f"{used:.1f} of the run's {training.minutes:g} minutes were used by earlier starts,"
+            f" {max(0.0, training.minutes - used):.1f} are left"
+        )
+    record_start(
+        run,
+        from_step=p.step,
+        seed=training.seed,
+        device=str(state.model.device),
+        precision=precision,
+        data_sha256=data.sha256,
+        tokenizer_sha256=data.tokenizer.sha256,
+    )
+
+
+def _tell_finished(state: TrainingState, run: RunDir) -> None:
+    p, config, kept = state.progress, state.config, run.load_config()
+    if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
+        log.info(f"note: {run.config_file} keeps its data.test and decoding; change them there")
+    log.info(
+        f"{run.path} is finished: step {p.step} ({_why_finished(state)}), best step {p.best_step}; nothing was changed"
+    )
+    if (minutes := state.settings.minutes) is not None:
+        log.info(f"to train it longer, give it more than {minutes:g} minutes in all, such as --minutes {2 * minutes:g}")
+
+
+def _why_finished(state: TrainingState) -> str:
+    return "the last step" if state.is_at_last_step else "no better dev score for long"

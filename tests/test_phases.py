@@ -1,0 +1,114 @@
+"""What a step does, and how many steps are planned for a given time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from mt_cli.config import TrainingConfig
+from mt_cli.training.phases import Phase, Plan, all_phases, phase, plan_steps
+from mt_cli.training.progress import Speed
+from mt_cli.training.schedule import learning_rate
+
+PEAK = 2e-3
+
+
+def plan_for(training: TrainingConfig, step: int, seconds_left: float, speed: Speed, d_model: int = 512) -> Plan:
+    """As the training loop asks for it."""
+    validation_seconds = speed.validation_seconds / max(1, speed.n_validations)
+    return plan_steps(training, d_model, step, seconds_left, speed.step_seconds(step), validation_seconds, speed.plan)
+
+
+def laid_over(training: TrainingConfig, plan: Plan) -> TrainingConfig:
+    return training.model_copy(update=asdict(plan))
+
+
+def test_without_its_switches_every_step_is_the_same():
+    assert all_phases(TrainingConfig()) == {Phase(is_backward=False, n_passes=1)}
+
+
+def test_every_other_of_the_first_steps_is_backward_and_r_drop_begins_after_them():
+    training = TrainingConfig(max_steps=10, both_directions=0.5, r_drop=1)
+    phases = [phase(step, training) for step in range(10)]
+    assert [one.is_backward for one in phases] == [False, True, False, True, False] + [False] * 5
+    assert [one.n_passes for one in phases] == [1] * 5 + [2] * 5
+    assert all_phases(training) == set(phases)
+
+
+@pytest.mark.parametrize("both_directions", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("max_steps", [2, 3, 50])
+def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
+    training = TrainingConfig(max_steps=max_steps, both_directions=both_directions, r_drop=r_drop)
+    assert all_phases(training) == {phase(step, training) for step in range(max_steps)}
+
+
+@pytest.mark.parametrize("n_minutes", [1, 10, 100])
+def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_minutes):
+    training = TrainingConfig(schedule="linear", warmup_steps=50, validate_every_steps=100, max_steps=7)
+    speed = Speed(training_seconds=30 * 0.25, validation_seconds=8.0, n_validations=2)
+    fitted = laid_over(training, plan_for(training, 30, 60 * n_minutes, speed))
+    n_steps = fitted.max_steps - 30
+    seconds = 0.25 * n_steps + 4 * (n_steps / fitted.validate_every_steps + 1)
+    assert seconds == pytest.approx(60 * n_minutes, rel=0.05 if n_minutes > 1 else 0.3)
+    assert fitted.warmup_steps == min(50, fitted.max_steps // 10)
+    assert fitted.max_steps // fitted.validate_every_steps >= 4
+    assert learning_rate(fitted.max_steps, fitted, 512) < 2 * PEAK / n_steps
+
+
+def test_a_new_plan_moves_the_end_and_not_the_next_validation():
+    training, speed = TrainingConfig(warmup_steps=500, validate_every_steps=500), Speed(training_seconds=10.0)
+    speed.plan = first = plan_for(training, 20, 100, speed)
+    speed.training_seconds = 1000.0
+    second = plan_for(training, 200, 50, speed)
+    assert second.max_steps == 210 != first.max_steps
+    assert (second.warmup_steps, second.validate_every_steps) == (22, 55)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("noam", "linear"), ("inverse_sqrt", "linear"), ("cosine", "cosine")]
+)
+def test_a_schedule_without_an_end_gets_one(schedule, expected):
+    assert plan_for(TrainingConfig(schedule=schedule), 10, 60, Speed(training_seconds=1.0)).schedule == expected
+
+
+@pytest.mark.parametrize(("schedule", "factor"), [("noam", 1.0), ("linear", 3e-3)])
+def test_a_plan_has_the_peak_that_the_config_makes(schedule, factor):
+    training = TrainingConfig(schedule=schedule, learning_rate=factor, warmup_steps=4000)
+    peak = max(learning_rate(step, training, 512) for step in range(3990, 4010))
+    fitted = laid_over(training, plan_for(training, 20, 3600, Speed(training_seconds=2.0)))
+    assert fitted.warmup_steps < 4000
+    rates = [learning_rate(step, fitted, 512) for step in range(1, fitted.max_steps + 1)]
+    assert max(rates) == pytest.approx(peak, rel=0.01)
+
+
+def test_when_no_time_is_left_one_more_step_ends_it():
+    assert plan_for(TrainingConfig(), 80, -5, Speed(training_seconds=8.0)).max_steps == 81
+
+
+def test_a_plan_for_a_million_minutes_is_one_that_a_config_could_hold():
+    assert plan_for(TrainingConfig(), 10, 6e7, Speed(training_seconds=1e-3)).max_steps == 100_000_000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
+def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_them(share):
+    """A training of 3,000 seconds by a clock of its own: a second a step, 1.9 with two forward passes, 10 to validate."""
+    training = TrainingConfig(both_directions=share, r_drop=2, warmup_steps=50, validate_every_steps=500)
+    speed, step, clock, n_one_pass, plans = Speed(), 0, 0.0, 0, []
+    while step < training.max_steps:
+        n_passes = phase(step, training).n_passes
+        n_one_pass += n_passes == 1
+        seconds = 1.9 if n_passes == 2 else 1.0
+        step, clock = step + 1, clock + seconds
+        speed.note_step(seconds, n_passes)
+        if step % 20 == 0:
+            speed.plan = plan_for(training, step, 3000 - clock, speed)
+            training = laid_over(training, speed.plan)
+            plans.append(training.max_steps)
+        if step % training.validate_every_steps == 0 or step == training.max_steps:
+            clock += 10
+            speed.note_validation(10)
+    assert clock == pytest.approx(3000, rel=0.01)
+    assert n_one_pass / step == pytest.approx(share, abs=0.01)
+    assert max(plans) < 1.03 * min(plans), "the first plan was good already"

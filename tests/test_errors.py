@@ -1,36 +1,43 @@
-"""docs/errors.md is executed: each of its commands gives the lines and the exit code that stand below it."""
+"""tests/errors.md (every message) and docs/errors.md (the common mistakes) are executed: each command gives the lines and
+the exit code that stand below it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
+from mt_cli.run_dir import RunDir
+
+ALL = Path(__file__).parent / "errors.md"
+COMMON = Path(__file__).parents[1] / "docs" / "errors.md"
 
 
 @dataclass
 class Step:
-    """A command of the page and what it says; commands of `mt` say with which code they end."""
+    """A command of a page and the lines that it prints on stderr. A command of `mt` also has its exit code."""
 
     command: str
     said: list[str] = field(default_factory=list)
     code: int = 0
 
 
-def cases() -> dict[str, list[Step]]:
+def cases(page: Path) -> dict[str, list[Step]]:
     """The commands below each heading that has some."""
     found: dict[str, list[Step]] = {}
     title = ""
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             title = line.lstrip("# ")
         elif line.startswith("    $ "):
@@ -43,14 +50,22 @@ def cases() -> dict[str, list[Step]]:
     return found
 
 
-CASES = cases()
+CASES = cases(ALL)
+COMMON_CASES = cases(COMMON)
 
 
-def test_the_page_has_its_cases() -> None:
-    steps = [step for steps in CASES.values() for step in steps if is_mt(step.command)]
-    assert len(CASES) >= 100
-    assert all(step.said and all(line.startswith(("error: ", "warning: ")) for line in step.said) for step in steps)
-    assert all(step.code in {1, 2} for step in steps if any(line.startswith("error: ") for line in step.said))
+def test_the_pages_have_their_cases() -> None:
+    assert len(CASES) >= 140
+    assert [title.split(".")[0] for title in COMMON_CASES] == [str(number) for number in range(1, 16)]
+    for found in (CASES, COMMON_CASES):
+        steps = [step for steps in found.values() for step in steps if is_mt(step.command)]
+        assert all(step.said and all(line.startswith(("error: ", "warning: ")) for line in step.said) for step in steps)
+        assert all(step.code in {1, 2} for step in steps if any(line.startswith("error: ") for line in step.said))
+
+
+def test_each_common_mistake_says_what_to_do() -> None:
+    for section in COMMON.read_text(encoding="utf-8").split("\n## ")[1:]:
+        assert re.search(r"^\S.*\.$", section.split("\n", 1)[1], re.MULTILINE), section
 
 
 def is_mt(command: str) -> bool:
@@ -70,21 +85,78 @@ def run(command: str, mt: Any) -> tuple[int, list[str]]:
     return answer.code, answer.said
 
 
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
+    """Out of memory in the first layer, when a batch has more than 300 tokens."""
+    forward = torch.nn.Embedding.forward
+
+    def limited(self: torch.nn.Embedding, ids: torch.Tensor) -> torch.Tensor:
+        if ids.numel() > 300:
+            raise torch.OutOfMemoryError("out of memory")
+        return forward(self, ids)
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", limited)
+    return contextlib.nullcontext()
+
+
+def little_space(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**16))
+    return contextlib.nullcontext()
+
+
+def run_in_use(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
+    return RunDir(Path("run")).lock()
+
+
+# What a shell cannot arrange in a test.
+CIRCUMSTANCES: dict[str, Callable[[pytest.MonkeyPatch], contextlib.AbstractContextManager[None]]] = {
+    "9. The batch does not fit into memory": little_memory,
+    "10. The disk is full": little_space,
+    "12. The run is in use": run_in_use,
+}
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="the page is written for a shell")
 @pytest.mark.parametrize("title", CASES)
 def test_what_the_page_shows_is_what_happens(
     title: str, mt: Any, tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    execute(CASES[title], mt, tiny, trained_run, monkeypatch)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="the page is written for a shell")
+@pytest.mark.parametrize("title", COMMON_CASES)
+def test_what_the_page_of_common_mistakes_shows_is_what_happens(
+    title: str, mt: Any, tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This page leaves out the warnings of the tiny corpus, whose sets overlap.
+    execute(COMMON_CASES[title], mt, tiny, trained_run, monkeypatch, ("error: ",), CIRCUMSTANCES.get(title))
+
+
+def execute(
+    steps: list[Step],
+    mt: Any,
+    tiny: Path,
+    trained_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kinds: tuple[str, ...] = ("error: ", "warning: "),
+    circumstance: Callable[[pytest.MonkeyPatch], contextlib.AbstractContextManager[None]] | None = None,
+) -> None:
+    """Runs the commands in the folder of the tiny corpus and compares the lines of these kinds that they print."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     shutil.copytree(trained_run, "run")
+    with circumstance(monkeypatch) if circumstance else contextlib.nullcontext():
+        compare(steps, mt, tiny, kinds)
+
+
+def compare(steps: list[Step], mt: Any, tiny: Path, kinds: tuple[str, ...]) -> None:
     kept = files_of(tiny)
-    for step in CASES[title]:
+    for step in steps:
         if not is_mt(step.command):
             subprocess.run(["bash", "-c", step.command], check=True)
             kept = files_of(tiny)
             continue
         code, said = run(step.command, mt)
-        told = [line for line in said if line.startswith(("error: ", "warning: "))]
+        told = [line for line in said if line.startswith(kinds)]
         expected = [re.escape(line).replace(r"\.\.\.", ".*") for line in step.said]
         assert (code, len(told)) == (step.code, len(step.said)), said
         assert all(map(re.fullmatch, expected, told)), told

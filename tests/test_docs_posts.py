@@ -13,6 +13,9 @@ import yaml
 
 from mt_cli.config import Config
 from mt_cli.config_file import load_config
+from mt_cli.model.dropout import Dropout
+from mt_cli.model.layers import LayerNorm
+from mt_cli.model.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "the-posts.md"
@@ -132,3 +135,47 @@ def test_every_key_is_explained_by_a_comment_where_it_stands(path: Path) -> None
         if line.startswith("  ") and not line.lstrip().startswith("#"):
             assert "  # " in line or before.lstrip().startswith("#"), f"{path.name}:{number}"
         before = line
+
+
+# What the page says of the switches of a post, beyond its tables -------------------------------------------------------
+
+
+def model_of(post: str, overrides: dict[str, Any] | None = None) -> Transformer:
+    path = next(path for path in CONFIGS if path.name.startswith(post))
+    return Transformer(load_config(path).model.model_copy(update=overrides or {}), 20, 20, 0)
+
+
+def places_of_dropout(model: Transformer) -> set[str]:
+    """The modules that drop out, without the numbers of layers."""
+    found = [name for name, module in model.named_modules() if isinstance(module, Dropout) and module.p > 0]
+    return {re.sub(r"\.\d+\.", ".", name).removesuffix(".dropout") for name in found}
+
+
+ATTENTIONS = {"encoder_layers.self_attention", "decoder_layers.self_attention", "decoder_layers.cross_attention"}
+FEED_FORWARDS = {"encoder_layers.feed_forward", "decoder_layers.feed_forward"}
+SUBLAYERS = {f"{name}_norm" for name in ATTENTIONS | FEED_FORWARDS}
+EMBEDDINGS = {"src_embeddings", "tgt_embeddings"}
+
+
+def test_post_000_without_attention_dropout_drops_out_where_the_linked_code_does() -> None:
+    assert places_of_dropout(model_of("000")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
+    assert places_of_dropout(model_of("000", {"attention_dropout": 0.0})) == FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
+
+
+def test_post_004_drops_out_where_its_notebook_does_without_the_two_places_that_the_page_names() -> None:
+    assert places_of_dropout(model_of("004")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
+    without = {"embedding_dropout": 0.0, "ffn_dropout": 0.0}
+    assert places_of_dropout(model_of("004", without)) == ATTENTIONS | SUBLAYERS
+
+
+@pytest.mark.parametrize("post", ["000", "001", "002", "003", "004"])
+def test_the_projection_of_every_post_has_no_bias(post: str) -> None:
+    assert model_of(post).projection.bias is None
+
+
+def test_the_layer_norm_of_the_code_behind_post_002_is_switched_on_by_two_keys() -> None:
+    def norms(model: Transformer) -> set[tuple[str, float]]:
+        return {(norm.divide_by, norm.epsilon) for norm in model.modules() if isinstance(norm, LayerNorm)}
+
+    assert norms(model_of("002")) == {("variance", 1e-5)}
+    assert norms(model_of("002", {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6})) == {("deviation", 1e-6)}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.text.batching import (
-    alike,
+    batches_by_length,
     epoch_batches,
     fixed_batches,
     make_batch,
@@ -234,7 +234,7 @@ def test_the_first_batch_of_a_large_corpus_waits_for_one_pool_only():
 @settings(max_examples=100, deadline=None)
 @given(lengths=st.lists(st.one_of(st.integers(0, 40), st.integers(0, 5000)), max_size=300))
 def test_sentences_that_are_read_with_all_weights_come_once_and_bounded(lengths: list[int]) -> None:
-    batches = list(alike(lengths))
+    batches = list(batches_by_length(lengths))
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = 1 + max(lengths[i] for i in batch)

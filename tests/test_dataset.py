@@ -29,7 +29,7 @@ def test_pairs_are_read_back_as_they_were_written(tmp_path, vocab_size, dtype):
     dataset = TokenDataset.build(tmp_path / "d", iter(PAIRS), (vocab_size, vocab_size), META)
     assert content(dataset) == PAIRS
     assert dataset.src(0).dtype == dtype
-    assert content(TokenDataset(tmp_path / "d")) == PAIRS
+    assert content(TokenDataset.open(tmp_path / "d", (vocab_size, vocab_size), META)) == PAIRS
 
 
 def test_ids_of_a_large_vocabulary_are_not_cut(tmp_path):
@@ -86,6 +86,17 @@ def test_no_pairs_at_all_are_a_dataset_too(tmp_path):
     assert content(TokenDataset.build(tmp_path / "e", [TokenPair([], [], 1)], (65_536, 65_536), META)) == [
         TokenPair([], [], 1)
     ]
+
+
+def test_a_dataset_in_memory_is_like_one_in_a_folder(tmp_path):
+    for pairs in (PAIRS, [], [TokenPair([], [], 1)]):
+        mapped = TokenDataset.build(tmp_path / "d", pairs, (65_536, 65_536), META)
+        dataset = TokenDataset.in_memory(pairs)
+        assert content(dataset) == content(mapped) == pairs
+        assert (len(dataset), dataset.n_targets) == (len(mapped), mapped.n_targets)
+        for mine, theirs in zip(dataset.lengths(0, len(pairs)), mapped.lengths(0, len(pairs)), strict=True):
+            assert mine.tolist() == theirs.tolist()
+        assert content(dataset.backwards()) == content(mapped.backwards())
 
 
 def test_ids_are_mapped_and_not_read(tmp_path):
@@ -160,4 +171,4 @@ def test_a_description_that_is_no_description_is_not_used(tmp_path):
 def test_a_dataset_may_be_moved(tmp_path):
     TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536), META)
     shutil.move(tmp_path / "d", tmp_path / "elsewhere")
-    assert content(TokenDataset(tmp_path / "elsewhere")) == PAIRS
+    assert content(TokenDataset.open(tmp_path / "elsewhere", (65_536, 65_536), META)) == PAIRS

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.text.splitting import halves, sentences
+from mt_cli.text import splitting
+from mt_cli.text.splitting import MAX_ABBREVIATIONS, AbbreviationCounter, halves, sentences
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,82 @@ def test_sentences_are_all_of_the_text(text):
     parts = sentences(text)
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     assert all(part for part in parts) or not text
+
+
+def test_a_full_stop_after_a_known_abbreviation_ends_no_sentence():
+    text = 'Mrs. Liu met (Prof. Wu). "Mrs." is short! Mrs? So Mrs.'
+    assert sentences(text, ("Mrs", "Prof")) == ["Mrs. Liu met (Prof. Wu).", '"Mrs."', "is short!", "Mrs?", "So Mrs."]
+    assert sentences("Mrs. Liu", ("rs", "Mr", "mrs")) == ["Mrs.", "Liu"]
+
+
+def learnt(lines: list[str]) -> tuple[str, ...]:
+    counter = AbbreviationCounter()
+    for line in lines:
+        counter.add(line)
+    return counter.abbreviations()
+
+
+ORDINARY = ["The lamp is on.", "She has a lamp and a cat.", "Where is the lamp?", "This is a lamp."] * 20
+
+
+def test_a_word_that_stands_before_full_stops_inside_lines_is_an_abbreviation():
+    assert learnt([*ORDINARY, *["Mrs. Liu has a lamp."] * 5, "I met Mrs. Wu."]) == ("Mrs",)
+    assert learnt(
+        [*ORDINARY, *["Cats, dogs (esp. large ones)."] * 6, *["A lamp etc. is here."] * 6, *["Dogs etc."] * 5]
+    ) == (
+        "esp",
+        "etc",
+    )
+    assert learnt([*ORDINARY, *["डॉक. वर्मा आए।"] * 5]) == ("डॉक",), "vowel signs are parts of words"
+
+
+def test_the_last_word_of_an_inner_sentence_is_no_abbreviation():
+    assert learnt([*ORDINARY, *["I see a lamp. It is on."] * 5]) == ()
+    assert learnt([*ORDINARY, *["Stop it. It is on."] * 5, *["I said stop it."] * 5]) == (), (
+        "not more often inside than at the end"
+    )
+
+
+def test_a_few_sightings_are_not_enough_to_be_an_abbreviation():
+    assert learnt([*ORDINARY, *["Timbuktu. Where is it?"] * 4]) == ()
+
+
+def test_other_marks_than_a_full_stop_make_no_abbreviation():
+    assert learnt([*ORDINARY, *["Oho! It is on."] * 6, *['"Oho." It is on.'] * 6, *["Oho... It is on."] * 6]) == ()
+
+
+def test_nothing_is_learnt_from_lines_of_several_sentences():
+    thanks, others = ["Thanks. It is on."] * 9, [f"The lamp is big{chr(0x61 + i)}. It is on." for i in range(12)]
+    assert learnt([*thanks, *others, *ORDINARY]) == ()
+    assert learnt([*thanks, *others[:8], *ORDINARY]) == ("Thanks",), "by the rest of the lines they hold one each"
+
+
+def test_what_is_known_already_is_not_learnt_and_nothing_is_learnt_from_nothing():
+    assert learnt([*ORDINARY, *["Dr. Wu has 3. place."] * 9]) == learnt([]) == ()
+
+
+def test_memory_of_words_is_bounded_and_frequent_ones_are_kept(monkeypatch):
+    monkeypatch.setattr(splitting, "_MAX_WORDS", 50)
+    counter = AbbreviationCounter()
+    for i in range(3000):
+        counter.add(
+            f"Mrs. {chr(0x4E00 + i)} has a {chr(0x9000 - i)}." if i % 10 == 0 else f"A {chr(0x4E00 + i)} has a lamp."
+        )
+        assert len(counter._all) <= 55 and len(counter._before_stop) <= 55
+    assert counter.abbreviations() == ("Mrs",)
+
+
+def test_an_endless_line_without_spaces_is_not_remembered():
+    counter = AbbreviationCounter()
+    counter.add("x" * 100_000 + ". y")
+    assert all(len(word) <= 20 for word in counter._all) and not counter._before_stop
+
+
+def test_the_most_frequent_abbreviations_are_kept(monkeypatch):
+    monkeypatch.setattr(splitting, "MAX_ABBREVIATIONS", 2)
+    assert MAX_ABBREVIATIONS >= 1000
+    lines = [f"{word}. Wu is here." for word, n in (("Abc", 5), ("Zyx", 7), ("Mno", 6)) for _ in range(n)]
+    assert learnt([*ORDINARY, *lines]) == ("Mno", "Zyx")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import alike, source_batch
+from mt_cli.text.batching import batches_by_length, source_batch
 from mt_cli.text.corpus import normalize
 from mt_cli.text.languages import language, writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
@@ -39,7 +39,7 @@ from mt_cli.text.tokenizer import Tokenizer
 
 _NEVER_LONG = 30  # tokens: where training had shorter sentences only, pieces of these would have no context left
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_FEW_LINES = 0.01  # abbreviations look like sentence ends in some lines of any corpus
+_FEW_LINES = 0.01  # of training; in some lines of any corpus a mark that ends no sentence looks like one that does
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Translator:
         if longest > limit:
             raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
         scores: list[list[float]] = [[] for _ in pairs]
-        for chosen in alike([max(map(len, pair)) for pair in pairs]):
+        for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
             batch = token_log_probs(self.models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
             for i, row in zip(chosen, batch, strict=True):
                 scores[i] = row
@@ -264,30 +264,33 @@ class Translator:
         return min(limit + n_prefix, self.n_positions - 1)
 
     def split(self, text: str) -> list[list[int]]:
-        """Source ids of the parts that normalized text is read in: none for '', one as a rule.
+        """Source ids of the parts in which normalized text is translated: none for '', usually one.
 
-        Several for a line with several sentences, if it is longer than training's or if training never had such lines:
-        a model that has only seen one sentence at a time translates the first one. And several for a sentence that is
-        longer than any in training.
+        A line with several sentences is split into sentences if it is longer than any training line, or if training lines
+        held one sentence each: a model that never saw several sentences translates only the first one. A sentence longer
+        than any training line is split near its middle.
         """
         if not text:
             return []
         limit, never_several = min(self.config.data.max_length, self.n_positions - 1), False
+        abbreviations: tuple[str, ...] = ()
         if self.profile is not None:
             limit = min(limit, max(self.profile.longest_src - 1, _NEVER_LONG))
             never_several = self.profile.several_sentences < _FEW_LINES
+            abbreviations = self.profile.abbreviations
         if not never_several and (ids := self._encode_up_to(limit, text)) is not None:
             return [ids]
-        return [part for sentence in sentences(text) for part in self._parts(sentence, limit)]
+        return [part for sentence in sentences(text, abbreviations) for part in self._parts(sentence, limit)]
 
     def _parts(self, text: str, limit: int) -> list[list[int]]:
-        if len(text) == 1:  # a single character can be spelled by several bytes
+        if len(text) == 1:  # cannot be split, but can take several byte pieces
             return [self.tokenizer.encode_src(text)]
         ids = self._encode_up_to(limit, text)
         return [ids] if ids is not None else [part for half in halves(text) for part in self._parts(half, limit)]
 
     def _encode_up_to(self, limit: int, text: str) -> list[int] | None:
-        # No piece spells more than 16 characters, so such a text is too long whatever its pieces are.
+        """None for text of more than `limit` tokens."""
+        # No piece spells more than 16 characters, so such a text is too long in any case.
         if len(text) > 16 * limit:
             return None
         ids = self.tokenizer.encode_src(text)

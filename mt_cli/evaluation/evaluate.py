@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import tempfile
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -121,7 +120,7 @@ def _warnings(
 
 
 def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:
-    """The model's loss on the references that it can read at once, and the number of those that it cannot."""
+    """The model's loss on the pairs that fit into it as a whole, and the number of pairs that do not."""
     tokenizer, limit = translator.tokenizer, translator.config.data.max_length
     pairs = [
         TokenPair(tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(normalize(ref)), line)
@@ -129,9 +128,7 @@ def _loss(translator: Translator, sources: list[str], references: list[str]) -> 
     ]
     pairs = [pair for pair in pairs if pair.src and pair.tgt]
     fitting = [pair for pair in pairs if max(len(pair.src), len(pair.tgt)) <= limit]
-    with tempfile.TemporaryDirectory() as folder:
-        dataset = TokenDataset.build(Path(folder) / "test", fitting, tokenizer.vocab_sizes, {})
-        loss = mean_loss(translator.model, dataset, translator.config.training.batch_tokens)
+    loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), translator.config.training.batch_tokens)
     return loss, len(pairs) - len(fitting)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.decoding.translator import Translation, Translator
-from mt_cli.text.batching import alike, pad, source_batch, subsequent_mask
+from mt_cli.text.batching import batches_by_length, pad, source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 Weights = list[list[list[list[float]]]]  # by layer, head, row that asks, column that answers
@@ -82,7 +82,7 @@ def attended(translator: Translator, translations: Sequence[Translation]) -> lis
     """For each line how each of its parts was attended to. Unlike `attend`, for any number of lines."""
     pairs = [(part.src_ids, part.hypotheses[0].said) for one in translations for part in one.parts]
     found: dict[int, Attended] = {}
-    for chosen in alike([max(map(len, pair)) for pair in pairs]):
+    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))
         tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(translator.device)
         tgt_mask = subsequent_mask(tgt_in.size(1)).to(translator.device)

@@ -89,7 +89,7 @@ _TOKENS_READ = 4096
 _WEIGHTS = 1 << 19  # of one head
 
 
-def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Sentences by their numbers, those of like length together, as many at once as can be read with all of their attention
     weights, which grow with the square of the length."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first

@@ -1,9 +1,9 @@
 """Opens text files and decides what a line is: the only place that does.
 
-A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without one still is a line. Files are read as
-bytes, `.gz` by its name, and decoded as UTF-8 line by line, so that an error names file and line. Every line of text
-that is trained on or translated passes `normalize`; what is scored by `mt evaluate` stays as it is. This file knows
-nothing of tokens.
+A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without `\\n` is a line, too. Files are read as
+bytes and decoded as UTF-8 line by line, so that an error names file and line; a file whose name ends in `.gz` is
+unpacked. Every line that is trained on or translated passes `normalize`; what `mt evaluate` scores stays as it is. This
+file knows nothing of tokens.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import stat
+import sys
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -29,32 +32,56 @@ class SentencePair(NamedTuple):
 
 
 # Everything that some program takes for a line end, and every other control character: a space to the model.
-# U+2581 is how sentencepiece writes a space, so it is one here already.
-_FOLDED = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
+# sentencepiece writes a space as U+2581, so U+2581 is a space here, too.
+_SPACES = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
-
 
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
 )
-_UTF_16 = re.compile(rb"(?P<LE>(?:[^\0]\0){4})|(?P<BE>(?:\0[^\0]){4})")  # four characters of it, without a mark
+# The beginning of a file in UTF-16 without a byte order mark: four characters, or a whole first line of fewer.
+_UTF_16 = re.compile(rb"(?P<LE>(?:[^\0]\0){4}|(?:[^\0]\0){1,3}\n?\Z)|(?P<BE>(?:\0[^\0]){4}|\0(?:[^\0]\0){0,3}[^\0]?\Z)")
+_UTF_16_AFTER_EMPTY_LINE = re.compile(rb"\0(?:[^\0]\0){1,4}")  # little-endian: half of the line end comes with line 2
 
 
 def normalize(text: str) -> str:
-    """The text as the model sees it: canonically composed (NFC), one space where any run of whitespace or control
-    characters was, none at the ends. What a reader would see as another character is never changed."""
-    return _FOLDED.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+    """The text as the model sees it: canonically composed (NFC), one space for any run of whitespace or control
+    characters, no space at the ends. A character that a reader sees is never changed."""
+    return _SPACES.sub(" ", _compose(text)).strip(" ")
+
+
+_MAX_MARKS = 30  # combining marks in a row; Unicode's stream-safe text format (UAX #15) has the same bound
+_MAYBE_MANY_MARKS = re.compile(rf"[^\w\x00-\u02ff]{{{_MAX_MARKS + 1}}}")  # quick: matches all long runs of marks
+
+
+def _compose(text: str) -> str:
+    """NFC, which takes quadratic time for combining marks in a row. No script needs more than a few; longer runs than
+    `_MAX_MARKS` stay as they are."""
+    if not _MAYBE_MANY_MARKS.search(text):
+        return unicodedata.normalize("NFC", text)
+    pieces = _runs_of_many_marks().split(text)  # every other piece is such a run
+    pieces[::2] = [unicodedata.normalize("NFC", piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+@cache
+def _runs_of_many_marks() -> re.Pattern[str]:
+    marks = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(char)]
+    marks += ["\u0f73", "\u0f75", "\u0f81"]  # of class 0 themselves, but each is composed of two marks
+    return re.compile(f"([{''.join(marks)}]{{{_MAX_MARKS + 1},}})")
 
 
 class NotUtf8Error(DataError):
-    """A line's bytes are no UTF-8; a caller may leave the line out or read on."""
+    """The bytes of a line are not UTF-8; a caller may skip the line or decode it in another way."""
 
 
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """One line's text, not normalized. Raises NotUtf8Error, and DataError for a file of another kind."""
+    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first lines show
+    that the file is not text in UTF-8 at all."""
+    if number <= 2:
+        _refuse_other_files(raw, number, name)
     if number == 1:
-        _refuse_other_files(raw, name)
-        raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would be part of the first word
+        raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -62,12 +89,16 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
         raise NotUtf8Error(where) from None
 
 
-def _refuse_other_files(beginning: bytes, name: str) -> None:
-    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+def _refuse_other_files(raw: bytes, number: int, name: str) -> None:
+    if number == 2:
+        if _UTF_16_AFTER_EMPTY_LINE.match(raw):
+            raise DataError(f"{name}:2: UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8")
+        return
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
-    if found := _UTF_16.match(beginning):
+    if found := _UTF_16.match(raw):
         raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
-    if found := _PACKED.match(beginning):
+    if found := _PACKED.match(raw):
         raise DataError(f"{name}:1: {found.lastgroup} file, expected text; unpack it")
 
 
@@ -122,14 +153,20 @@ _N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetition
 
 
 def read_pairs(
-    files: list[str], *, on_bad_line: str = "error", dedup: bool = False, report: CorpusReport | None = None
+    files: list[str],
+    *,
+    on_bad_line: str = "error",
+    dedup: bool = False,
+    report: CorpusReport | None = None,
+    sha256: str | None = None,
 ) -> Iterator[SentencePair]:
     """The normalized pairs of two aligned files or of one TSV, one at a time.
 
     Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
-    have different numbers of lines, a TSV row has not two columns, more than half of the pairs have an empty side, or no
-    pair is left.
+    have different numbers of lines, a TSV row has not two columns, more than half of the pairs have an empty side, no
+    pair is left, or, after the last pair, when the files are no longer those whose `sha256_of` is `sha256`.
     """
+    _refuse_special_files(files)
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
     for pair in _decoded_pairs(files, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
@@ -159,17 +196,44 @@ def read_pairs(
         raise DataError(
             f"{files[0]}: no pair is left, {n_undecoded:,} of {report.n_pairs:,} are not UTF-8; convert with: iconv -t UTF-8"
         )
+    if sha256 is not None and sha256_of(files) != sha256:
+        raise DataError(
+            f"{' or '.join(files)}: changed while it was read; run the same command again when it is complete"
+        )
+
+
+def write_copy(pairs: Iterable[SentencePair], file: Path) -> None:
+    """Writes normalized pairs to a new file, from which `read_copy` reads them faster than `read_pairs` did."""
+    with file.open("x", encoding="utf-8", newline="\n") as handle:
+        handle.writelines(f"{pair.line}\t{pair.src}\t{pair.tgt}\n" for pair in pairs)  # normalized text has no tabs
+
+
+def read_copy(file: Path) -> Iterator[SentencePair]:
+    """The pairs that `write_copy` wrote."""
+    with file.open(encoding="utf-8", newline="\n") as handle:
+        for row in handle:
+            line, src, tgt = row.removesuffix("\n").split("\t")
+            yield SentencePair(src, tgt, int(line))
 
 
 def read_test_set(files: list[str], *, on_bad_line: str, report: CorpusReport) -> list[SentencePair]:
-    """`read_pairs` for what is to be scored: the pairs as they stand in the files, blank ones too."""
-    for file in map(Path, files):
-        if file.exists() and not file.is_file():  # a pipe would wait for ever, a device may have no end
-            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
+    """The pairs of a set that is to be scored: not normalized, with those that have an empty side."""
+    _refuse_special_files(files)
     pairs = list(_decoded_pairs(files, on_bad_line, report, "fix the line"))
     if not pairs:
         raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
     return pairs
+
+
+def _refuse_special_files(files: Iterable[str]) -> None:
+    """Raises DataError for a pipe, which can block for ever, and for a device, which may have no end."""
+    for file in files:
+        try:
+            mode = Path(file).stat().st_mode
+        except OSError:
+            continue  # opening it says why
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
 
 
 def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, remedy: str) -> Iterator[SentencePair]:
@@ -182,7 +246,7 @@ def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, rem
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 continue
-            others = _likewise(
+            others = _further_lines(
                 n for n, later in enumerate(rows, number + 1) if not all(_is_utf_8(raw) for raw, _ in later)
             )
             raise DataError(f"{error}{others}; {remedy}") from None
@@ -202,8 +266,8 @@ def _is_utf_8(raw: bytes) -> bool:
     return True
 
 
-def _likewise(lines: Iterable[int]) -> str:
-    """Further lines with the same mistake, so that one look at the file mends them all."""
+def _further_lines(lines: Iterable[int]) -> str:
+    """Names further lines with the same mistake, so that a person can mend all of them at once."""
     numbers = list(lines)
     if not numbers:
         return ""
@@ -231,17 +295,19 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
 def _rows_of_tsv(file: str) -> Iterator[tuple[Side, Side]]:
     rows = enumerate(_raw_lines(Path(file)), 1)
     for number, raw in rows:
-        if number == 1:
-            _refuse_other_files(raw, file)
-        columns = raw.split(b"\t")  # the last with its line end, which is told and taken off where text is decoded
+        if number <= 2:
+            _refuse_other_files(raw, number, file)
+        columns = raw.split(b"\t")  # the last one with its line end, which `_decoded_pairs` notes and removes
         if len(columns) != 2:
-            others = _likewise(n for n, later in rows if later.count(b"\t") != 1)
+            others = _further_lines(n for n, later in rows if later.count(b"\t") != 1)
             raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")
         yield (columns[0], file), (columns[1], file)
 
 
 def sha256_of(files: Iterable[str]) -> str:
-    """One hash of the bytes of all files, in order."""
+    """One hash of the bytes of all files, in order. Raises DataError when one cannot be read."""
+    files = list(files)
+    _refuse_special_files(files)
     digest = hashlib.sha256()
     for name in files:
         try:

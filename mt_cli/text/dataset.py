@@ -1,7 +1,8 @@
-"""The token ids of a corpus on disk, memory-mapped: memory does not grow with the corpus.
+"""The token ids of a corpus: of a large one memory-mapped from disk, so that memory does not grow with it.
 
-A folder holds, for each side, all ids one after another and where each sentence begins; and the line each pair came
-from. It is built by streaming and counts only once `meta.json`, written last, is there. This file knows ids, not text.
+A folder holds, for each side, all ids one after another and where each sentence begins; and the line that each pair came
+from. The ids are written as they come. The folder is valid only with `meta.json`, which is written last. This file knows
+ids, not text.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,11 +35,14 @@ class TokenPair(NamedTuple):
 
 
 class TokenDataset:
-    def __init__(self, folder: Path):
-        dtype = np.dtype(_read_meta(folder)["dtype"])
-        self._ids = {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")}
-        self._starts = {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")}
-        self._lines = _map(folder / "lines", np.dtype(np.int64))
+    """Made with `build` or `open` in a folder, or with `in_memory`."""
+
+    def __init__(self, ids: dict[str, Ids], starts: dict[str, Ids], lines: Ids):
+        self._ids, self._starts, self._lines = (
+            ids,
+            starts,
+            lines,
+        )  # of a side ("src", "tgt"): where sentences begin, and end
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -76,14 +80,24 @@ class TokenDataset:
         return src, tgt
 
     def line(self, index: int) -> int:
-        """Where the pair stands in the training files, counted from 1."""
+        """The line of the pair in the files it was read from, counted from 1."""
         return int(self._lines[index])
+
+    @classmethod
+    def in_memory(cls, pairs: Sequence[TokenPair]) -> TokenDataset:
+        """A small dataset that needs no folder."""
+        sides = {"src": [pair.src for pair in pairs], "tgt": [pair.tgt for pair in pairs]}
+        return cls(
+            {side: np.array([i for ids in of_side for i in ids], np.int64) for side, of_side in sides.items()},
+            {side: np.cumsum([0, *map(len, of_side)], dtype=np.int64) for side, of_side in sides.items()},
+            np.array([pair.line for pair in pairs], np.int64),
+        )
 
     @classmethod
     def build(
         cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int], meta: dict[str, str]
     ) -> TokenDataset:
-        """Writes the pairs as they come; a folder left half-written by a killed process is written anew."""
+        """Writes the pairs as they come. What is in the folder already is deleted."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         dtype = _dtype(vocab_sizes)
@@ -98,7 +112,7 @@ class TokenDataset:
                     ends[side] += len(ids)
                     files[f"{side}.starts"].write(np.int64(ends[side]).tobytes())
                 files["lines"].write(np.int64(pair.line).tobytes())
-            for file in files.values():  # on the disk before `meta.json` says so
+            for file in files.values():  # must be on the disk before `meta.json` says that they are
                 file.flush()
                 os.fsync(file.fileno())
         finally:
@@ -106,27 +120,31 @@ class TokenDataset:
                 file.close()
         content = {**meta, **_described(folder, vocab_sizes)}
         (folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
-        return cls(folder)
+        return cls._mapped(folder, dtype)
 
     @classmethod
     def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
-        """The dataset in `folder` if it is whole and was built from the same `meta` (hashes), else None."""
+        """The dataset in `folder` if it is whole and was built with the same `meta` (hashes), else None."""
         try:
-            is_whole = _read_meta(folder) == {**meta, **_described(folder, vocab_sizes)}
+            known = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            is_whole = known == {**meta, **_described(folder, vocab_sizes)}
         except (OSError, ValueError, RecursionError, DataError):
             return None
-        return cls(folder) if is_whole else None
+        return cls._mapped(folder, _dtype(vocab_sizes)) if is_whole else None
 
-
-def _read_meta(folder: Path) -> dict[str, str]:
-    meta: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return meta
+    @classmethod
+    def _mapped(cls, folder: Path, dtype: np.dtype) -> TokenDataset:
+        return cls(
+            {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")},
+            {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")},
+            _map(folder / "lines", np.dtype(np.int64)),
+        )
 
 
 def _map(path: Path, dtype: np.dtype) -> npt.NDArray:
     if not path.stat().st_size:  # an empty file cannot be mapped
         return np.empty(0, dtype)
-    # As a plain array: slices of numpy's own class for what is mapped take twice as long.
+    # As a plain array: slicing a numpy.memmap takes twice as long.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 

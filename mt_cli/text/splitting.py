@@ -1,36 +1,105 @@
-"""Where a line of text may be cut: after its sentences, or, where a sentence is too long, near its middle."""
+"""Decides where a line of text may be cut: after its sentences, or, where a sentence is too long, near its middle.
+
+Which words are abbreviations is learnt from the training text. This file knows characters, not tokens.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Collection
 from itertools import pairwise
 
-# Marks may come several at a time (！？), and with closing quotes. Where words have spaces between them, sentences have
-# (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and Khmer need none.
+# Several marks may follow each other (！？), and closing quotes may follow them. A language with spaces between words has
+# a space between sentences, too (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and
+# Khmer need none.
 _SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
-_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # or an ordinal: Dr., 3., and the ends of U.S. and e.g.
+_SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
+_WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~«»„“”‘’‚…–—¿¡]+")  # not \w+: vowel signs and points are parts of words
 _COMMA = "[,;:،؛၊፣，、；] ?"
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of normalized text; together they are the text. A long abbreviation (Prof.) ends one, too."""
-    ends = [
-        match.end()
-        for match in _SENTENCE_END.finditer(text)
-        if not _is_abbreviation(text[max(0, match.end() - 4) : match.end()])
-    ]
-    # A sentence has a letter or a digit: what else stands behind an end belongs before it.
+def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
+    """The sentences of normalized text; together they are the text.
+
+    A full stop after one of `abbreviations` ends no sentence, nor does one after a single letter, two letters that begin
+    with a capital, or a number of one or two digits.
+    """
+    ends = [match.end() for match in _ends(text) if _word_before(match) not in abbreviations]
+    # A sentence has a letter or a digit: anything else that follows an end belongs to the sentence before it.
     ends = [end for end, next_end in pairwise([*ends, len(text)]) if re.search(r"\w", text[end:next_end])]
     return [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
 
 
-def _is_abbreviation(last: str) -> bool:
-    """Whether these last characters of a text are one; two letters are if the first is a capital."""
-    # To `\w` vowel signs and points end a word. They are part of one, and of no abbreviation.
+def _ends(text: str) -> list[re.Match[str]]:
+    """The marks that end a sentence if no abbreviations are known but the short ones."""
+    return [
+        match
+        for match in _SENTENCE_END.finditer(text)
+        if not _is_short_abbreviation(text[max(0, match.end() - 4) : match.end()])
+    ]
+
+
+def _is_short_abbreviation(last: str) -> bool:
+    """Whether a text with these last characters ends in one. Two letters need a capital: `Dr.`, but not `do.`"""
+    # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
     last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
-    found = _ABBREVIATION.search(last)
+    found = _SHORT_ABBREVIATION.search(last)
     return found is not None and (len(found[1]) == 1 or found[1].isdigit() or found[1][0].isupper())
+
+
+_MAX_LETTERS = 20  # characters
+
+
+def _word_before(end: re.Match[str]) -> str | None:
+    """The word that touches a full stop, such as `Mrs`; None where another mark ends the sentence or no word is there."""
+    if end[0] != ".":
+        return None
+    before = end.string[max(0, end.start() - _MAX_LETTERS - 1) : end.start()]
+    words = _WORD.findall(before)
+    return words[-1] if words and before.endswith(words[-1]) and len(words[-1]) <= _MAX_LETTERS else None
+
+
+_MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
+_MAX_SEVERAL = 0.1  # inner sentence ends for each line
+_MAX_WORDS = 300_000  # counted at a time: about 50 MB
+MAX_ABBREVIATIONS = 1_000
+
+
+class AbbreviationCounter:
+    """Learns the abbreviations of a text that has one sentence on each line, as a rule.
+
+    There, few words stand before a full stop inside a line. One that does so more often than not, counting every place
+    where it occurs, is an abbreviation: `Mrs`, not `lamp`. (Kiss and Strunk 2006 judge words by the same counts.)
+    """
+
+    def __init__(self) -> None:
+        self._n_lines, self._n_ends = 0, 0
+        self._all, self._before_stop = Counter[str](), Counter[str]()
+
+    def add(self, text: str) -> None:
+        """Counts a line of normalized text."""
+        self._n_lines += 1
+        self._all.update(word for word in _WORD.findall(text) if len(word) <= _MAX_LETTERS)
+        for end in _ends(text):
+            self._n_ends += 1
+            if (word := _word_before(end)) is not None:
+                self._before_stop[word] += 1
+        if len(self._all) > _MAX_WORDS:
+            self._forget_rare_words()
+
+    def _forget_rare_words(self) -> None:
+        """Keeps the more frequent half: memory stays flat, and counts come out a little too low (Manku and Motwani 2002)."""
+        self._all = Counter(dict(self._all.most_common(_MAX_WORDS // 2)))
+        self._before_stop = Counter({word: n for word, n in self._before_stop.items() if word in self._all})
+
+    def abbreviations(self) -> tuple[str, ...]:
+        """In alphabetical order; none where many lines hold several sentences, since there any word may end an inner one."""
+        found = {word: n for word, n in self._before_stop.items() if n >= _MIN_COUNT and n > self._all[word] - n}
+        if self._n_ends - sum(found.values()) > _MAX_SEVERAL * self._n_lines:
+            return ()
+        return tuple(sorted(sorted(found, key=lambda word: -found[word])[:MAX_ABBREVIATIONS]))
 
 
 def halves(text: str) -> list[str]:

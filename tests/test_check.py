@@ -1,0 +1,56 @@
+"""The look at all sets before a training: every problem at once, and what is trained on and scored."""
+
+from __future__ import annotations
+
+import pytest
+
+from mt_cli.errors import DataError
+from mt_cli.text.check import SetsCheck
+from mt_cli.text.corpus import SentencePair
+
+
+def pairs(*texts: str, problem: str = ""):
+    """A pair of each text, and then a problem."""
+    for line, text in enumerate(texts, 1):
+        yield SentencePair(text, text.upper(), line)
+    if problem:
+        raise DataError(problem)
+
+
+def test_pairs_pass_unchanged_and_in_order(said):
+    check = SetsCheck()
+    assert list(check.held_out("dev", pairs("a", "b"))) == list(pairs("a", "b"))
+    assert list(check.train(pairs("c", "d"))) == list(pairs("c", "d"))
+    check.finish()
+    assert said() == []
+
+
+def test_the_problems_of_all_sets_are_told_together_and_each_once():
+    check = SetsCheck()
+    assert len(list(check.held_out("dev", pairs("a", problem="f:2: bad")))) == 1
+    assert list(check.held_out("test", pairs(problem="g: short"))) == []
+    assert len(list(check.train(pairs("a", "b", problem="f:2: bad")))) == 2
+    with pytest.raises(DataError) as caught:
+        check.finish()
+    assert str(caught.value) == "f:2: bad\ng: short"
+
+
+def test_training_pairs_that_are_also_scored_are_counted_for_each_set(said):
+    check = SetsCheck()
+    list(check.held_out("dev", pairs("a", "b")))
+    list(check.held_out("test", pairs("x", "b", "b")))
+    list(check.held_out("other", pairs("x")))
+    list(check.train(pairs("c", "b", "a", "b")))
+    check.finish()
+    assert said() == [
+        "warning: 3 training pairs are also in dev (train line 2 is line 2)",
+        "warning: 2 training pairs are also in test (train line 2 is line 3)",
+    ]
+
+
+def test_a_pair_with_another_translation_is_another_pair(said):
+    check = SetsCheck()
+    list(check.held_out("dev", [SentencePair("a", "x", 1)]))
+    list(check.train([SentencePair("a", "y", 1)]))
+    check.finish()
+    assert said() == []

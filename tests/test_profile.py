@@ -1,0 +1,57 @@
+"""What a run remembers of its training text."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from mt_cli.text.profile import CorpusProfile, ProfileBuilder
+
+TEXTS = ["Mrs. Liu came.", "She sat. He stood.", "Oh!", "Where is Mrs. Liu?"]
+
+
+def built(
+    abbreviations: tuple[str, ...] = (), src: tuple[int, ...] = (4, 6, 2, 5), tgt: tuple[int, ...] = (5, 8, 2, 6)
+):
+    builder = ProfileBuilder(abbreviations)
+    for text in TEXTS:
+        builder.add(text)
+    return builder.profile(np.array(src), np.array(tgt))
+
+
+def test_a_profile_has_the_characters_and_the_longest_length_with_its_end_symbol():
+    profile = built()
+    assert profile.characters == "".join(sorted(set("".join(TEXTS))))
+    assert profile.longest_src == 7
+
+
+def test_an_abbreviation_makes_no_line_one_of_several_sentences():
+    assert built().several_sentences == 0.75
+    assert built(("Mrs",)).several_sentences == 0.25
+    assert built(("Mrs",)).abbreviations == ("Mrs",)
+
+
+def test_lengths_of_translations_are_described_by_their_ratio_and_deviations():
+    profile = built()
+    assert profile.length_ratio == pytest.approx((6 + 9 + 3 + 7) / (5 + 7 + 3 + 6))
+    deviations = [(t - profile.length_ratio * s) / s**0.5 for s, t in ((5, 6), (7, 9), (3, 3), (6, 7))]
+    assert min(deviations) <= profile.shortest_deviation < profile.longest_deviation <= max(deviations)
+    assert profile.shortest_deviation == pytest.approx(min(deviations), abs=0.01)
+
+
+def test_a_profile_comes_back_from_json_and_one_made_earlier_has_no_abbreviations():
+    profile = built(("Mrs", "Prof"))
+    assert CorpusProfile.model_validate_json(profile.model_dump_json()) == profile
+    earlier = json.loads(profile.model_dump_json())
+    del earlier["abbreviations"]
+    assert CorpusProfile.model_validate_json(json.dumps(earlier)).abbreviations == ()
+
+
+@pytest.mark.parametrize("abbreviations", [["a"] * 1001, [1], "Mrs", None])
+def test_abbreviations_that_no_run_wrote_are_refused(abbreviations):
+    damaged = {**json.loads(built().model_dump_json()), "abbreviations": abbreviations}
+    with pytest.raises(ValidationError, match="abbreviations"):
+        CorpusProfile.model_validate_json(json.dumps(damaged))

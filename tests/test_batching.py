@@ -35,7 +35,7 @@ class Lengths:
         return len(self._src)
 
     def lengths(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        assert last - first <= 1000 or last == len(self), "read in stretches"
+        assert last - first <= 1000 or last == len(self), "read block by block"
         return self._src[first:last], self._tgt[first:last]
 
     def size(self, batch: list[int]) -> tuple[int, int, int]:
@@ -77,7 +77,7 @@ def test_the_decoder_is_shown_what_it_has_said_and_never_what_it_is_to_say(datas
         assert shown[1:n].tolist() == said[: n - 1].tolist()
 
 
-def test_masks_let_look_at_words_and_not_at_padding_or_the_future(dataset):
+def test_masks_allow_tokens_and_neither_padding_nor_the_future(dataset):
     batch = make_batch(dataset, [1, 0])
     assert batch.src_mask.tolist() == [[[[True, True, False, False]]], [[[True, True, True, True]]]]
     assert batch.tgt_mask.shape == (2, 1, 5, 5)
@@ -87,7 +87,7 @@ def test_masks_let_look_at_words_and_not_at_padding_or_the_future(dataset):
                 assert bool(batch.tgt_mask[row, 0, t, other]) == (other <= t and other < n_shown)
 
 
-def test_every_position_may_look_somewhere(dataset):
+def test_every_position_may_attend_to_some_token(dataset):
     batch = make_batch(dataset, [0, 1, 2])
     assert batch.tgt_mask.any(-1).all() and batch.src_mask.any(-1).all()
 
@@ -202,13 +202,13 @@ def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
         assert sorted(map(sorted, batches))[0] == [0, 3]
 
 
-def test_a_large_corpus_is_taken_pool_by_pool_in_stretches():
+def test_a_large_corpus_is_taken_pool_by_pool_in_whole_blocks():
     lengths = realistic(230_500)
     batches = list(epoch_batches(lengths, 8192, 5, 1))
     order = [i for batch in batches for i in batch]
     assert len(order) == len(set(order)) == len(lengths)
     assert_within_budget(lengths, batches, 8192)
-    # What is sorted together are 100,000 pairs, made of whole stretches from everywhere in the files.
+    # 100,000 pairs are sorted together: whole blocks from everywhere in the files.
     pool = {i // 1000 for i in order[:100_000]}
     assert len(pool) in {100, 101}
     assert max(pool) - min(pool) > 150
@@ -233,7 +233,7 @@ def test_the_first_batch_of_a_large_corpus_waits_for_one_pool_only():
 
 @settings(max_examples=100, deadline=None)
 @given(lengths=st.lists(st.one_of(st.integers(0, 40), st.integers(0, 5000)), max_size=300))
-def test_sentences_that_are_read_with_all_weights_come_once_and_bounded(lengths: list[int]) -> None:
+def test_batches_by_length_hold_every_sentence_once_and_are_bounded(lengths: list[int]) -> None:
     batches = list(batches_by_length(lengths))
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:

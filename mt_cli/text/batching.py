@@ -1,9 +1,9 @@
-"""Puts pairs of like length together, pads them, shifts the target for teacher forcing and makes the masks.
+"""Groups pairs of similar length into batches, pads them, shifts the target for teacher forcing and makes the masks.
 
-The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position, not from a
-sampler's state. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
+The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position and needs no state
+of a sampler. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
 
-Letters in shapes: B sentences, S source length, T target length, N target tokens that are no padding.
+Letters in shapes: B sentences, S source length, T target length, N target tokens without padding.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ Lengths = npt.NDArray[np.int64]
 class Batch:
     src_ids: Tensor  # (B,S)      x1 .. xn </s>
     src_mask: Tensor  # (B,1,1,S)  True where there is no padding
-    tgt_in: Tensor  # (B,T)      <s> y1 .. ym       what the decoder is shown
-    tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what it is to say
-    tgt_mask: Tensor  # (B,1,T,T)  True where a target token may look: at itself and what stands before it
-    target_positions: Tensor  # (N,)  where in tgt_out, flattened, there is no padding; a GPU would be waited for
+    tgt_in: Tensor  # (B,T)      <s> y1 .. ym       input of the decoder
+    tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what the decoder learns to predict
+    tgt_mask: Tensor  # (B,1,T,T)  True where a target token may attend: to itself and to earlier tokens
+    # Where the flattened tgt_out has no padding, (N,). Found on the CPU: on a GPU, it would take a synchronisation.
+    target_positions: Tensor
 
     @property
     def n_tokens(self) -> int:
@@ -53,7 +54,7 @@ class Batch:
         return replace(both, target_positions=torch.cat([self.target_positions, again]))
 
     def to(self, device: torch.device) -> Batch:
-        """From pinned memory a GPU fetches it while the CPU goes on."""
+        """The batch on `device`. A GPU copies it from pinned memory while the CPU continues."""
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
@@ -62,7 +63,7 @@ class Batch:
 
 
 def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
-    """(B, longest), filled up with padding on the right."""
+    """(B, longest), padded on the right."""
     ids = np.full((len(sentences), max(map(len, sentences))), PAD_ID, dtype=np.int64)
     for row, sentence in zip(ids, sentences, strict=True):
         row[: len(sentence)] = sentence
@@ -70,32 +71,32 @@ def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
 
 
 def padding_mask(ids: Tensor) -> Tensor:
-    """(B,1,1,L) for ids (B,L): no query may look at padding."""
+    """(B,1,1,L) for ids (B,L): no query may attend to padding."""
     return (ids != PAD_ID)[:, None, None, :]
 
 
 def subsequent_mask(length: int) -> Tensor:
-    """(1,1,T,T): position t may look at 1 .. t, never at what comes after it."""
+    """(1,1,T,T): position t may attend to 1 .. t, and not to later positions."""
     return torch.ones(length, length, dtype=torch.bool).tril()[None, None]
 
 
 def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """src_ids (B,S), each sentence closed by `</s>`, and src_mask (B,1,1,S)."""
+    """src_ids (B,S), each sentence ended by `</s>`, and src_mask (B,1,1,S)."""
     src_ids = pad([[*sentence, EOS_ID] for sentence in sentences])
     return src_ids, padding_mask(src_ids)
 
 
-_TOKENS_READ = 4096
-_WEIGHTS = 1 << 19  # of one head
+_MAX_TOKENS = 4096
+_MAX_WEIGHTS = 1 << 19  # attention weights of one head
 
 
 def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Sentences by their numbers, those of like length together, as many at once as can be read with all of their attention
-    weights, which grow with the square of the length."""
+    """Batches of sentences, sorted by length, as indices. A batch is as large as a forward pass allows that keeps all
+    attention weights, whose number grows with the square of the length."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
     while order:
         longest = lengths[order[0]] + 1
-        n = max(1, min(_TOKENS_READ // longest, _WEIGHTS // longest**2))
+        n = max(1, min(_MAX_TOKENS // longest, _MAX_WEIGHTS // longest**2))
         yield order[:n]
         del order[:n]
 
@@ -105,7 +106,7 @@ def make_batch(dataset: TokenDataset, indices: list[int]) -> Batch:
 
 
 def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:
-    """The batch of pairs of ids, given without begin and end symbols."""
+    """A batch of pairs of ids, which come without begin and end symbols."""
     src_ids, src_mask = source_batch(sources)
     tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
     tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
@@ -113,22 +114,22 @@ def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batc
     return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, target_positions)
 
 
-_POOL = 100_000  # pairs sorted together: enough for full batches of one length, and memory stays bounded
-_BLOCK = 1_000  # neighbouring pairs that stay in one pool: a large file is read in stretches, not pair by pair
+_POOL = 100_000  # pairs that are sorted together: enough for full batches of one length, and memory stays bounded
+_BLOCK = 1_000  # neighbouring pairs that stay in one pool: a large file is read block by block, not pair by pair
 
 
 def epoch_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
     """The pairs of each batch of an epoch, every pair once, in an order that depends on (seed, epoch) alone.
 
-    A batch holds as many pairs of like length as keep rows x longest target within `batch_tokens`, and rows x longest
-    source within twice that.
+    A batch holds as many pairs of similar length as fit: rows x longest target is at most `batch_tokens`, and rows x
+    longest source at most twice that. A longer pair is a batch by itself.
     """
     rng = np.random.default_rng((seed, epoch))
     blocks = rng.permutation(-(-len(dataset) // _BLOCK))
     for first in range(0, len(blocks), _POOL // _BLOCK):
-        stretches = [(b * _BLOCK, min((b + 1) * _BLOCK, len(dataset))) for b in blocks[first : first + _POOL // _BLOCK]]
-        indices = np.concatenate([np.arange(*stretch) for stretch in stretches])
-        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*s) for s in stretches), strict=True))
+        ranges = [(b * _BLOCK, min((b + 1) * _BLOCK, len(dataset))) for b in blocks[first : first + _POOL // _BLOCK]]
+        indices = np.concatenate([np.arange(*one) for one in ranges])
+        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*one) for one in ranges), strict=True))
         order = _by_length(src, tgt, rng.random(len(indices)))
         batches = list(_cut(src[order], tgt[order], batch_tokens))
         for b in rng.permutation(len(batches)):
@@ -136,21 +137,22 @@ def epoch_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: in
 
 
 def fixed_batches(dataset: TokenDataset, batch_tokens: int) -> Iterator[list[int]]:
-    """Every pair once, sorted by length: for measuring, where the order does not matter."""
+    """The pairs of each batch, every pair once, sorted by length: for measuring, where the order does not matter."""
     src, tgt = (side + 1 for side in dataset.lengths(0, len(dataset)))
     order = _by_length(src, tgt, np.zeros(len(src)))
     for batch in _cut(src[order], tgt[order], batch_tokens):
         yield order[batch].tolist()
 
 
-_SHARE_APART = 0.03  # of the pairs; with more, targets are padded by over 2% where batches are few
+_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
 
 
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """By target length; within one, by source length in turns up and down, so that the last sources of one length and
-    the first of the next are alike: a batch that spans both is padded little.
+    """The order of the pairs: by target length, then by source length, which ascends for one target length and descends
+    for the next. So sources have similar lengths where the target length changes, and a batch that spans two target
+    lengths has little padding.
 
-    Pairs with a source far longer than their target would pad all sources of their batch: they come after the others,
+    A pair whose source is far longer than its target would pad all sources of its batch. Such pairs come last, sorted
     by source length, the longest first.
     """
     if len(src) == 0:
@@ -162,7 +164,7 @@ def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -
 
 
 def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
-    """Cuts pairs in the order of `_by_length` (lengths with end symbols) into batches."""
+    """Cuts pairs in the order of `_by_length` into batches; lengths count the end symbols."""
     start, longest_src, longest_tgt = 0, 0, 0
     for end, (n_src, n_tgt) in enumerate(zip(src.tolist(), tgt.tolist(), strict=True)):
         longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)

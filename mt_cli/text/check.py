@@ -1,5 +1,5 @@
-"""Compares the sets of a config while they are read: collects what is wrong with each, and finds training pairs that are
-also in the dev set or a test set. It knows text, not tokens.
+"""Looks at all sets of a config while they are read: collects the problems of each, and finds training pairs that are
+also in the dev set or a test set. This file knows text, not tokens.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class SetsCheck:
             yield pair
 
     def finish(self) -> None:
-        """Raises DataError with the problems of all sets. Without any, warns of sets that share pairs with the training set:
-        their scores mean little."""
+        """Raises DataError with the problems of all sets. If there are none, warns of sets that share pairs with the
+        training set: their scores mean little."""
         if self._problems:
             raise DataError("\n".join(self._problems))
         for name, n_common in self._n_common.items():

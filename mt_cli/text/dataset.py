@@ -1,8 +1,8 @@
 """The token ids of a corpus: of a large one memory-mapped from disk, so that memory does not grow with it.
 
-A folder holds, for each side, all ids one after another and where each sentence begins; and the line that each pair came
-from. The ids are written as they come. The folder is valid only with `meta.json`, which is written last. This file knows
-ids, not text.
+A folder holds, for each side, all ids one after another and where each sentence begins; and the line that each pair
+came from. The ids are written as they come. The folder is valid only with `meta.json`, which is written last. This file
+knows ids, not text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What has to be known of languages: the codes that name them, and which of them write no spaces between words."""
+"""Knows the codes of languages, and which languages write spaces between words and between sentences."""
 
 from __future__ import annotations
 
 import re
 
-_SHORT = {  # codes of three letters, where one of two letters is known below
+_SHORT = {  # codes of three letters for languages that this file knows by two
     "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "wuu": "zh", "lzh": "zh", "jpn": "ja", "kor": "ko", "tha": "th",
     "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz",
 }  # fmt: skip
@@ -18,10 +18,10 @@ def language(tag: str) -> str:
 
 
 def writes_spaces(tag: str) -> bool:
-    """Between words."""
+    """Whether the language has spaces between words."""
     return language(tag) not in _WITHOUT_SPACES
 
 
 def writes_spaces_between_sentences(tag: str) -> bool:
-    """As Thai does, for one, which writes none between words."""
+    """Whether the language has spaces between sentences. Thai does, although it has none between words."""
     return language(tag) not in {"zh", "ja"}

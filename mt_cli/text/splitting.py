@@ -23,8 +23,8 @@ _COMMA = "[,;:،؛၊፣，、；] ?"
 def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
     """The sentences of normalized text; together they are the text.
 
-    A full stop after one of `abbreviations` ends no sentence, nor does one after a single letter, two letters that begin
-    with a capital, or a number of one or two digits.
+    A full stop ends no sentence after one of `abbreviations`, after a single letter, after two letters of which the
+    first is a capital, or after a number of one or two digits.
     """
     ends = [match.end() for match in _ends(text) if _word_before(match) not in abbreviations]
     # A sentence has a letter or a digit: anything else that follows an end belongs to the sentence before it.
@@ -53,7 +53,7 @@ _MAX_LETTERS = 20  # characters
 
 
 def _word_before(end: re.Match[str]) -> str | None:
-    """The word that touches a full stop, such as `Mrs`; None where another mark ends the sentence or no word is there."""
+    """The word directly before a full stop, such as `Mrs`; None if there is no word or the mark is another one."""
     if end[0] != ".":
         return None
     before = end.string[max(0, end.start() - _MAX_LETTERS - 1) : end.start()]
@@ -90,12 +90,13 @@ class AbbreviationCounter:
             self._forget_rare_words()
 
     def _forget_rare_words(self) -> None:
-        """Keeps the more frequent half: memory stays flat, and counts come out a little too low (Manku and Motwani 2002)."""
+        """Keeps the more frequent half, so that memory stays flat. Counts come out a little too low (as in Manku and
+        Motwani 2002)."""
         self._all = Counter(dict(self._all.most_common(_MAX_WORDS // 2)))
         self._before_stop = Counter({word: n for word, n in self._before_stop.items() if word in self._all})
 
     def abbreviations(self) -> tuple[str, ...]:
-        """In alphabetical order; none where many lines hold several sentences, since there any word may end an inner one."""
+        """Sorted. None if many lines hold several sentences, because there any word can stand before an inner stop."""
         found = {word: n for word, n in self._before_stop.items() if n >= _MIN_COUNT and n > self._all[word] - n}
         if self._n_ends - sum(found.values()) > _MAX_SEVERAL * self._n_lines:
             return ()

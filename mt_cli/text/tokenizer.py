@@ -1,7 +1,8 @@
 """Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
 
-One model for both languages, or one for each. Byte fallback spells what is in no piece as its UTF-8 bytes, so that no
-text becomes `<unk>`. Text is handed over normalized (`text/corpus.py`); the sentencepiece model changes nothing more.
+One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes
+(byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`text/corpus.py`), and sentencepiece
+normalizes nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from mt_cli.text.corpus import normalize
 log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
-_MAX_LINE_BYTES = 1 << 16  # of what pieces are learnt from
+_MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
 
 
 class Tokenizer:
-    """`models` holds one serialized sentencepiece model, or two: source and target."""
+    """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other
+    bytes."""
 
     def __init__(self, models: list[bytes]):
         self.models = models
@@ -65,7 +67,7 @@ class Tokenizer:
         return normalize(self._src.decode(ids))
 
     def decode_tgt(self, ids: list[int]) -> str:
-        """One line of text. Byte pieces can spell a line end or half a character: the line stays one line."""
+        """One line of text, even where byte pieces spell a line end or half a character."""
         return normalize(self._tgt.decode(ids))
 
     def src_vocabulary(self) -> list[str]:
@@ -99,9 +101,10 @@ def _load(model: bytes) -> spm.SentencePieceProcessor:
 
 
 def train_tokenizer(sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int) -> Tokenizer:
-    """A tokenizer with a model for each of `sides`, each a function that starts reading normalized sentences anew.
+    """A tokenizer with a model for each of `sides`. A side is a function that starts reading normalized sentences anew.
 
-    A size that the text cannot carry is lowered and said. Raises DataError when it is too small for the characters.
+    If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
+    `vocab_size` is too small for the characters of the text.
     """
     return Tokenizer([_train(side, algorithm, vocab_size) for side in sides])
 
@@ -111,7 +114,7 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
         return _interruptible(lambda: _run_trainer(sentences(), algorithm, vocab_size))
     except RuntimeError as error:
         message = str(error)
-    # sentencepiece knows only after counting how many pieces a corpus can carry, and then names the number.
+    # sentencepiece finds out by counting how many pieces a corpus can have, and its error names the number.
     if too_high := re.search(r"too high.*?<= (\d+)", message):
         most = int(too_high[1])
         log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
@@ -129,7 +132,8 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
 
 
 def _interruptible(train: Callable[[], bytes]) -> bytes:
-    """What `train` gives. It runs in a thread beside this one, which a signal reaches while sentencepiece is busy."""
+    """The result of `train`, which runs in another thread: Python handles signals in the main thread, and cannot do so
+    while sentencepiece is busy there."""
     future: Future[bytes] = Future()
 
     def run() -> None:
@@ -141,7 +145,9 @@ def _interruptible(train: Callable[[], bytes]) -> bytes:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(0.1)  # a signal may reach the other thread first: look up now and then
+        thread.join(
+            0.1
+        )  # not for ever: the system may deliver a signal to the other thread, and then join does not wake up
     return future.result()
 
 
@@ -158,8 +164,8 @@ def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> b
         unk_id=UNK_ID,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
-        num_threads=1,  # unigram training gives another model with another number of threads
-        input_sentence_size=500_000,  # bounds memory at a kilobyte or two each; a larger corpus is sampled
+        num_threads=1,  # the number of threads changes the unigram model
+        input_sentence_size=500_000,  # sentencepiece samples so many of a larger corpus, and needs 1 to 2 KB for each
         max_sentence_length=_MAX_LINE_BYTES,
         minloglevel=2,
     )

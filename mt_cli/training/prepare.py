@@ -39,8 +39,8 @@ class PreparedData:
 
 
 def prepare(config: Config, run: RunDir) -> PreparedData:
-    """Raises DataError when a file is not as it should be, before anything is trained, and RunDirError when the files are
-    not those that the run began with."""
+    """Raises DataError for what is wrong with the files, before anything is trained, and RunDirError if the run began
+    with other files."""
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
     train, dev = _Set("train", data.train, data, data.dedup), _Set("dev", data.dev, data)

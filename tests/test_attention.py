@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from mt_cli.config_file import load_config
 from mt_cli.errors import ConfigError
-from mt_cli.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from mt_cli.model import attention
+from mt_cli.model.attention import MultiHeadAttention, attend
 from mt_cli.text.batching import make_batch, padding_mask, subsequent_mask
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.tokenizer import PAD_ID
@@ -104,7 +105,7 @@ def heads_of(n: int = 3, n_heads: int = 2, length: int = 5, dim: int = 4) -> Ten
 def test_scaled_dot_product_gives_the_output_and_the_weights_of_the_formula(kind: str, temperature: float) -> None:
     q, k, v = heads_of(length=4), heads_of(), heads_of(dim=3)
     mask = masks(3, 4, 5)[kind]
-    output, weights = scaled_dot_product_attention(q, k, v, mask, temperature)
+    output, weights = attend(q, k, v, mask, temperature, return_weights=True)
     full_mask = None if mask is None else mask.expand(3, 2, 4, 5).numpy()
     expected_output, expected_weights = attention_in_loops(q.numpy(), k.numpy(), v.numpy(), full_mask, temperature)
     np.testing.assert_allclose(output, expected_output, atol=EXACT)
@@ -115,8 +116,8 @@ def test_without_a_mask_every_key_may_be_attended() -> None:
     q, k, v = heads_of(), heads_of(), heads_of()
     everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     for found, expected in zip(
-        scaled_dot_product_attention(q, k, v, None, 2.0),
-        scaled_dot_product_attention(q, k, v, everything, 2.0),
+        attend(q, k, v, None, 2.0, return_weights=True),
+        attend(q, k, v, everything, 2.0, return_weights=True),
         strict=True,
     ):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
@@ -338,7 +339,7 @@ def post_004(q: Tensor, k: Tensor, v: Tensor, scale: bool, mask: Tensor | None) 
 def test_it_equals_the_attention_of_post_004_with_and_without_its_optional_scale(scale: bool, kind: str) -> None:
     q, k, v = (heads_of(n_heads=1) for _ in range(3))
     mask = masks(3, 5, 5)[kind]
-    found = scaled_dot_product_attention(q, k, v, mask, temperature=2.0 if scale else 1.0)
+    found = attend(q, k, v, mask, temperature=2.0 if scale else 1.0, return_weights=True)
     blocked = None if mask is None else ~mask.expand(3, 1, 5, 5)[:, 0]
     expected = post_004(q[:, 0], k[:, 0], v[:, 0], scale, blocked)
     for mine, theirs in zip(found, expected, strict=True):
@@ -350,55 +351,87 @@ def test_a_query_without_any_key_gives_nan_in_post_004_and_zeros_here() -> None:
     mask = torch.ones(1, 1, 5, 5, dtype=torch.bool)
     mask[0, 0, 2] = False
     assert post_004(q[:, 0], k[:, 0], v[:, 0], True, ~mask[:, 0])[0][0, 2].isnan().all()
-    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
+    output, weights = attend(q, k, v, mask, 2.0, return_weights=True)
     assert output[0, 0, 2].tolist() == [0.0] * 4
     assert weights[0, 0, 2].tolist() == [0.0] * 5
     assert output.isfinite().all()
 
 
-def heads(module: MultiHeadAttention, query: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    projected = module.w_q(query), module.w_k(memory), module.w_v(memory)
-    return tuple(module.split_heads(x) for x in projected)
-
-
 # The fused kernel ----------------------------------------------------------------------------------------------------
+
+
+def attend_within(
+    module: MultiHeadAttention, query: Tensor, memory: Tensor, mask: Tensor | None, is_fused: bool
+) -> Tensor:
+    """`module.forward`, by torch's fused kernel as in inference, or by the formula as in training on a CPU."""
+    q, k, v = (
+        module.split_heads(linear(x)) for linear, x in ((module.w_q, query), (module.w_k, memory), (module.w_v, memory))
+    )
+    output, _ = attend(q, k, v, mask, module.temperature, module.dropout, is_inference=is_fused)
+    return module.w_o(module.concat_heads(output))
+
+
+@pytest.mark.parametrize(
+    ("device", "is_inference", "is_fused"),
+    [
+        ("cuda", False, True),
+        ("cuda", True, True),
+        ("cpu", True, True),
+        ("cpu", False, False),
+        ("mps", False, False),
+        ("mps", True, False),
+        ("meta", True, False),
+    ],
+)
+def test_the_fused_kernel_is_used_where_it_is_right_and_faster(device: str, is_inference: bool, is_fused: bool) -> None:
+    assert attention._is_fused_better(torch.device(device), is_inference) == is_fused
+
+
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize("is_inference", [True, False])
+def test_on_a_cpu_the_fused_kernel_computes_inference_unless_weights_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, is_inference: bool, return_weights: bool
+) -> None:
+    calls, real = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *args, **kwargs: (calls.append(1), real(*args, **kwargs))[1]
+    )
+    q, k, v = heads_of(), heads_of(), heads_of()
+    _, weights = attend(q, k, v, None, 2.0, return_weights=return_weights, is_inference=is_inference)
+    assert len(calls) == (is_inference and not return_weights)
+    assert (weights is not None) == return_weights
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 @pytest.mark.parametrize("kind", MASKS)
-def test_the_fused_path_equals_the_path_that_returns_weights(shape: str, kind: str) -> None:
+def test_the_fused_kernel_computes_the_formula(shape: str, kind: str) -> None:
     module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]})
     query, memory = torch.randn(2, 4, 12), torch.randn(2, 5, 12)
     mask = masks(2, 4, 5)[kind]
-    q, k, v = heads(module, query, memory)
-    fused = module.w_o(module.concat_heads(module._fused_attention(q, k, v, mask)))
-    torch.testing.assert_close(fused, module(query, memory, memory, mask, return_weights=True)[0], rtol=0, atol=FLOAT32)
+    fused = attend_within(module, query, memory, mask, is_fused=True)
+    torch.testing.assert_close(fused, module(query, memory, memory, mask)[0], rtol=0, atol=FLOAT32)
 
 
 @pytest.mark.parametrize("kind", MASKS)
-def test_the_fused_path_has_the_gradients_of_the_path_that_returns_weights(kind: str) -> None:
+def test_the_fused_kernel_has_the_gradients_of_the_formula(kind: str) -> None:
     module = MultiHeadAttention(12, 3).double()
     x, mask = torch.randn(2, 5, 12, dtype=torch.float64), masks(2, 5, 5)[kind]
     gradients = []
     for is_fused in (True, False):
         inputs = x.clone().requires_grad_()
-        q, k, v = heads(module, inputs, inputs)
-        if is_fused:
-            output = module._fused_attention(q, k, v, mask)
-        else:
-            output, _ = scaled_dot_product_attention(q, k, v, mask, module.temperature)
-        output.pow(2).sum().backward()
+        attend_within(module, inputs, inputs, mask, is_fused).pow(2).sum().backward()
         gradients.append(inputs.grad)
     assert gradients[0].isfinite().all()
     torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-10)
 
 
-def test_the_fused_path_drops_weights_in_training_only() -> None:
-    module = MultiHeadAttention(12, 3, dropout=0.5)
-    q, k, v = (module.split_heads(torch.randn(2, 5, 12)) for _ in range(3))
-    assert not torch.equal(module._fused_attention(q, k, v, None), module._fused_attention(q, k, v, None))
+def test_the_fused_kernel_drops_weights_in_training_only() -> None:
+    module, x = MultiHeadAttention(12, 3, dropout=0.5), torch.randn(2, 5, 12)
+    one, other = (attend_within(module, x, x, None, is_fused=True) for _ in range(2))
+    assert not torch.equal(one, other)
     module.eval()
-    assert torch.equal(module._fused_attention(q, k, v, None), module._fused_attention(q, k, v, None))
+    one, other = (attend_within(module, x, x, None, is_fused=True) for _ in range(2))
+    assert torch.equal(one, other)
 
 
 def test_weights_are_returned_only_when_asked_for_and_change_nothing() -> None:
@@ -437,11 +470,8 @@ def test_a_query_without_any_key_has_finite_gradients(is_fused: bool) -> None:
     x = torch.randn(2, 5, 12, requires_grad=True)
     mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
     mask[1] = False
-    q, k, v = heads(module, x, x)
-    if is_fused:
-        output = module._fused_attention(q, k, v, mask)
-    else:
-        output, _ = scaled_dot_product_attention(q, k, v, mask, module.temperature)
+    q, k, v = (module.split_heads(linear(x)) for linear in (module.w_q, module.w_k, module.w_v))
+    output, _ = attend(q, k, v, mask, module.temperature, is_inference=is_fused)
     output.square().sum().backward()
     assert output[1].eq(0).all()
     assert x.grad.isfinite().all()
@@ -454,7 +484,7 @@ def test_a_query_without_any_key_has_finite_gradients(is_fused: bool) -> None:
 def test_huge_scores_stay_finite_under_a_mask() -> None:
     q = torch.full((1, 1, 2, 4), 1e18)
     mask = torch.tensor([[True, False], [False, False]])[None, None]
-    output, weights = scaled_dot_product_attention(q, -q, q, mask, 1.0)
+    output, weights = attend(q, -q, q, mask, 1.0, return_weights=True)
     assert output.isfinite().all()
     assert weights[0, 0].tolist() == [[1, 0], [0, 0]]
 
@@ -469,14 +499,14 @@ def test_a_key_that_may_not_be_attended_does_not_matter(data: st.DataObject) -> 
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(1, 2, n_queries, 4, generator=generator)
     k, v = (torch.randn(1, 2, n_keys, 4, generator=generator) for _ in range(2))
-    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
+    output, weights = attend(q, k, v, mask, 2.0, return_weights=True)
     assert weights.masked_select(~mask).eq(0).all()
     torch.testing.assert_close(weights.sum(-1), mask.any(-1).float().expand(1, 2, n_queries))
     for t in range(n_queries):
         for s in (~mask[0, 0, t]).nonzero()[:, 0].tolist():
             other_k, other_v = k.clone(), v.clone()
             other_k[:, :, s], other_v[:, :, s] = 5.0, -7.0
-            changed, _ = scaled_dot_product_attention(q, other_k, other_v, mask, 2.0)
+            changed, _ = attend(q, other_k, other_v, mask, 2.0)
             torch.testing.assert_close(changed[:, :, t], output[:, :, t])
 
 
@@ -486,8 +516,8 @@ def test_the_order_of_the_keys_does_not_matter(order: list[int], seed: int) -> N
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(2, 2, 5, 4, generator=generator) for _ in range(3))
     mask = torch.rand(2, 1, 5, 5, generator=generator) < 0.7
-    output, weights = scaled_dot_product_attention(q, k, v, mask, 2.0)
-    other, other_weights = scaled_dot_product_attention(q, k[:, :, order], v[:, :, order], mask[..., order], 2.0)
+    output, weights = attend(q, k, v, mask, 2.0, return_weights=True)
+    other, other_weights = attend(q, k[:, :, order], v[:, :, order], mask[..., order], 2.0, return_weights=True)
     torch.testing.assert_close(other, output, rtol=0, atol=FLOAT32)
     torch.testing.assert_close(other_weights, weights[..., order], rtol=0, atol=FLOAT32)
 

@@ -92,14 +92,14 @@ def test_every_position_may_attend_to_some_token(dataset):
     assert batch.tgt_mask.any(-1).all() and batch.src_mask.any(-1).all()
 
 
-def test_a_batch_twice_is_all_of_it_and_all_of_it_again(dataset):
+def test_a_repeated_batch_is_all_of_it_and_all_of_it_again(dataset):
     batch = make_batch(dataset, [2, 0, 1])
-    twice = batch.twice()
+    repeated = batch.repeated()
     for name, tensor in vars(batch).items():
         if name != "target_positions":
-            assert torch.equal(getattr(twice, name), torch.cat([tensor, tensor])), name
-    assert torch.equal(twice.targets, torch.cat([batch.targets, batch.targets]))
-    assert twice.n_tokens == 2 * batch.n_tokens
+            assert torch.equal(getattr(repeated, name), torch.cat([tensor, tensor])), name
+    assert torch.equal(repeated.targets, torch.cat([batch.targets, batch.targets]))
+    assert repeated.n_tokens == 2 * batch.n_tokens
 
 
 def test_a_batch_goes_to_a_device_whole(dataset):

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from mt_cli.decoding.beam import beam_search, length_penalty
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
-from mt_cli.model import inference
-from mt_cli.model.inference import InferenceModel, Linear, PackedLinear, linear
+from mt_cli.model import attention
+from mt_cli.model.inference import InferenceModel
+from mt_cli.model.packed_linear import Linear, PackedLinear, linear
+from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -40,9 +42,8 @@ def talkative(make_model: MakeModel, **switches: Any) -> Transformer:
     model = make_model(tie_embeddings="none", embedding_scale="none", **switches)
     with torch.no_grad():
         model.projection.weight.mul_(2)
-        for embeddings in (model.src_embeddings, model.tgt_embeddings):
-            if embeddings.position is not None:  # as rotary ones are
-                embeddings.position.mul_(3)
+        if isinstance(model.positions, SinusoidPositions):
+            model.positions.table.mul_(3)
         for parameter in (*model.encoder_layers.parameters(), *model.decoder_layers.parameters()):
             if parameter.dim() > 1:
                 parameter.mul_(3)
@@ -51,11 +52,12 @@ def talkative(make_model: MakeModel, **switches: Any) -> Transformer:
 
 @torch.inference_mode()
 def log_probs_after(model: Transformer, source: list[int], ids: list[int]) -> list[list[float]]:
-    """The log-probabilities of every next token, after each beginning of `ids`: one run of the model, no state, and
+    """The log-probabilities of every next token, after each prefix of `ids`: one run of the model, no state, and
     the softmax over what may be part of a translation written out."""
     src_ids, src_mask = source_batch([source])
     tgt_in = torch.tensor([[BOS_ID, *ids]])
-    logits = model(src_ids, src_mask, tgt_in, subsequent_mask(tgt_in.size(1)))[0].double().tolist()
+    hidden = model(src_ids, src_mask, tgt_in, subsequent_mask(tgt_in.size(1)))
+    logits = model.project(hidden)[0].double().tolist()
     result = []
     for row in logits:
         allowed = [logit if token not in (PAD_ID, UNK_ID, BOS_ID) else -math.inf for token, logit in enumerate(row)]
@@ -80,7 +82,7 @@ def test_advancing_token_by_token_gives_the_logits_of_forward(
 ) -> None:
     model = make_model(**switches)
     batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
-    expected = model(*batch)
+    expected = model.project(model(*batch))
     decoder = InferenceModel(model)
     state = decoder.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
     assert state.n_tokens == 0
@@ -98,7 +100,7 @@ def test_attention_is_the_same_where_no_fused_kernel_is_trusted(make_model: Make
         return [decoder.advance(state, torch.full((2 * len(SOURCES),), token)) for token in (BOS_ID, 5, 6)]
 
     fused = logits()
-    monkeypatch.setattr(inference, "_FUSED", set())
+    monkeypatch.setattr(attention, "_is_fused_better", lambda device, is_inference: False)
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("fused"))
     for one, other in zip(fused, logits(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=FLOAT32)
@@ -118,26 +120,27 @@ def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) 
 
 @pytest.mark.parametrize("sentences", [[2, 0], [0, 1], [2, 1, 0], [0, 2], [1]])
 @pytest.mark.parametrize("width", [1, 3])
-def test_select_keeps_and_reorders_sentences_and_their_beginnings_in_mid_translation(
+def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid_translation(
     width: int, sentences: list[int], switches: dict[str, Any], make_model: MakeModel
 ) -> None:
-    """A state that was selected in goes on as `forward` does with each beginning written out."""
+    """After `select`, the state gives the logits of `forward` on each partial hypothesis as a whole."""
     model = make_model(**switches)
     decoder, sources = InferenceModel(model), [[4, 5, 6, 7], [10, 4], [9]]
     state = decoder.start(*source_batch(sources), max_length=6, beam_size=width)
-    beginnings = [[BOS_ID] for _ in range(3 * width)]
+    partial = [[BOS_ID] for _ in range(3 * width)]
     for step in range(5):
-        logits = decoder.advance(state, torch.tensor([ids[-1] for ids in beginnings]))
-        for row, ids in enumerate(beginnings):
+        logits = decoder.advance(state, torch.tensor([ids[-1] for ids in partial]))
+        for row, ids in enumerate(partial):
             tgt_mask = subsequent_mask(len(ids))
-            expected = model(*source_batch([sources[row // width]]), torch.tensor([ids]), tgt_mask)[0, -1]
+            hidden = model(*source_batch([sources[row // width]]), torch.tensor([ids]), tgt_mask)
+            expected = model.project(hidden)[0, -1]
             torch.testing.assert_close(logits[row], expected, rtol=0, atol=FLOAT32)
         kept = sentences if step == 2 else range(len(sources))
         parents = [(width - 1 - n) // 2 for n in range(width)]  # turned round, and one twice
         rows = [sentence * width + parent for sentence in kept for parent in parents]
         state.select(torch.tensor(rows))
         sources = [sources[sentence] for sentence in kept]
-        beginnings = [[*beginnings[row], 4 + (3 * place + step) % 7] for place, row in enumerate(rows)]
+        partial = [[*partial[row], 4 + (3 * place + step) % 7] for place, row in enumerate(rows)]
 
 
 def test_two_states_of_one_model_do_not_disturb_each_other(make_model: MakeModel) -> None:

@@ -1,21 +1,18 @@
-"""Positions and embeddings against the formula written with powers, and against the code of the posts."""
+"""Embeddings against the code of the posts, position by position."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from test_positions import encoding
 from torch import Tensor, nn
 
 from mt_cli.config_file import load_config
 from mt_cli.errors import ConfigError
-from mt_cli.model.attention import MultiHeadAttention
-from mt_cli.model.embeddings import Embeddings, RotaryPositions, sinusoid_table
+from mt_cli.model.embeddings import Embeddings
+from mt_cli.model.positions import Positions, SinusoidPositions, positions_of
 from mt_cli.text.batching import source_batch
 
 FLOAT32 = 1e-5
@@ -27,68 +24,17 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def encoding(position: int, d_model: int) -> list[float]:
-    """Section 3.5, with powers: sine and cosine take turns."""
-    values = []
-    for column in range(d_model):
-        angle = position / 10000 ** (2 * (column // 2) / d_model)
-        values.append(math.sin(angle) if column % 2 == 0 else math.cos(angle))
-    return values
+def embeddings(d_model: int = 6, n_positions: int = 64, first_position: int = 0, **options) -> Embeddings:
+    """Of 20 tokens, with sinusoids."""
+    positions = SinusoidPositions(n_positions, d_model, first_position)
+    return Embeddings(20, d_model, positions=positions, **{"pad_id": PAD, **options})
 
 
 def only_positions(d_model: int, **options: int) -> Embeddings:
     """Embeddings whose tokens are all zero, so that the positions can be looked at."""
-    module = Embeddings(20, d_model, PAD, **options)
+    module = embeddings(d_model, **options)
     nn.init.zeros_(module.token.weight)
     return module
-
-
-# The table -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("d_model", [2, 6, 16, 512])
-@pytest.mark.parametrize("first_position", [0, 1])
-def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model: int, first_position: int) -> None:
-    table = sinusoid_table(1024, d_model, first_position)
-    assert table.dtype == torch.float32
-    assert table.shape == (1025, d_model)
-    for row in (1, 2, 3, 100, 1024):
-        expected = encoding(first_position + row - 1, d_model)
-        np.testing.assert_allclose(table[row], expected, rtol=0, atol=1e-7)  # half a unit of float32 at 1
-
-
-@pytest.mark.parametrize("first_position", [0, 1])
-def test_row_0_of_the_table_is_zero(first_position: int) -> None:
-    assert sinusoid_table(8, 6, first_position)[0].tolist() == [0.0] * 6
-
-
-def test_first_position_0_begins_with_sine_0_and_cosine_1() -> None:
-    assert sinusoid_table(8, 6, first_position=0)[1].tolist() == [0, 1, 0, 1, 0, 1]
-
-
-def test_first_position_1_is_the_same_table_one_row_further() -> None:
-    assert torch.equal(sinusoid_table(8, 6, first_position=1)[1:], sinusoid_table(9, 6, first_position=0)[2:])
-
-
-def test_the_table_is_that_of_post_001() -> None:
-    """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
-    table = np.zeros((33, 16))
-    for position in range(33):
-        for column in range(16):
-            table[position, column] = position / np.power(10000, 2 * (column // 2) / 16)
-    table[:, 0::2], table[:, 1::2] = np.sin(table[:, 0::2]), np.cos(table[:, 1::2])
-    np.testing.assert_allclose(sinusoid_table(32, 16, first_position=1)[1:], table[1:], rtol=0, atol=1e-7)
-    # Row 0 is for padding, but the formula makes it that of position 0: zeros and ones.
-    assert table[0].tolist() == [0, 1] * 8
-
-
-def test_the_table_is_that_of_post_002() -> None:
-    pe = torch.zeros(512, 16)
-    position = torch.arange(0, 512).float().unsqueeze(1)
-    div_term = (torch.arange(0, 16, 2).float() * -(math.log(10000.0) / 16)).exp()
-    pe[:, 0::2], pe[:, 1::2] = torch.sin(position * div_term), torch.cos(position * div_term)
-    # The post multiplies in float32, where the angle of position 511 is off by 511 * 6e-8.
-    torch.testing.assert_close(sinusoid_table(512, 16)[1:], pe, rtol=0, atol=5e-5)
 
 
 # Positions of a batch ------------------------------------------------------------------------------------------------
@@ -130,38 +76,38 @@ def test_the_longest_sentence_that_a_config_lets_through_has_a_position_for_its_
             config = load_config(file, [f"data.max_length={max_length}", "model.max_positions=16"])
         except ConfigError:
             continue
-        module = Embeddings(20, 6, PAD, n_positions=config.model.max_positions)
+        module = Embeddings(20, config.model.d_model, PAD, positions_of(config.model))
         longest = [7] * config.data.max_length
-        assert module(source_batch([longest])[0]).shape == (1, max_length + 1, 6)
+        assert module(source_batch([longest])[0]).shape == (1, max_length + 1, config.model.d_model)
 
 
 # A buffer ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_nor_saved() -> None:
-    module = Embeddings(20, 6, PAD)
-    assert [name for name, _ in module.named_buffers()] == ["position"]
+    module = embeddings()
+    assert [name for name, _ in module.named_buffers()] == ["positions.table"]
     assert [name for name, _ in module.named_parameters()] == ["token.weight"]
-    assert not module.position.requires_grad
+    assert not module.positions.table.requires_grad
     assert list(module.state_dict()) == ["token.weight"]
-    assert module.double().position.dtype == torch.float64
-    assert module.to("meta").position.device.type == "meta"
+    assert module.double().positions.table.dtype == torch.float64
+    assert module.to("meta").positions.table.device.type == "meta"
 
 
 def test_training_does_not_change_the_table() -> None:
-    module = Embeddings(20, 6, PAD)
-    before = module.position.clone()
+    module = embeddings()
+    before = module.positions.table.clone()
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
     module(torch.tensor([[3, 4]])).sum().backward()
     optimizer.step()
-    assert torch.equal(module.position, before)
+    assert torch.equal(module.positions.table, before)
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------
 
 
 def test_an_embedding_is_the_scaled_token_plus_its_position() -> None:
-    module = Embeddings(20, 6, PAD, scale=3.0)
+    module = embeddings(scale=3.0)
     found = module(torch.tensor([[5, 9]]))
     for place, token in enumerate((5, 9)):
         expected = 3.0 * module.token.weight[token] + torch.tensor(encoding(place, 6))
@@ -169,13 +115,13 @@ def test_an_embedding_is_the_scaled_token_plus_its_position() -> None:
 
 
 def test_padding_is_embedded_as_the_zero_vector() -> None:
-    module = Embeddings(20, 6, pad_id=3, scale=5.0)
+    module = embeddings(pad_id=3, scale=5.0)
     assert module.token.padding_idx == 3
     assert module(torch.tensor([[7, 3, 3]]))[0, 1:].eq(0).all()
 
 
 def test_padding_gets_no_gradient_and_stays_zero() -> None:
-    module = Embeddings(20, 6, PAD)
+    module = embeddings()
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
     (module(torch.tensor([[7, PAD]])) - 1).square().sum().backward()
     assert module.token.weight.grad[PAD].eq(0).all()
@@ -185,7 +131,7 @@ def test_padding_gets_no_gradient_and_stays_zero() -> None:
 
 
 def test_without_norm_and_dropout_nothing_is_added() -> None:
-    module = Embeddings(20, 6, PAD)
+    module = embeddings()
     assert [name for name, _ in module.named_parameters()] == ["token.weight"]
     assert torch.equal(module(torch.tensor([[3, 4]])), module(torch.tensor([[3, 4]])))
 
@@ -202,7 +148,7 @@ class Post003(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         output = self.module.token(ids)
-        output = self.dropout(output + self.module.position[1 : 1 + ids.size(1)])
+        output = self.dropout(output + self.module.positions.table[1 : 1 + ids.size(1)])
         return self.layer_norm(output)
 
 
@@ -210,7 +156,7 @@ def embeddings_with_norm(dropout: float) -> Embeddings:
     norm = nn.LayerNorm(16, eps=1e-6)
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
-    return Embeddings(20, 16, PAD, norm=norm, dropout=dropout)
+    return embeddings(16, norm=norm, dropout=dropout)
 
 
 def test_the_norm_after_the_embedding_is_that_of_post_003() -> None:
@@ -233,7 +179,7 @@ def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003() -> No
 
 
 def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> None:
-    module = Embeddings(20, 64, PAD, dropout=0.5)
+    module = embeddings(64, dropout=0.5)
     ids = torch.randint(1, 20, (8, 16))
     dropped = module(ids)
     kept = module.eval()(ids)
@@ -242,67 +188,17 @@ def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> No
     torch.testing.assert_close(dropped[~is_dropped], 2 * kept[~is_dropped])
 
 
-# Rotary positions ----------------------------------------------------------------------------------------------------
+# A step of a search --------------------------------------------------------------------------------------------------
 
 
-def test_rotary_positions_turn_complex_numbers() -> None:
-    """Su et al. 2021, section 3.2.1, for pairs made of the two halves."""
-    x = torch.randn(2, 5, 3, 8, dtype=torch.float64)
-    angles = torch.arange(7, 12, dtype=torch.float64)[:, None, None] * 10000 ** (-torch.arange(4) / 4)
-    turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
-    found = RotaryPositions(16, 8).double()(x, first=7)
-    torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
+def test_one_token_at_a_time_is_embedded_as_in_its_sentence() -> None:
+    module = embeddings(first_position=1, scale=3.0, norm=nn.LayerNorm(6)).eval()
+    ids = torch.tensor([[5, 9, 7], [8, 8, 2]])
+    together = module(ids)
+    for position in range(3):
+        assert torch.equal(module.at(ids[:, position], position), together[:, position])
 
 
-def test_the_first_position_turns_nothing() -> None:
-    x = torch.randn(2, 1, 3, 8)
-    assert torch.equal(RotaryPositions(16, 8)(x), x)
-
-
-def test_rotary_attention_knows_distances_and_no_places() -> None:
-    attention, words = MultiHeadAttention(12, 2, rotary=RotaryPositions(32, 6)).eval(), torch.randn(1, 6, 12)
-    both = torch.cat((torch.randn(1, 4, 12), words), 1)  # the same words four places later
-    later = torch.arange(10)[None] >= 4  # which of them may be attended to
-    near, _ = attention(words, words, words)
-    far, _ = attention(both, both, both, later[:, None, None])
-    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)
-    mixed = words[:, [1, 0, 2, 3, 4, 5]]
-    swapped, _ = attention(mixed, mixed, mixed)
-    assert (swapped[:, [1, 0, 2, 3, 4, 5]] - near).abs().max() > 0.01
-
-
-def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source() -> None:
-    attention = MultiHeadAttention(12, 2, rotary=RotaryPositions(32, 6)).eval()
-    target, source = torch.randn(1, 5, 12), torch.randn(1, 6, 12)
-    later = torch.cat((torch.zeros(1, 4, 12), target), 1), torch.cat((torch.zeros(1, 4, 12), source), 1)
-    is_there = torch.arange(10)[None] >= 4
-    near, _ = attention(target, source, source)
-    far, _ = attention(later[0], later[1], later[1], is_there[:, None, None])
-    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)  # both four places later
-    moved, _ = attention(target, *[source.roll(1, 1)] * 2)
-    assert (moved - near).abs().max() > 0.01  # without positions a bag of words
-
-
-def test_with_rotary_positions_embeddings_have_none(switches: dict[str, Any], make_model: Callable[..., Any]) -> None:
-    model = make_model(**switches)
-    positions = switches.get("positions", "sinusoid")
-    is_rotary = positions != "sinusoid"
-    for embeddings in (model.src_embeddings, model.tgt_embeddings):
-        assert (embeddings.position is None) == is_rotary
-    for layer in [*model.encoder_layers, *model.decoder_layers]:
-        assert (layer.self_attention.rotary is not None) == is_rotary
-    for layer in model.decoder_layers:
-        assert (layer.cross_attention.rotary is not None) == (positions == "rotary_cross")
-    assert not [name for name in model.state_dict() if "rotary" in name]  # a formula makes them
-    assert sum(isinstance(module, RotaryPositions) for module in model.modules()) == is_rotary  # one for all layers
-
-
-def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\n")
-    for positions in ("rotary", "rotary_cross"):
-        odd = [f"model.positions={positions}", "model.d_model=20"]  # heads of 5
-        with pytest.raises(
-            ConfigError, match=rf"{positions}' turns pairs of .* which are 5; give an even model\.head_dim"
-        ):
-            load_config(tmp_path / "c.yaml", odd)
-        assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == positions
+def test_without_an_encoding_an_embedding_is_its_scaled_token() -> None:
+    module = Embeddings(20, 6, PAD, Positions(64), scale=3.0)
+    assert torch.equal(module(torch.tensor([[5, 9]])), 3.0 * module.token.weight[[5, 9]][None])

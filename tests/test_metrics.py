@@ -177,7 +177,8 @@ def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
         for pair in pairs:
             src, tgt = torch.tensor([[*pair.src, EOS_ID]]), torch.tensor([[BOS_ID, *pair.tgt]])
             length = tgt.size(1)
-            logits = model(src, torch.ones(1, 1, 1, src.size(1), dtype=torch.bool), tgt, torch.ones(length, length).tril().bool()[None, None])  # fmt: skip
+            hidden = model(src, torch.ones(1, 1, 1, src.size(1), dtype=torch.bool), tgt, torch.ones(length, length).tril().bool()[None, None])  # fmt: skip
+            logits = model.project(hidden)
             log_probs = logits[0].log_softmax(-1)
             total -= sum(float(log_probs[t, token]) for t, token in enumerate([*pair.tgt, EOS_ID]))
             n_tokens += length
@@ -201,7 +202,7 @@ def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, tmp_path, 
 
     dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5] * 9, [6] * 9, i) for i in range(32)], (40, 40), {})
     whole = mean_loss(model, dataset, 4096)
-    monkeypatch.setattr(scoring, "_LOGITS_AT_ONCE", 16 * 40)
+    monkeypatch.setattr(scoring, "_MAX_LOGITS", 16 * 40)
     with Largest() as largest:
         assert mean_loss(model, dataset, 4096) == pytest.approx(whole, rel=1e-5)
     assert largest.n_logits == 16 * 40

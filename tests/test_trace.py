@@ -77,7 +77,8 @@ def test_probabilities_are_those_of_the_whole_prefix_at_once(tokenizer: Tokenize
     fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
     src, mask = source_batch([src_ids])
     with torch.no_grad():
-        logits = translator.model(src, mask, fed, padding_mask(fed) & subsequent_mask(fed.size(1)))[0]
+        hidden = translator.model(src, mask, fed, padding_mask(fed) & subsequent_mask(fed.size(1)))
+        logits = translator.model.project(hidden)[0]
     logits[:, [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf  # never part of a translation
     probabilities = logits.softmax(-1)
     for step, row in zip(steps, probabilities, strict=True):

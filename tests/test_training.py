@@ -22,7 +22,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nursery import nursery_in, wait_until
@@ -37,8 +36,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import batch_of
-from mt_cli.training import loop, metrics_log, muon, objective, resume, update, validation
+from mt_cli.training import loop, metrics_log, muon, resume, update, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import Plan
@@ -854,50 +852,11 @@ def test_a_small_batch_is_not_cut_into_parts_and_a_gpu_has_no_use_for_threads():
     assert Workers(torch.device("cuda"), batch_tokens=100_000).n == 1
 
 
-@pytest.mark.parametrize("part_logits", [1, 150, 10**6])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_the_loss_and_its_gradients_are_those_of_cross_entropy_at_once(monkeypatch, part_logits, smoothing, r_drop):
-    monkeypatch.setattr(objective, "_CPU_LOGITS", part_logits)
-    generator = torch.Generator().manual_seed(0)
-    n_rows = 46 if r_drop else 23
-    hidden, weight = (torch.randn(n, 8, generator=generator).requires_grad_() for n in (n_rows, 50))
-    targets = torch.randint(0, 50, (23,), generator=generator)
-
-    logits = hidden @ weight.T
-    expected = F.cross_entropy(logits, targets.repeat(n_rows // 23), label_smoothing=smoothing, reduction="sum")
-    if r_drop:
-        p, q = logits.log_softmax(-1).chunk(2)
-        both_ways = [F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((p, q), (q, p))]
-        expected = expected + r_drop * sum(both_ways)
-    slopes = torch.autograd.grad(expected * 3, (hidden, weight))
-    loss = objective.ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, r_drop)
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-4)
-    for slope, own in zip(slopes, torch.autograd.grad(loss * 3, (hidden, weight)), strict=True):
-        torch.testing.assert_close(own, slope, rtol=1e-4, atol=1e-5)
-
-
-def test_what_is_read_twice_without_dropout_agrees(make_model):
-    batch = batch_of([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]])
-    model = make_model(dropout=0.5)
-    once, twice = (objective.summed_loss(model.eval(), batch, 0.1, r_drop).item() for r_drop in (0.0, 3.0))
-    assert once == pytest.approx(twice, rel=1e-5)
-    assert (
-        objective.summed_loss(model.train(), batch, 0.1, 3.0) > objective.summed_loss(model.train(), batch, 0.1) + 0.1
-    )
-
-
 def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkeypatch):
     used, real = [], update.summed_loss
     monkeypatch.setattr(update, "summed_loss", lambda *args: (used.append(args[-1]), real(*args))[1])
     trainer_of(tiny / "run", "training.max_steps=4", "training.both_directions=0.5", "training.r_drop=2").train()
     assert used == [0.0, 0.0, 2.0, 2.0]
-
-
-def test_a_target_that_seems_impossible_costs_much_but_not_infinitely_much():
-    hidden, weight = torch.ones(1, 1), torch.tensor([[500.0], [-500.0]])
-    loss = objective.ProjectedCrossEntropy.apply(hidden, weight, torch.tensor([1]), 0.0, 0.0)
-    assert 80 < loss.item() < math.inf
 
 
 @pytest.fixture

@@ -38,6 +38,11 @@ def randomize(module: nn.Module) -> None:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
 
 
+def logits_of(model: Transformer, *inputs: Tensor) -> Tensor:
+    """Logits (B,T,V) of src_ids, src_mask, tgt_in and tgt_mask."""
+    return model.project(model(*inputs))
+
+
 def copy_linear(ours: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
     ours.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
 
@@ -101,7 +106,7 @@ def test_the_whole_model_equals_torch_transformer_with_the_same_weights(
         memory_key_padding_mask=is_src_padding,
     )
     expected = hidden @ ours.projection.weight.T
-    torch.testing.assert_close(ours(*batch), expected, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(logits_of(ours, *batch), expected, rtol=0, atol=FLOAT32)
 
 
 # The model of post 001 -----------------------------------------------------------------------------------------------
@@ -287,7 +292,8 @@ def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_i
     randomize(theirs)
     ours = make_model(**SWITCHES_001)
     copy_post_001(ours, theirs)
-    logits, weights = ours.forward_with_weights(*batch)
+    hidden, weights = ours.forward_with_weights(*batch)
+    logits = ours.project(hidden)
     expected_logits, *expected_weights = theirs(batch.src_ids, batch.tgt_in)
     # The post embeds padding like a word, so what stands at padding differs; no token of a sentence can see it.
     is_token = batch.tgt_in != PAD_ID
@@ -515,7 +521,7 @@ def test_the_switches_of_post_003_give_the_logits_of_its_model(
     ours, theirs = both_003(make_model, tie, scale, dropout=0.1)
     expected = theirs(batch.src_ids, batch.tgt_in).view(*batch.tgt_in.shape, -1)
     is_token = batch.tgt_in != PAD_ID  # the post counts positions on through padding, which no token can see
-    torch.testing.assert_close(ours(*batch)[is_token], expected[is_token], rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(logits_of(ours, *batch)[is_token], expected[is_token], rtol=0, atol=FLOAT32)
 
 
 def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model: MakeModel, batch_of) -> None:
@@ -524,7 +530,7 @@ def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model
     torch.manual_seed(1)
     expected = theirs.train()(batch.src_ids, batch.tgt_in).view(*batch.tgt_in.shape, -1)
     torch.manual_seed(1)
-    torch.testing.assert_close(ours.train()(*batch), expected, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(logits_of(ours.train(), *batch), expected, rtol=0, atol=FLOAT32)
 
 
 # Sharing, scaling, beginning -----------------------------------------------------------------------------------------
@@ -549,15 +555,18 @@ def test_the_projection_has_no_bias(make_model: MakeModel) -> None:
     [("embedding", math.sqrt(16), 1.0), ("projection", 1.0, 1 / math.sqrt(16)), ("none", 1.0, 1.0)],
 )
 def test_embedding_scale_multiplies_the_embedding_or_the_projection_or_neither(
-    setting: str, of_embedding: float, of_projection: float, make_model: MakeModel
+    setting: str, of_embedding: float, of_projection: float, make_model: MakeModel, batch
 ) -> None:
     model = make_model(embedding_scale=setting)
     weight = model.tgt_embeddings.token.weight
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
         found = embeddings(torch.tensor([[7]]))[0, 0]
-        torch.testing.assert_close(found, weight[7] * of_embedding + embeddings.position[1], rtol=0, atol=FLOAT32)
-    hidden = torch.randn(3, 16)
-    torch.testing.assert_close(model.project(hidden), hidden @ weight.T * of_projection, rtol=0, atol=FLOAT32)
+        torch.testing.assert_close(found, weight[7] * of_embedding + model.positions.table[1], rtol=0, atol=FLOAT32)
+    states: list[Tensor] = []
+    model.decoder_norm.register_forward_hook(lambda module, args, output: states.append(output))
+    logits = logits_of(model, *batch)
+    torch.testing.assert_close(logits, states[0] @ weight.T * of_projection, rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(model.scaled_projection(), weight * of_projection, rtol=0, atol=0)
 
 
 def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches: dict[str, Any]) -> None:
@@ -582,7 +591,7 @@ def test_normal_embeddings_begin_with_variance_one_beside_their_positions(embedd
     model = Transformer(config, 300, 300, PAD_ID)
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
         ids = torch.arange(4, 300)[:, None]
-        tokens = embeddings(ids) - embeddings.position[1]
+        tokens = embeddings(ids) - model.positions.table[1]
         assert tokens.std().item() == pytest.approx(1, rel=0.05)
     assert model.encoder_layers[0].feed_forward.w_1.weight.abs().max() <= math.sqrt(6 / (64 + 1024))
 
@@ -613,8 +622,9 @@ def test_the_weights_of_every_layer_are_returned_and_change_no_logit(
     switches: dict[str, Any], make_model: MakeModel, batch
 ) -> None:
     model = make_model(**switches)
-    logits, weights = model.forward_with_weights(*batch)
-    torch.testing.assert_close(logits, model(*batch), rtol=0, atol=FLOAT32)
+    hidden, weights = model.forward_with_weights(*batch)
+    logits = model.project(hidden)
+    torch.testing.assert_close(logits, logits_of(model, *batch), rtol=0, atol=FLOAT32)
     n, n_src, n_tgt = len(batch.src_ids), batch.src_ids.size(1), batch.tgt_in.size(1)
     is_token = batch.tgt_in != PAD_ID
     for found, shape, mask in (
@@ -637,26 +647,28 @@ def test_future_target_tokens_do_not_change_earlier_logits(
     switches: dict[str, Any], make_model: MakeModel, batch
 ) -> None:
     model = make_model(**switches)
-    logits = model(*batch)
+    logits = logits_of(model, *batch)
     for t in range(1, batch.tgt_in.size(1)):
         changed = batch.tgt_in.clone()
         changed[:, t:] = 4 + (changed[:, t:] - 3) % 7  # the next token
-        other = model(batch.src_ids, batch.src_mask, changed, padding_mask(changed) & subsequent_mask(changed.size(1)))
+        other = logits_of(
+            model, batch.src_ids, batch.src_mask, changed, padding_mask(changed) & subsequent_mask(changed.size(1))
+        )
         torch.testing.assert_close(other[:, :t], logits[:, :t], rtol=0, atol=FLOAT32)
         assert not torch.allclose(other[0, t], logits[0, t], atol=1e-3)
 
 
 def test_every_source_token_changes_the_logits(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
     model, ids = make_model(**switches), [4, 5, 6, 7]
-    logits = model(*batch_of([(ids, [8, 9])]))
+    logits = logits_of(model, *batch_of([(ids, [8, 9])]))
     for s in range(len(ids)):
         changed = [10 if i == s else token for i, token in enumerate(ids)]
-        assert not torch.allclose(model(*batch_of([(changed, [8, 9])])), logits, atol=1e-4)
+        assert not torch.allclose(logits_of(model, *batch_of([(changed, [8, 9])])), logits, atol=1e-4)
 
 
 def test_the_order_of_the_source_changes_the_logits(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
     model = make_model(**switches)
-    one, other = model(*batch_of([([4, 5, 6], [8])])), model(*batch_of([([6, 5, 4], [8])]))
+    one, other = logits_of(model, *batch_of([([4, 5, 6], [8])])), logits_of(model, *batch_of([([6, 5, 4], [8])]))
     assert not torch.allclose(one, other, atol=1e-4)
 
 
@@ -665,19 +677,21 @@ def test_a_sentence_has_the_same_logits_in_a_batch_as_alone(
 ) -> None:
     model = make_model(**switches)
     pairs = [([4, 5, 6, 7, 8, 9], [8]), ([10], [5, 6, 7, 8, 9]), ([9, 9], []), ([4], [4, 4])]
-    together = model(*batch_of(pairs))
+    together = logits_of(model, *batch_of(pairs))
     for row, pair in enumerate(pairs):
-        alone = model(*batch_of([pair]))[0]
+        alone = logits_of(model, *batch_of([pair]))[0]
         torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
 
 
 def test_more_padding_changes_nothing(switches: dict[str, Any], make_model: MakeModel, batch) -> None:
     model = make_model(**switches)
     src_ids, tgt_in = F.pad(batch.src_ids, (0, 3), value=PAD_ID), F.pad(batch.tgt_in, (0, 2), value=PAD_ID)
-    padded = model(src_ids, padding_mask(src_ids), tgt_in, padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1)))
+    padded = logits_of(
+        model, src_ids, padding_mask(src_ids), tgt_in, padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
+    )
     is_token = batch.tgt_in != PAD_ID
     found = padded[:, : batch.tgt_in.size(1)][is_token]
-    torch.testing.assert_close(found, model(*batch)[is_token], rtol=0, atol=FLOAT32)
+    torch.testing.assert_close(found, logits_of(model, *batch)[is_token], rtol=0, atol=FLOAT32)
 
 
 IDS = st.lists(st.integers(4, 10), min_size=0, max_size=6)
@@ -687,9 +701,9 @@ IDS = st.lists(st.integers(4, 10), min_size=0, max_size=6)
 @given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=4), st.sampled_from(["pre", "post"]))
 def test_any_batch_gives_each_sentence_its_own_logits(make_model: MakeModel, batch_of, pairs, norm: str) -> None:
     model = make_model(norm=norm)
-    together = model(*batch_of(pairs))
+    together = logits_of(model, *batch_of(pairs))
     for row, pair in enumerate(pairs):
-        alone = model(*batch_of([pair]))[0]
+        alone = logits_of(model, *batch_of([pair]))[0]
         torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
 
 
@@ -699,7 +713,10 @@ def test_what_is_said_next_depends_only_on_what_was_said_before(
     make_model: MakeModel, batch_of, src, before, after, other_after
 ) -> None:
     model = make_model(head_dim=5, value_dim=3)
-    one, other = model(*batch_of([(src, before + after)])), model(*batch_of([(src, before + other_after)]))
+    one, other = (
+        logits_of(model, *batch_of([(src, before + after)])),
+        logits_of(model, *batch_of([(src, before + other_after)])),
+    )
     n_equal = len(before) + 1
     torch.testing.assert_close(one[:, :n_equal], other[:, :n_equal], rtol=0, atol=FLOAT32)
 
@@ -709,7 +726,7 @@ def test_gradients_reach_every_parameter(switches: dict[str, Any], make_model: M
     ids = list(range(4, 11))
     pairs = [(ids[i:] + ids[:i], ids[:i] + ids[i:][::-1]) for i in range(5)]
     batch = batch_of(pairs)
-    logits = model(*batch)
+    logits = logits_of(model, *batch)
     F.cross_entropy(logits.flatten(0, 1), batch.tgt_in.roll(-1, dims=1).flatten()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -738,7 +755,7 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
 ) -> None:
     model = make_model(**switches)
     is_token = (batch.tgt_in != PAD_ID)[:2]
-    expected = model(*batch)[:2]
+    expected = logits_of(model, *batch)[:2]
     gradients = []
     for has_empty_row in (True, False):
         src_ids, tgt_in = batch.src_ids.clone(), batch.tgt_in.clone()
@@ -748,7 +765,8 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
             src_ids, tgt_in = src_ids[:2], tgt_in[:2]
         tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
         model.zero_grad()
-        logits, weights = model.forward_with_weights(src_ids, padding_mask(src_ids), tgt_in, tgt_mask)
+        hidden, weights = model.forward_with_weights(src_ids, padding_mask(src_ids), tgt_in, tgt_mask)
+        logits = model.project(hidden)
         assert logits.isfinite().all()
         torch.testing.assert_close(logits[:2][is_token], expected[is_token], rtol=0, atol=FLOAT32)
         if has_empty_row:
@@ -757,7 +775,7 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
         logits[:2][is_token].square().sum().backward()
         gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})
         model.zero_grad()
-        model(src_ids, padding_mask(src_ids), tgt_in, tgt_mask).square().sum().backward()
+        logits_of(model, src_ids, padding_mask(src_ids), tgt_in, tgt_mask).square().sum().backward()
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
     for name, gradient in gradients[0].items():
         assert gradient.isfinite().all(), name
@@ -765,8 +783,8 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
 
 
 def test_bf16_is_close_to_float32(switches: dict[str, Any], make_model: MakeModel, batch) -> None:
-    expected = make_model(**switches)(*batch)
-    found = make_model(**switches).bfloat16()(*batch)
+    expected = logits_of(make_model(**switches), *batch)
+    found = logits_of(make_model(**switches).bfloat16(), *batch)
     assert found.dtype == torch.bfloat16
     # bf16 keeps 8 bits: a relative error of 2^-8 at each of the dozen roundings on the way, some of which cancel.
     error = (found.float() - expected).norm() / expected.norm()
@@ -779,12 +797,12 @@ def test_while_training_the_seed_decides_what_is_dropped(
 ) -> None:
     model = make_model(**switches).train()
     torch.manual_seed(3)
-    first, second = model(*batch), model(*batch)
+    first, second = logits_of(model, *batch), logits_of(model, *batch)
     torch.manual_seed(3)
-    assert torch.equal(model(*batch), first)
+    assert torch.equal(logits_of(model, *batch), first)
     assert not torch.equal(first, second)
     model.eval()
-    assert torch.equal(model(*batch), model(*batch))
+    assert torch.equal(logits_of(model, *batch), logits_of(model, *batch))
 
 
 def test_the_weights_of_a_new_model_follow_the_seed(make_model: MakeModel) -> None:

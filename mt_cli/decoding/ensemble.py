@@ -1,4 +1,4 @@
-"""Several models as one: their probabilities of the next token averaged."""
+"""Several models searched as one: the next token's probability is the mean of theirs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mt_cli.model.inference import DecoderState, InferenceModel
 
 @dataclass
 class EnsembleState:
-    states: list[DecoderState]
+    states: list[DecoderState]  # one of each model
 
     def select(self, rows: Tensor) -> None:
         for state in self.states:
@@ -21,7 +21,7 @@ class EnsembleState:
 
 
 class Ensemble:
-    """Searched like a single model: it has the same two verbs. All members share one target vocabulary."""
+    """Has the methods of an `InferenceModel`, so a search treats it like one. All models share a target vocabulary."""
 
     def __init__(self, models: list[InferenceModel]):
         self.models = models
@@ -30,10 +30,10 @@ class Ensemble:
         return EnsembleState([model.start(src_ids, src_mask, max_length, beam_size) for model in self.models])
 
     def advance(self, state: EnsembleState, last_ids: Tensor) -> Tensor:
-        members = zip(self.models, state.states, strict=True)
-        return averaged([model.advance(own, last_ids) for model, own in members])
+        pairs = zip(self.models, state.states, strict=True)
+        return averaged([model.advance(own_state, last_ids) for model, own_state in pairs])
 
 
 def averaged(logits: Sequence[Tensor]) -> Tensor:
-    """Logits (...,V) whose softmax is the mean of the members' probabilities."""
+    """Logits (...,V) whose softmax is the mean of the softmax of each of `logits`."""
     return torch.stack([one.float().log_softmax(-1) for one in logits]).logsumexp(0)

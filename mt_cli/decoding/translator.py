@@ -83,7 +83,7 @@ class Translator:
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.profile = profile  # of the training text, where the run has kept it
         self.device, self._n_threads = models[0].device, torch.get_num_threads()
-        self.n_positions = min(model.src_embeddings.n_positions for model in models)
+        self.n_positions = min(model.positions.n_positions for model in models)
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 

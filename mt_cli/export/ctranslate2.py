@@ -20,6 +20,7 @@ from mt_cli.export.vocabulary import NEVER, write_tokenizer
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
+from mt_cli.model.positions import SinusoidPositions
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
@@ -55,9 +56,9 @@ def _refuse_unsupported(config: Config) -> None:
         raise UsageError(
             f"model.layer_norm '{model.layer_norm}' has no place in a CTranslate2 model; train with 'variance'"
         )
-    if model.positions == "rotary_cross":
+    if model.positions not in ("sinusoid", "rotary"):
         raise UsageError(
-            "model.positions 'rotary_cross' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
+            f"model.positions '{model.positions}' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
         )
     if model.d_v != model.d_k:
         raise UsageError(
@@ -97,7 +98,7 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_linears(cross_spec.linear[0], [cross.w_q])
         _fill_linears(cross_spec.linear[1], [cross.w_k, cross.w_v])
         _fill_linears(cross_spec.linear[2], [cross.w_o])
-    spec.decoder.projection.weight = _array(model.projection.weight * model.projection_scale)
+    spec.decoder.projection.weight = _array(model.scaled_projection())
     bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
     bias[[PAD_ID, UNK_ID, BOS_ID]] = NEVER
     spec.decoder.projection.bias = bias
@@ -106,11 +107,11 @@ def _fill(spec: Any, translator: Translator) -> None:
 def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
     embeddings_spec.weight = _array(embeddings.token.weight * embeddings.scale)
     spec.scale_embeddings = False
-    if embeddings.position is not None:
-        spec.position_encodings.encodings = _array(embeddings.position[1:])  # row 0 is for padding
+    if isinstance(embeddings.positions, SinusoidPositions):
+        spec.position_encodings.encodings = _array(embeddings.positions.table[1:])  # row 0 is for padding
     elif hasattr(spec, "position_encodings"):  # of an encoder: there is no doing without
         spec.position_encodings.encodings = np.zeros(
-            (embeddings.n_positions, embeddings.token.embedding_dim), np.float32
+            (embeddings.positions.n_positions, embeddings.token.embedding_dim), np.float32
         )
     if isinstance(embeddings.norm, LayerNorm):
         _fill_norm(spec.layernorm_embedding, embeddings.norm)

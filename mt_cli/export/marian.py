@@ -21,6 +21,7 @@ from mt_cli.config import Config, ModelConfig
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.vocabulary import NEVER, write_tokenizer
+from mt_cli.model.positions import SinusoidPositions
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 
@@ -109,9 +110,9 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
         if config.norm == "pre":
             norm(f"{side}_norm", f"model.{side}.layer_norm")
             # Pegasus reads its positions from the file; Marian makes its own.
-            embeddings = translator.model.src_embeddings if side == "encoder" else translator.model.tgt_embeddings
-            assert embeddings.position is not None  # rotary ones were refused
-            weights[f"model.{side}.embed_positions.weight"] = embeddings.position[1:, order].cpu()  # row 0: padding
+            positions = translator.model.positions
+            assert isinstance(positions, SinusoidPositions)  # others were refused
+            weights[f"model.{side}.embed_positions.weight"] = positions.table[1:, order].cpu()  # row 0: padding
 
     weights |= _embeddings(translator, own, order)
     bias = torch.zeros(1, weights["lm_head.weight"].size(0))
@@ -124,7 +125,7 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
 def _embeddings(translator: Translator, own: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
     config = translator.config.model
     src, tgt = own["src_embeddings.token.weight"][:, order], own["tgt_embeddings.token.weight"][:, order]
-    projection = own["projection.weight"][:, order] * translator.model.projection_scale
+    projection = translator.model.scaled_projection().float().cpu()[:, order]
     if config.norm == "pre":  # one number of rows for all three
         n_rows = max(len(src), len(tgt))
         src, tgt, projection = (F.pad(weight, (0, 0, 0, n_rows - len(weight))) for weight in (src, tgt, projection))

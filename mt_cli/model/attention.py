@@ -1,4 +1,6 @@
-"""Attention: every position gathers from the others what it asks for (Vaswani et al. 2017, section 3.2).
+"""Attention: each query takes a weighted mean of the values (Vaswani et al. 2017, section 3.2).
+
+The formula stands here once: training, forced decoding and the search (inference.py) all call `attend`.
 
 Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim (d_k), V value_dim (d_v).
 Masks: True means "may be attended".
@@ -13,27 +15,48 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.model.dropout import Dropout
-from mt_cli.model.embeddings import RotaryPositions
+from mt_cli.model.positions import Positions
 
 
-def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, temperature: float, dropout: nn.Module | None = None
-) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T / temperature) V, equation 1, and the weights; all of (B,H,...).
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    temperature: float,
+    dropout: Dropout | None = None,
+    return_weights: bool = False,
+    is_inference: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(Q K^T / temperature) V, equation 1, in which the temperature is the square root of d_k.
 
-    Returns the output (B,H,T,V) and the weights (B,H,T,S) after `dropout`. A query that may attend to nothing gets
-    zeros: under a mask of -inf alone its row would be NaN.
+    query (B,H,T,K), key (B,H,S,K), value (B,H,S,V), mask broadcast to (B,H,T,S) -> output (B,H,T,V) and, if
+    `return_weights`, the weights after dropout (B,H,T,S). A query that may attend to no key gets zeros.
     """
+    if not return_weights and _is_fused_better(query.device, is_inference):
+        dropout_p = dropout.p if dropout is not None and dropout.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=1 / temperature), None
+
     scores = (query / temperature) @ key.transpose(-2, -1)  # (B,H,T,S)
     if mask is not None:
-        # A large negative number, not -inf: a row without any key then has a softmax, which the next mask makes zero.
+        # The smallest finite number: with -inf, a row without any key would be NaN after the softmax.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1)
     if mask is not None:
-        weights = weights.masked_fill(~mask, 0)
+        weights = weights.masked_fill(~mask, 0)  # changes rows without any key alone
     if dropout is not None:
         weights = dropout(weights)
-    return weights @ value, weights
+    return weights @ value, weights if return_weights else None
+
+
+def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
+    """Whether torch's fused kernel, which never stores the weights, computes `attend` right and faster.
+
+    On an NVIDIA GPU it always does. On a CPU it is the faster one forward, but with the backward pass slower than two
+    matrix products at the lengths of sentences; a loss on the dev set is computed like that of training, by the formula.
+    On Apple's GPUs the kernel for few queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180).
+    """
+    return device.type == "cuda" or (device.type == "cpu" and is_inference)
 
 
 class MultiHeadAttention(nn.Module):
@@ -48,8 +71,9 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         temperature: float | None = None,
         dropout: float = 0.0,
-        rotary: RotaryPositions | None = None,
+        positions: Positions | None = None,
     ):
+        """`positions`: applied to queries and keys; None: they are left as they are."""
         super().__init__()
         if head_dim is None and d_model % n_heads:
             raise ValueError(f"d_model {d_model} does not split into {n_heads} heads")
@@ -62,38 +86,24 @@ class MultiHeadAttention(nn.Module):
         self.w_v = nn.Linear(d_model, n_heads * self.value_dim, bias=bias)
         self.w_o = nn.Linear(n_heads * self.value_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
-        self.rotary = rotary
+        self.positions = positions
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D), weights (B,H,T,S) if
-        they are asked for."""
-        query = self.split_heads(self.place(self.w_q(query)))  # (B,H,T,K)
-        key = self.split_heads(self.place(self.w_k(key)))  # (B,H,S,K)
+        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D) and, if
+        `return_weights`, the weights (B,H,T,S)."""
+        query = self.split_heads(self.apply_positions(self.w_q(query)))  # (B,H,T,K)
+        key = self.split_heads(self.apply_positions(self.w_k(key)))  # (B,H,S,K)
         value = self.split_heads(self.w_v(value))  # (B,H,S,V)
-        weights = None
-        # The fused kernel never builds the weights. On a CPU it is slower than two matrix products at the lengths of
-        # sentences, so there the formula itself is also the fast way; on Apple's GPUs it has had wrong numbers.
-        if query.device.type == "cuda" and not return_weights:
-            output = self._fused_attention(query, key, value, mask)
-        else:
-            output, weights = scaled_dot_product_attention(query, key, value, mask, self.temperature, self.dropout)
-        return self.w_o(self.concat_heads(output)), weights if return_weights else None
+        output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights)
+        return self.w_o(self.concat_heads(output)), weights
 
-    def place(self, x: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys (B,T,H*K) that know where they stand, where positions are rotary."""
-        return x if self.rotary is None else self.rotary(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
-
-    def _fused_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        dropout = self.dropout.p if self.training else 0.0
-        scale = 1 / self.temperature
-        if mask is None:
-            return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale)
-        # What kernels return for a query without any key differs: let it look everywhere, then make it zero.
-        has_key = mask.any(-1, keepdim=True)
-        output = F.scaled_dot_product_attention(query, key, value, mask | ~has_key, dropout_p=dropout, scale=scale)
-        return output.masked_fill(~has_key, 0)
+    def apply_positions(self, x: Tensor, first: int = 0) -> Tensor:
+        """Queries or keys (B,T,H*K), the first of T at position `first` -> (B,T,H*K)."""
+        if self.positions is None:
+            return x
+        return self.positions.apply_to_heads(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B,T,H*K) -> (B,H,T,K). The transpose matters: a view alone would mix positions into heads."""

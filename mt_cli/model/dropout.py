@@ -1,8 +1,9 @@
 """Dropout with cheap random bits (Srivastava et al. 2014).
 
 `nn.Dropout` draws a random number for each element, which on a CPU takes longer than the matrix product before it.
-One byte of a 64-bit draw decides as well: the rate is rounded to the nearest 1/256, and the scale follows the real rate,
-so that the expectation stays (in bf16 to the third of a percent to which that type holds the scale).
+Here one byte of a 64-bit draw decides for each element. The rate is rounded to the nearest 1/256, and the other elements
+are scaled by that rounded rate, so the expectation is exact (in bf16 within a third of a percent: its 8 bits hold the
+scale no better).
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ _noise = threading.local()
 
 
 def seed_dropout(*seeds: int) -> None:
-    """Makes what the calling thread drops from here on a function of `seeds` alone; on a GPU, what all threads drop.
+    """Makes all that the calling thread drops from now on a function of `seeds`; on a GPU, all that any thread drops.
 
-    So a training continues from a position, not from a generator's state, and threads that share an update do not share
-    a generator: who draws first would differ from run to run.
+    A training can then continue from its position alone, without the state of a generator. Each thread has a generator of
+    its own: with one for all, the result would depend on which thread draws first.
     """
     seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0])
     _noise.generator = torch.Generator().manual_seed(seed)
     if torch.accelerator.is_available():
-        torch.manual_seed(seed)  # of every device
+        torch.manual_seed(seed)  # on every device
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with probability `p` while training, and scales the others by 1 / (1 - p)."""
+    """In training, zeroes each element with probability `p` and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float):
         super().__init__()
@@ -45,8 +46,8 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p, training=True)  # fast there
         draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
         draws.random_(_INT64.min, None, generator=getattr(_noise, "generator", None))
-        # The lowest n_dropped of the bytes -128 .. 127 become 0, the others 1; comparing them, and converting the
-        # booleans, would take five times as long.
+        # Clamping turns the lowest n_dropped of the bytes -128 .. 127 into 0 and the others into 1. To compare the bytes
+        # and convert the booleans would take five times as long.
         highest_dropped = self.n_dropped - 129
         kept = draws.view(torch.int8)[: x.numel()].clamp_(highest_dropped, highest_dropped + 1).sub_(highest_dropped)
         return x * kept.view(x.shape).to(x.dtype).mul_(256 / (256 - self.n_dropped))

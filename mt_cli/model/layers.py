@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from mt_cli.config import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.dropout import Dropout
-from mt_cli.model.embeddings import RotaryPositions
+from mt_cli.model.positions import Positions
 
 
 class LayerNorm(nn.Module):
     """gamma * (x - mean) / sqrt(variance + epsilon) + beta over the last dimension (Ba et al. 2016).
 
-    With `divide_by="deviation"` as several tutorials write it out: gamma * (x - mean) / (deviation + epsilon) + beta,
-    where the deviation is the unbiased one. The two differ by a factor of sqrt((D-1)/D) and by where epsilon stands.
+    With `divide_by="deviation"`, gamma * (x - mean) / (deviation + epsilon) + beta, as several tutorials write it out.
+    Their deviation is the unbiased one, so the two differ by a factor of sqrt((D-1)/D) and by where epsilon stands.
     """
 
     def __init__(self, d_model: int, epsilon: float = 1e-5, divide_by: str = "variance"):
@@ -36,9 +36,9 @@ class LayerNorm(nn.Module):
 
 
 class AddNorm(nn.Module):
-    """A residual branch: x + dropout(sublayer(x)), normalized after it (post, the paper) or before the sublayer (pre).
+    """A residual branch: norm(x + dropout(sublayer(x))), as in the paper ("post"), or x + dropout(sublayer(norm(x))) ("pre").
 
-    The sublayer stands between the two verbs: `y = sublayer(add_norm.before(x)); x = add_norm.after(x, y)`.
+    The caller applies the sublayer between the two methods: `y = sublayer(add_norm.before(x)); x = add_norm.after(x, y)`.
     """
 
     def __init__(self, norm: nn.Module, placement: str, dropout: float):
@@ -68,7 +68,7 @@ class FeedForward(nn.Module):
 
 
 class Conv1dFeedForward(nn.Module):
-    """The same as two convolutions with kernel size 1, the paper's other description: channels where Linear has features."""
+    """The same computed by two convolutions with kernel size 1, as the paper also describes it."""
 
     def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0):
         super().__init__()
@@ -86,25 +86,25 @@ def layer_norm(config: ModelConfig) -> LayerNorm:
 
 
 def dropout_rate(own: float | None, general: float) -> float:
+    """That of one place in the network: the config's `own` key for it, or `dropout` where that is null."""
     return general if own is None else own
 
 
 class Layer(nn.Module):
-    """What encoder and decoder layers are both made of."""
+    """What encoder and decoder layers have in common."""
 
-    def __init__(self, config: ModelConfig, rotary: RotaryPositions | None = None):
-        """`rotary`: one for all layers, where the config has it."""
+    def __init__(self, config: ModelConfig, positions: Positions | None = None):
         super().__init__()
         self._config = config
         feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
-        self.self_attention = self._attention(rotary)
+        self.self_attention = self._attention(positions if positions and positions.in_self_attention else None)
         self.self_attention_norm = self._add_norm()
         self.feed_forward = feed_forward(
             config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout)
         )
         self.feed_forward_norm = self._add_norm()
 
-    def _attention(self, rotary: RotaryPositions | None) -> MultiHeadAttention:
+    def _attention(self, positions: Positions | None) -> MultiHeadAttention:
         c = self._config
         return MultiHeadAttention(
             c.d_model,
@@ -114,7 +114,7 @@ class Layer(nn.Module):
             bias=c.attention_bias,
             temperature=c.attention_temperature,
             dropout=dropout_rate(c.attention_dropout, c.dropout),
-            rotary=rotary,
+            positions=positions,
         )
 
     def _add_norm(self) -> AddNorm:
@@ -125,7 +125,7 @@ class EncoderLayer(Layer):
     """Self-attention, then feed-forward."""
 
     def forward(self, x: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """x (B,S,D), src_mask (B,1,1,S) -> x (B,S,D), weights (B,H,S,S) when asked for."""
+        """x (B,S,D), src_mask (B,1,1,S) -> x (B,S,D) and, if `return_weights`, the weights (B,H,S,S)."""
         y = self.self_attention_norm.before(x)
         y, weights = self.self_attention(y, y, y, src_mask, return_weights)
         x = self.self_attention_norm.after(x, y)
@@ -135,18 +135,18 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """Masked self-attention, attention to the encoder's output (`memory`), then feed-forward."""
+    """Masked self-attention, then attention to the encoder's output (`memory`), then feed-forward."""
 
-    def __init__(self, config: ModelConfig, rotary: RotaryPositions | None = None):
-        super().__init__(config, rotary)
-        self.cross_attention = self._attention(rotary if config.positions == "rotary_cross" else None)
+    def __init__(self, config: ModelConfig, positions: Positions | None = None):
+        super().__init__(config, positions)
+        self.cross_attention = self._attention(positions if positions and positions.in_cross_attention else None)
         self.cross_attention_norm = self._add_norm()
 
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Tensor, tgt_mask: Tensor, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """x (B,T,D), memory (B,S,D), src_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x, and the weights when asked for:
-        self (B,H,T,T) and cross (B,H,T,S)."""
+        """x (B,T,D), memory (B,S,D), src_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x (B,T,D) and, if `return_weights`, the
+        weights of self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
         y = self.self_attention_norm.before(x)
         y, self_weights = self.self_attention(y, y, y, tgt_mask, return_weights)
         x = self.self_attention_norm.after(x, y)

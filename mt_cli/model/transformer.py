@@ -1,5 +1,8 @@
 """The Transformer of Vaswani et al. 2017: an encoder reads the source, a decoder writes the target token by token.
 
+Training and forced decoding run this module over whole sentences; a search runs the same weights one token at a time, as
+`InferenceModel`.
+
 Shapes: B sentences, S source length, T target length, D d_model, H heads, V target vocabulary.
 """
 
@@ -13,13 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
-from mt_cli.model.embeddings import Embeddings, RotaryPositions
+from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
+from mt_cli.model.positions import positions_of
 
 
 @dataclass
 class AttentionWeights:
-    """The weights of every layer, for those who want to look."""
+    """How every layer attended."""
 
     encoder: list[Tensor]  # (B,H,S,S) each
     decoder: list[Tensor]  # (B,H,T,T)
@@ -30,6 +34,7 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, pad_id: int):
         super().__init__()
         d_model = config.d_model
+        self.positions = positions_of(config)
         scale = math.sqrt(d_model) if config.embedding_scale == "embedding" else 1.0
 
         def embeddings(vocab_size: int) -> Embeddings:
@@ -37,19 +42,20 @@ class Transformer(nn.Module):
                 vocab_size,
                 d_model,
                 pad_id,
-                n_positions=config.max_positions,
-                first_position=config.first_position,
-                has_positions=config.positions == "sinusoid",
+                self.positions,
                 scale=scale,
                 dropout=dropout_rate(config.embedding_dropout, config.dropout),
                 norm=layer_norm(config) if config.embedding_norm else None,
             )
 
         self.src_embeddings, self.tgt_embeddings = embeddings(src_vocab_size), embeddings(tgt_vocab_size)
-        rotary = RotaryPositions(config.max_positions, config.d_k) if config.positions != "sinusoid" else None
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config, rotary) for _ in range(config.n_encoder_layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config, rotary) for _ in range(config.n_decoder_layers))
-        # With pre-norm the last residual sum has not been normalized yet.
+        self.encoder_layers = nn.ModuleList(
+            EncoderLayer(config, self.positions) for _ in range(config.n_encoder_layers)
+        )
+        self.decoder_layers = nn.ModuleList(
+            DecoderLayer(config, self.positions) for _ in range(config.n_decoder_layers)
+        )
+        # With pre-norm, nothing has normalized the sum after the last layer.
         self.encoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
         self.projection = nn.Linear(d_model, tgt_vocab_size, bias=False)
@@ -59,7 +65,7 @@ class Transformer(nn.Module):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
         if config.embedding_init == "normal":
-            # Xavier's bound shrinks with the vocabulary, until the positions drown what the tokens mean.
+            # Xavier's bound shrinks as the vocabulary grows, until positions outweigh tokens.
             for side in (self.src_embeddings, self.tgt_embeddings):
                 nn.init.normal_(side.token.weight, std=1 / scale)
         if config.tie_embeddings != "none":
@@ -74,21 +80,25 @@ class Transformer(nn.Module):
         return self.projection.weight.device
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor) -> Tensor:
-        """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> logits (B,T,V)."""
+        """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> hidden states (B,T,D).
+
+        Not yet logits: those of a whole batch take more memory than all else, so callers `project` some positions at a
+        time.
+        """
         memory, _ = self.encode(src_ids, src_mask)
         hidden, _, _ = self.decode(tgt_in, tgt_mask, memory, src_mask)
-        return self.project(hidden)
+        return hidden
 
     def forward_with_weights(
         self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor
     ) -> tuple[Tensor, AttentionWeights]:
-        """`forward`, and how every layer attended."""
+        """What `forward` returns, and the attention weights of every layer."""
         memory, encoder = self.encode(src_ids, src_mask, return_weights=True)
         hidden, decoder, cross = self.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
-        return self.project(hidden), AttentionWeights(encoder, decoder, cross)
+        return hidden, AttentionWeights(encoder, decoder, cross)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """The memory (B,S,D) that the decoder attends to, and each layer's weights when asked for."""
+        """The memory (B,S,D) that the decoder attends to and, if `return_weights`, each layer's (B,H,S,S)."""
         x, all_weights = self.src_embeddings(src_ids), []
         for layer in self.encoder_layers:
             x, weights = layer(x, src_mask, return_weights)
@@ -98,15 +108,20 @@ class Transformer(nn.Module):
     def decode(
         self, tgt_in: Tensor, tgt_mask: Tensor, memory: Tensor, src_mask: Tensor, return_weights: bool = False
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The hidden states (B,T,D) of all target positions at once, and each layer's self and cross weights."""
+        """The hidden states (B,T,D) of all target positions at once and, if `return_weights`, each layer's weights of
+        self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
         x, self_weights, cross_weights = self.tgt_embeddings(tgt_in), [], []
         for layer in self.decoder_layers:
             x, own, cross = layer(x, memory, src_mask, tgt_mask, return_weights)
             self_weights.append(own)
             cross_weights.append(cross)
-        hidden = self.decoder_norm(x)
+        hidden = self.decoder_norm(x) * self.projection_scale  # here instead of in `project`: the logits are far larger
         return (hidden, self_weights, cross_weights) if return_weights else (hidden, [], [])
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(...,D) -> logits (...,V)."""
-        return F.linear(hidden, self.projection.weight) * self.projection_scale
+        """Hidden states (...,D), as `decode` returns them -> logits (...,V)."""
+        return F.linear(hidden, self.projection.weight)
+
+    def scaled_projection(self) -> Tensor:
+        """(V,D): the projection with its scale in the weights, for inference and exports, which have no place for it."""
+        return self.projection.weight.detach() * self.projection_scale

@@ -46,9 +46,9 @@ class Batch:
         """(B,T,...) -> (N,...)."""
         return x.flatten(0, 1).index_select(0, self.target_positions)
 
-    def twice(self) -> Batch:
-        """All pairs once more after the last one, so 2B sentences; targets come out as all of one reading, then all of the
-        other."""
+    def repeated(self) -> Batch:
+        """The batch followed by itself, 2B sentences: two forward passes in one. Their targets stay apart: all of the first
+        pass, then all of the second."""
         both = Batch(*(torch.cat([tensor, tensor]) for tensor in (getattr(self, field.name) for field in fields(self))))
         again = self.target_positions + self.tgt_out.numel()
         return replace(both, target_positions=torch.cat([self.target_positions, again]))

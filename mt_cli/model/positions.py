@@ -1,0 +1,95 @@
+"""How the network learns where a token stands. All that knows one position encoding from another is in this file.
+
+An encoding either adds something to the embeddings or changes the queries and keys of attention. A new one is a class
+here, a case in `positions_of`, and a name in `ModelConfig.positions`; exports refuse what they do not name.
+
+Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mt_cli.config import ModelConfig
+
+
+def positions_of(config: ModelConfig) -> Positions:
+    """The encoding of a model: one module, which embeddings and attentions share."""
+    if config.positions == "sinusoid":
+        return SinusoidPositions(config.max_positions, config.d_model, config.first_position)
+    return RotaryPositions(config.max_positions, config.d_k, in_cross_attention=config.positions == "rotary_cross")
+
+
+class Positions(nn.Module):
+    """No encoding at all, and the two methods of which a subclass overrides one.
+
+    Tables are buffers: they move with the model, are not trained, and are not saved, since a formula makes them.
+    """
+
+    in_self_attention, in_cross_attention = False, False  # whether `apply_to_heads` is called there
+
+    def __init__(self, n_positions: int):
+        super().__init__()
+        self.n_positions = n_positions  # the most tokens that a sentence may have
+
+    def add_to_tokens(self, tokens: Tensor, numbers: Tensor | int, scale: float) -> Tensor:
+        """The embeddings of tokens (...,D), times `scale`, with their positions added. `numbers` (...): 1 for a sentence's
+        first token, 2 for the next, and 0 for padding, to which nothing is added."""
+        return tokens * scale
+
+    def apply_to_heads(self, x: Tensor, first: int = 0) -> Tensor:
+        """Queries or keys (B,T,H*K split into H,K), the first of T at position `first`, counted from 0 -> the same shape."""
+        return x
+
+
+class SinusoidPositions(Positions):
+    """Adds to each embedding a vector of sines and cosines (Vaswani et al. 2017, section 3.5)."""
+
+    def __init__(self, n_positions: int, d_model: int, first_position: int = 0):
+        super().__init__(n_positions)
+        self.table: Tensor  # (1 + n_positions, D)
+        self.register_buffer("table", sinusoid_table(n_positions, d_model, first_position), persistent=False)
+
+    def add_to_tokens(self, tokens: Tensor, numbers: Tensor | int, scale: float) -> Tensor:
+        # One operation for product and sum: in a search, with one token at a time, each call counts.
+        return torch.add(self.table[numbers], tokens, alpha=scale)
+
+
+class RotaryPositions(Positions):
+    """Rotates queries and keys by an angle that grows with the position (Su et al. 2021, section 3.2).
+
+    The two halves of a head are the two coordinates of K/2 points, and point i is rotated by position / 10000^(2i/K).
+    The product of a query and a key then depends on how far apart they stand, not on where.
+    """
+
+    in_self_attention = True
+
+    def __init__(self, n_positions: int, head_dim: int, in_cross_attention: bool = False):
+        super().__init__(n_positions)
+        self.in_cross_attention = in_cross_attention
+        sine, cosine = sinusoid_table(n_positions, head_dim)[1:].unflatten(1, (-1, 2)).unbind(2)  # (n_positions, K/2)
+        self.cosine: Tensor  # (n_positions, 1, K)
+        self.sine: Tensor
+        self.register_buffer("cosine", torch.cat((cosine, cosine), 1)[:, None], persistent=False)
+        self.register_buffer("sine", torch.cat((-sine, sine), 1)[:, None], persistent=False)
+
+    def apply_to_heads(self, x: Tensor, first: int = 0) -> Tensor:
+        here = slice(first, first + x.size(1))
+        return x * self.cosine[here] + x.roll(x.size(-1) // 2, -1) * self.sine[here]
+
+
+def sinusoid_table(n_positions: int, d_model: int, first_position: int = 0) -> Tensor:
+    """(1 + n_positions, D): row 0 is for padding and zero; row i is the encoding of position first_position + i - 1.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(the same), the power computed in log space.
+    """
+    # On the CPU even when the model is built on `meta` to learn its shapes: there, arange makes torch load its compiler.
+    positions = torch.arange(n_positions, dtype=torch.float64, device="cpu")[:, None] + first_position
+    steps = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
+    frequencies = torch.exp(steps * (-math.log(10000.0) / d_model))
+    angles = positions * frequencies  # (n_positions, D/2)
+    encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # sine, cosine, sine, cosine, ...
+    return torch.cat((torch.zeros(1, d_model, device="cpu"), encoding.float()))

@@ -158,6 +158,12 @@ def test_only_the_tokenizer_knows_sentencepiece():
     assert users == {"text/tokenizer"}
 
 
+def test_attention_and_the_scale_of_the_projection_are_computed_in_one_place():
+    assert who_calls(".scaled_dot_product_attention") == {"model/attention"}
+    users = {name for name, tree in FILES.items() if "projection_scale" in {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}}  # fmt: skip
+    assert users == {"model/transformer"}
+
+
 def test_only_training_goes_backward():
     backward = (".backward", "autograd.grad")
     assert all(name.startswith("training/") for name in who_calls(*backward, "model.train", "network.train"))

@@ -39,9 +39,12 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
 )
-# The beginning of a file in UTF-16 without a byte order mark: four characters, or a whole first line of fewer.
-_UTF_16 = re.compile(rb"(?P<LE>(?:[^\0]\0){4}|(?:[^\0]\0){1,3}\n?\Z)|(?P<BE>(?:\0[^\0]){4}|\0(?:[^\0]\0){0,3}[^\0]?\Z)")
-_UTF_16_AFTER_EMPTY_LINE = re.compile(rb"\0(?:[^\0]\0){1,4}")  # little-endian: half of the line end comes with line 2
+# The first line of a file in UTF-16 without a byte order mark: it begins with four characters, or is shorter.
+_UTF_16 = re.compile(
+    rb"(?P<LE>(?:[^\0]\0){4}|[\x20-\xff]\0(?:[^\0]\0){0,2}\n?\Z)"
+    rb"|(?P<BE>(?:\0[^\0]){4}|\0[\x20-\xff](?:\0[^\0]){0,3}\0?\Z)"
+)
+_UTF_16_IN_LINE_2 = re.compile(rb"\0[\x20-\xff]\0")  # to be seen where line 1 is empty
 
 
 def normalize(text: str) -> str:
@@ -91,8 +94,8 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
 
 def _refuse_other_files(raw: bytes, number: int, name: str) -> None:
     if number == 2:
-        if _UTF_16_AFTER_EMPTY_LINE.match(raw):
-            raise DataError(f"{name}:2: UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8")
+        if _UTF_16_IN_LINE_2.match(raw):
+            raise DataError(f"{name}:2: UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE")
         return
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")

@@ -1,15 +1,24 @@
 """Where the command `mt` begins."""
 
 import signal
+import sys
+
+from mt_cli.errors import is_out_of_memory
 
 
 def main() -> None:
-    # Until a command says otherwise, Ctrl-C ends the process as the system ends one. Python's KeyboardInterrupt would
-    # show where it was, or be swallowed by libraries that are just loading, which then go on half loaded.
+    # Until a command says otherwise, Ctrl-C ends the process without Python's help: KeyboardInterrupt would print a
+    # traceback, or be swallowed by a library that is just loading and then goes on half loaded.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mt_cli import cli
-
+    try:
+        from mt_cli import cli
+    except (ImportError, MemoryError, OSError) as error:
+        if not is_out_of_memory(error):
+            raise
+        sys.exit(
+            "error: out of memory while loading Python's libraries; close other programs, or raise the limit (ulimit -v)"
+        )
     cli.main()
 
 

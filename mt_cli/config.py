@@ -1,6 +1,7 @@
 """The config: every key with its type, range, default and explanation, and the rules between keys.
 
-This file knows nothing of YAML (`config_file.py` does) and nothing of torch, so a mistake in a config answers at once.
+The string below a key explains it; `mt config` prints these strings, and an editor shows them. This file knows nothing of
+YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config is reported at once.
 """
 
 from __future__ import annotations
@@ -9,86 +10,144 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
+_FILES_SCHEMA = [
+    {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+    {"title": "one .tsv file", "type": "string"},
+]
 Files = Annotated[
     list[str],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     Field(min_length=1, max_length=2),
+    WithJsonSchema({"anyOf": _FILES_SCHEMA}),
 ]
 """`[source file, target file]`, line n beside line n; or one two-column `.tsv`. Any of them may end in `.gz`."""
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 AUTO = 0
-"""What `training.batch_tokens: auto` is read as. Before the first step the most that fits takes its place, in the run's
-config too."""
+"""What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
+largest number that fits into memory."""
 
 BatchTokens = Annotated[
     int,
     Field(ge=16, le=4_000_000),
     WrapValidator(lambda value, validate: AUTO if value == "auto" else validate(value)),
     PlainSerializer(lambda value: "auto" if value == AUTO else value),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 16, "maximum": 4_000_000}, {"enum": ["auto"]}]}),
 ]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
-_NO_CODES = {
+_LANGUAGE_CODES = {
     "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
     "burmese": "my", "tibetan": "bo",
 }  # fmt: skip
-"""What people write in place of a code, and the code: of languages without spaces between words, since elsewhere a wrong
-one changes no score."""
+"""What people write instead of a language code, and the code. Only languages without spaces between words are listed: for
+the others a wrong code changes no score."""
 
 
 class DataConfig(Section):
     src_lang: Language
+    """Language code of the source text, such as en or zh."""
     tgt_lang: Language
+    """Language code of the target text. It decides how scores split words, and whether sentences are joined by a space."""
     train: Files
+    """The training text: [source file, target file], where line n of one translates line n of the other, or one file.tsv
+    with two columns. Files may be compressed (.gz). Paths are relative to the directory where mt is started."""
     dev: Files
+    """The validation text, in the same form. It decides which checkpoint is the best and when training stops early, so it
+    must not contain training pairs. 500 to 3,000 pairs are usual."""
     test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
-    max_length: int = Field(256, ge=4, le=4096)  # tokens a side; longer training pairs are dropped, longer input split
-    on_bad_line: Literal["error", "skip"] = "error"  # a line that is not UTF-8
-    dedup: bool = False  # drop exact repetitions of a training pair
+    """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
+    training pairs that occur in them."""
+    max_length: int = Field(256, ge=4, le=4096)
+    """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
+    `mt translate` is split. Must be below model.max_positions."""
+    on_bad_line: Literal["error", "skip"] = "error"
+    """What to do with a line that is not UTF-8: stop with an error, or skip the pair and count it."""
+    dedup: bool = False
+    """Whether to drop exact repetitions of a training pair. Set it to true for text crawled from the web."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
+    """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
+    were computed with another tokenizer."""
 
 
 class TokenizerConfig(Section):
     algorithm: Literal["unigram", "bpe"] = "unigram"
-    joint: bool = True  # one vocabulary for both languages
-    vocab_size: int = Field(8000, ge=300, le=256_000)  # lowered to what the corpus can carry
+    """How SentencePiece learns subwords: its unigram model, or byte-pair encoding (bpe)."""
+    joint: bool = True
+    """Whether both languages share one vocabulary. Set it to false for languages with different scripts, together with
+    model.tie_embeddings: target."""
+    vocab_size: int = Field(8000, ge=300, le=256_000)
+    """Number of subwords, for each language if joint is false. It is lowered if the corpus is too small for that many.
+    8,000 suits ten thousand to three hundred thousand pairs, 32,000 suits millions."""
 
 
 class ModelConfig(Section):
     d_model: int = Field(256, ge=2, le=8192)
+    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads. Larger models learn more
+    from large corpora, and overfit small ones."""
     ffn_dim: int = Field(1024, ge=1, le=65536)
+    """Inner width of the feed-forward networks. Four times d_model is usual."""
     n_heads: int = Field(4, ge=1, le=128)
+    """Number of attention heads. d_model / 64 is usual."""
     n_encoder_layers: int = Field(3, ge=1, le=64)
+    """Number of encoder layers. 3 suits small corpora, 6 suits millions of pairs."""
     n_decoder_layers: int = Field(3, ge=1, le=64)
-    head_dim: int | None = Field(None, ge=1, le=1024)  # d_k of a head; null: d_model / n_heads
-    value_dim: int | None = Field(None, ge=1, le=1024)  # d_v of a head; null: head_dim
+    """Number of decoder layers. Each one makes translating slower, an encoder layer hardly does."""
+    head_dim: int | None = Field(None, ge=1, le=1024)
+    """Dimensions of the queries and keys of a head (d_k in the paper). null: d_model / n_heads."""
+    value_dim: int | None = Field(None, ge=1, le=1024)
+    """Dimensions of the values of a head (d_v in the paper). null: the same as head_dim."""
 
-    dropout: Probability = 0.3  # on the output of every sublayer, and wherever the next three are null
+    dropout: Probability = 0.3
+    """Probability of dropping a value of a sublayer's output in training. Raise it if the dev loss rises while the training
+    loss falls; 0.1 is usual for millions of pairs."""
     embedding_dropout: Probability | None = None
-    attention_dropout: Probability | None = 0.0  # on the attention weights
-    ffn_dropout: Probability | None = 0.0  # between the two matrices of the feed-forward network
+    """The same for the sum of embedding and position. null: as dropout."""
+    attention_dropout: Probability | None = 0.0
+    """The same for the attention weights. null: as dropout."""
+    ffn_dropout: Probability | None = 0.0
+    """The same between the two matrices of a feed-forward network. null: as dropout."""
 
     norm: Literal["pre", "post"] = "pre"
-    layer_norm: Literal["variance", "deviation"] = "variance"  # x / sqrt(variance + eps), or x / (deviation + eps)
+    """Where a sublayer is normalized: before it (pre, trains more easily) or after its residual connection (post, as in the
+    paper)."""
+    layer_norm: Literal["variance", "deviation"] = "variance"
+    """What LayerNorm divides by: sqrt(variance + epsilon), as torch does, or standard deviation + epsilon."""
     layer_norm_epsilon: float = Field(1e-5, gt=0, le=0.1)
+    """The epsilon of LayerNorm, which keeps it from dividing by zero."""
     feed_forward: Literal["linear", "conv1d"] = "linear"
+    """How the feed-forward network stores its weights: as linear layers or as convolutions of width 1. Both compute the
+    same."""
     attention_bias: bool = True
-    attention_temperature: float | None = Field(None, gt=0)  # what scores are divided by; null: sqrt(head_dim)
-    tie_embeddings: Literal["none", "target", "all"] = "all"  # target: with the projection; all: with the source too
+    """Whether the projections of the attention have biases."""
+    attention_temperature: float | None = Field(None, gt=0)
+    """What attention scores are divided by before the softmax. null: sqrt(head_dim), as in the paper."""
+    tie_embeddings: Literal["none", "target", "all"] = "all"
+    """Which matrices are one and the same: none; target embedding and output projection (target); or the source embedding
+    too (all, which needs tokenizer.joint: true)."""
     embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
-    embedding_init: Literal["normal", "xavier"] = "normal"  # normal: variance 1 where it meets the positions
-    embedding_norm: bool = False  # LayerNorm after the embedding
-    positions: Literal["sinusoid", "rotary", "rotary_cross"] = "sinusoid"  # rotary: in self-attention; _cross: in all
-    first_position: Literal[0, 1] = 0  # of sinusoids
+    """Where tied weights are scaled: the embedding times sqrt(d_model), the logits divided by sqrt(d_model), or nowhere."""
+    embedding_init: Literal["normal", "xavier"] = "normal"
+    """How embeddings are initialized: normal, with variance 1 after scaling, or Xavier uniform."""
+    embedding_norm: bool = False
+    """Whether a LayerNorm follows the embedding."""
+    positions: Literal["sinusoid", "rotary", "rotary_cross"] = "sinusoid"
+    """How the model knows the order of tokens: sinusoids added to the embeddings (as in the paper), rotary embeddings in
+    self-attention (Su et al. 2021), or rotary embeddings in cross-attention too. Rotary models learn faster; Hugging Face
+    formats cannot hold them."""
+    first_position: Literal[0, 1] = 0
+    """The number of the first position in the sinusoids."""
     max_positions: int = Field(1024, ge=8, le=65536)
+    """The largest number of tokens, end symbol included, that the model can read or write at once."""
 
     @property
     def d_k(self) -> int:
@@ -103,56 +162,110 @@ class ModelConfig(Section):
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
-    minutes: float | None = Field(None, gt=0, le=1e6)  # fit max_steps and the schedule to this time, without patience
-    batch_tokens: BatchTokens = 2048  # target tokens of a batch, padding included; auto: the most that memory holds
-    accumulate: int = Field(1, ge=1, le=1024)  # batches of an update
-    learning_rate: float = Field(2.5e-3, gt=0, le=1e4)  # the peak; for `noam` a factor, 1.0 in the paper
+    """Number of updates after which training ends, unless patience ends it earlier. The schedule is stretched to it."""
+    minutes: float | None = Field(None, gt=0, le=1e6)
+    """Train for this long: the number of steps and the schedule are fitted to it, patience is ignored. null: train for
+    max_steps. The same as `mt train --minutes`."""
+    batch_tokens: BatchTokens = 2048
+    """Target tokens in a batch, padding included. auto: as many as fit into memory. If memory runs out, halve it and double
+    accumulate: an update then has as many tokens as before."""
+    accumulate: int = Field(1, ge=1, le=1024)
+    """Number of batches whose gradients are added up for one update."""
+    learning_rate: float = Field(2.5e-3, gt=0, le=1e4)
+    """The highest learning rate, reached after warmup_steps. Lower it if the loss jumps. With schedule: noam it is a factor,
+    1.0 in the paper."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
+    """How the learning rate falls after the warm-up: with 1 / sqrt(step) (inverse_sqrt; noam is the paper's form of it), along
+    half a cosine or in a straight line down to zero at max_steps, or not at all."""
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
-    # Of matrices and embeddings, not of norms and biases; null: such that two epochs leave 1/e of a weight, at most 1.
+    """Number of first updates in which the learning rate rises from zero. A tenth of max_steps is enough."""
     weight_decay: float | None = Field(None, ge=0, le=1)
-    optimizer: Literal["adamw", "muon"] = "muon"  # muon: for the matrices of layers; the rest stays with adamw
+    """Decoupled weight decay of matrices and embeddings, not of norms and biases. null: chosen from the size of the corpus,
+    so that after two epochs 1/e of a weight is left that is not learnt again; at most 1."""
+    optimizer: Literal["adamw", "muon"] = "muon"
+    """muon updates the matrices of the layers with Muon (Jordan et al. 2024) and all else with AdamW; adamw updates all with
+    AdamW. A learning rate that suits one need not suit the other."""
     adam_beta1: Probability = 0.9
+    """AdamW's decay of the mean of the gradients."""
     adam_beta2: Probability = 0.98
+    """AdamW's decay of the mean of the squared gradients."""
     label_smoothing: Probability = 0.1
+    """Share of the probability that the loss spreads over all tokens instead of the right one."""
     clip_norm: float = Field(1.0, gt=0)
-    both_directions: float = Field(0.0, ge=0, le=1)  # share of the steps, the first; half of them learn tgt to src
-    # R-Drop (0: none): pairs are read twice, with other dropout, and the two are to agree; half of the paper's alpha. Not
-    # while both directions are learnt: it pays in the end, and a step takes nearly twice as long.
+    """The largest norm of the gradient; a longer gradient is scaled down to it."""
+    both_directions: float = Field(0.0, ge=0, le=1)
+    """Share of the steps, counted from the start, in which every other step learns to translate backwards. 0.5 helps small
+    corpora: each pair teaches twice. Needs tokenizer.joint: true."""
     r_drop: float = Field(0.0, ge=0, le=10)
-    average_decay: Probability = 0.999  # of the moving average of the weights; 0: none is kept
+    """Weight of R-Drop (Liang et al. 2021; half of the paper's alpha): each pair goes through the network twice with different
+    dropout, and the two outputs are pulled together. 1 helps small corpora; a step takes nearly twice as long. It begins
+    when both_directions has ended. 0: off."""
+    average_decay: Probability = 0.999
+    """Decay of the moving average of the weights, which is often the better translator and is saved beside them. 0: no average
+    is kept."""
     validate_every_steps: int = Field(500, ge=1)
-    select_by: Literal["bleu", "chrf", "loss"] = "bleu"  # what makes a checkpoint the best
-    patience: int = Field(10, ge=1)  # validations without a new best before training stops
-    n_samples: int = Field(3, ge=0, le=20)  # dev translations shown at each validation
+    """Number of updates between validations. A checkpoint is saved at each."""
+    select_by: Literal["bleu", "chrf", "loss"] = "bleu"
+    """The dev score that decides which checkpoint is the best. chrf compares characters instead of words, which suits
+    languages with many word forms and dev sets that are small."""
+    patience: int = Field(10, ge=1)
+    """Number of validations in a row without a new best after which training stops."""
+    n_samples: int = Field(3, ge=0, le=20)
+    """Number of dev translations shown at each validation."""
     seed: int = Field(1, ge=0, lt=2**31)
+    """Seed of the initial weights, the order of batches and dropout. Another seed shows how much scores vary by chance."""
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    """Where to compute: cpu, cuda, cuda:N or mps. auto: the GPU if there is one."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Precision of the matrix products; weights are float32 in any case. auto: bf16 where the device is fast at it."""
 
 
 class DecodingConfig(Section):
-    beam_size: int = Field(1, ge=1, le=1000)  # 1 is greedy
-    n_best: int = Field(1, ge=1, le=1000)  # that --json and Python are given; at most beam_size, unless sampled
-    length_normalization: Literal["gnmt", "average"] = "gnmt"  # ((5 + length) / 6) ** length_penalty, or length ** it
-    length_penalty: float = Field(1.0, ge=0, le=10)  # more favours longer output; 0 is none
-    # Output tokens for each source token, 10 more allowed; null: 2, or as many as training pairs have if that is more.
+    """The options of a search, each declared here and nowhere else: they become options of `mt translate`, `mt evaluate` and
+    `mt explain`, `--set decoding.KEY=VALUE`, and keyword arguments of `Translator.translate`."""
+
+    beam_size: int = Field(1, ge=1, le=1000)
+    """Partial hypotheses kept at each step of the search. 1 is greedy search; 4 to 10 often translate better, and take about
+    that many times as long."""
+    n_best: int = Field(1, ge=1, le=1000)
+    """Number of translations given for each line. `mt translate` prints them as: number ||| text ||| score. At most beam_size,
+    which the option of this name raises; or the number of samples."""
+    length_normalization: Literal["gnmt", "average"] = "gnmt"
+    """What the score of a hypothesis is divided by in a beam. gnmt: ((5 + length) / 6) ** length_penalty (Wu et al. 2016);
+    average: length ** length_penalty."""
+    length_penalty: float = Field(1.0, ge=0, le=10)
+    """The exponent of the length normalization in a beam. More favours longer translations; 0 compares bare scores."""
     max_length_ratio: float | None = Field(None, gt=0, le=100)
+    """Output tokens allowed for each source token, plus 10. null: 2, or as many as training pairs have if that is more."""
     min_length: int = Field(0, ge=0, le=4096)
-    no_repeat_ngram: int = Field(0, ge=0, le=100)  # never the same sequence of n tokens twice; 0: no limit
-    sample: bool = False  # draw tokens by their probability instead of searching
+    """Number of tokens before a translation may end."""
+    no_repeat_ngram: int = Field(0, ge=0, le=100)
+    """Never write the same sequence of this many tokens twice in a translation. 3 or 4 end loops; 0: no limit."""
+    sample: bool = False
+    """Draw each token by its probability instead of searching for the best translation."""
     temperature: float = Field(1.0, ge=1e-6, le=100)
-    top_k: int = Field(0, ge=0)  # draw from the k most probable; 0: from all
-    top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens that make up p
-    seed: int = Field(1, ge=0, lt=2**31)  # of the samples
-    batch_size: int = Field(64, ge=1, le=100_000)  # sentences decoded together
+    """How adventurous sampling is: below 1 likely tokens become likelier, above 1 all become more alike."""
+    top_k: int = Field(0, ge=0)
+    """Sample from the k most probable tokens only; 0: from all."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Sample from the fewest tokens whose probabilities add up to p (nucleus sampling); 1: from all."""
+    seed: int = Field(1, ge=0, lt=2**31)
+    """Seed of sampling. The same seed gives the same samples, in batches of any size."""
+    batch_size: int = Field(64, ge=1, le=100_000)
+    """Sentences decoded together. It changes speed and memory, not translations."""
 
 
 class Config(Section):
     data: DataConfig
+    """The text to learn from and to be scored on."""
     tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text is split into subwords."""
     model: ModelConfig = ModelConfig()
+    """The size and the form of the network. The defaults are a small Transformer; "the paper" is Vaswani et al. 2017."""
     training: TrainingConfig = TrainingConfig()
+    """How the model learns, for how long, and when it is saved."""
     decoding: DecodingConfig = DecodingConfig()
+    """How translations are searched for."""
 
 
 FREE_TO_CHANGE = {
@@ -184,18 +297,18 @@ def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[s
 # Rules between keys ---------------------------------------------------------------------------------------------------
 
 Key = tuple[str, ...]
-_MAX_POSITION_TABLE = 1 << 25  # made from nothing but the config: a few words shall not take gigabytes
-_MAX_ROWS = 100_000  # of a batch while decoding: beyond it, memory ends before time is saved
+_MAX_POSITION_TABLE = 1 << 25  # numbers: a short config must not allocate gigabytes
+_MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust memory without a speedup
 
 
 def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
-    """What is wrong between keys that are each right: (the keys, message)."""
+    """Rules between keys that this config breaks, though each key is right by itself: (the keys, message)."""
     data, model, training = config.data, config.model, config.training
     if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
         yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
     for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
-        if code := _NO_CODES.get(re.split("[-_]", tag)[0].lower()):
+        if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
             yield [("data", name)], f"data.{name} '{tag}' is no code of a language; did you mean '{code}'?"
     named: dict[Key, list[str]] = {("train",): data.train, ("dev",): data.dev}
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
@@ -263,7 +376,7 @@ def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
 
 
 def decoding_contradictions(decoding: DecodingConfig) -> Iterable[tuple[list[Key], str]]:
-    """The same within `decoding`, which options of a command can change."""
+    """The same for the section `decoding` alone, which options of a command can change."""
     if not decoding.sample and decoding.n_best > decoding.beam_size:
         yield (
             [("decoding", "n_best"), ("decoding", "beam_size")],
@@ -275,3 +388,12 @@ def decoding_contradictions(decoding: DecodingConfig) -> Iterable[tuple[list[Key
             f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
             f" {_MAX_ROWS:,} sentences at once; lower one",
         )
+
+
+def keys_without_effect(decoding: DecodingConfig) -> dict[str, str]:
+    """The keys of `decoding` that the others switch off: key -> the only searches that use it."""
+    length_keys = ("length_normalization", "length_penalty")
+    if decoding.sample:
+        return dict.fromkeys(("beam_size", *length_keys), "a search without sampling")
+    unused = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sampling")
+    return unused | (dict.fromkeys(length_keys, "a beam") if decoding.beam_size == 1 else {})

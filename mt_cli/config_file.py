@@ -1,14 +1,15 @@
 """Reads a config file: YAML plus `--set section.key=value` become one frozen `Config`.
 
-All problems of a file are reported together, each with its line. YAML is read by its 1.2 rules, so that `no` is Norwegian,
-`1e-4` a number and `010` ten; a key given twice is refused. What a key means is in `config.py`.
+All problems of a file are reported together, each with its line. YAML is read by the rules of its version 1.2, so that `no`
+is Norwegian, `1e-4` a number and `010` ten; a key that is given twice is refused. What a key means is in `config.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +17,68 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mt_cli.config import Config, contradictions
+from mt_cli.config import Config, DecodingConfig, contradictions
 from mt_cli.errors import ConfigError
+
+Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
-    """The config in `path` with each `section.key=value` of `overrides` laid over it.
+    """The config in `path`, in which each `section.key=value` of `overrides` replaces a value.
 
     Raises ConfigError with a line for every problem found.
     """
-    lines: dict[tuple[str, ...], str] = {}
-    problems: list[str] = []
-    values = _read_yaml(path, lines, problems)
+    draft = _Draft(str(path))
+    draft.read_file(path)
     for override in overrides:
-        _apply_override(values, override, lines, problems)
+        draft.apply_override(override)
     config = None
     try:
-        config = Config.model_validate(values)
+        config = Config.model_validate(draft.values)
     except ValidationError as error:
-        problems += [_explain(details, lines, str(path)) for details in error.errors()]
+        draft.problems += [draft.explain(details) for details in error.errors()]
     if config is not None:
         for keys, message in contradictions(config):
-            written = next((key for key in keys if key in lines), keys[0])
-            problems.append(f"{_place(written, lines, str(path))}: {message}")
-    if problems or config is None:
-        raise ConfigError("\n".join(sorted((" ".join(problem.split()) for problem in problems), key=_by_line)))
+            written = next((key for key in keys if key in draft.places), keys[0])
+            draft.problems.append(f"{draft.place_of(written)}: {message}")
+    draft.raise_problems()
+    assert config is not None
     return config
+
+
+def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = ()) -> dict[str, Any]:
+    """What a command line asks of a search, by the keys of `decoding`: its `--set decoding.KEY=VALUE` in `overrides`, and
+    `options`, of which `beam_size` is `--beam-size`.
+
+    Raises ConfigError with a line for every problem found in one value alone.
+    """
+    draft = _Draft("the command line")
+    for override in overrides:
+        draft.apply_override(override)
+    values = draft.values.pop("decoding", {})
+    for key, value in draft.values.items():
+        place = draft.place_of((key,))
+        if key in _KEYS:
+            draft.problems.append(f"{place}: only decoding.KEY can be set here; set the rest in `mt train`")
+        else:
+            draft.problems.append(f"{place}: {key}: unknown key, {suggest_key((key,), value)}")
+    if isinstance(values, dict):
+        for name, value in options.items():
+            values[name] = value
+            draft.places["decoding", name] = f"--{name.replace('_', '-')} {value}"
+    settings = None
+    try:
+        settings = DecodingConfig.model_validate(values)
+    except ValidationError as error:
+        draft.problems += [draft.explain(details, "decoding") for details in error.errors()]
+    draft.raise_problems()
+    return {key: getattr(settings, key) for key in values}
+
+
+def explain_errors(error: ValidationError, section: str) -> list[str]:
+    """A line for each wrong key of a section that was made in Python, not read from a file."""
+    draft = _Draft("")
+    return [draft.explain(details, section).removeprefix(": ") for details in error.errors()]
 
 
 def to_yaml(config: Config) -> str:
@@ -49,15 +86,9 @@ def to_yaml(config: Config) -> str:
     return yaml.dump(config.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _by_line(problem: str) -> int:
-    """The line that a message begins with: a file's problems are told from its top to its bottom."""
-    line = re.match(r"[^ ]*?:(\d+): ", problem)
-    return int(line[1]) if line else 0
+# YAML 1.2 ------------------------------------------------------------------------------------------------------------
 
-
-# Reading YAML --------------------------------------------------------------------------------------------------------
-
-# The core schema of YAML 1.2, https://yaml.org/spec/1.2.2/#103-core-schema, in place of PyYAML's 1.1.
+# The core schema, https://yaml.org/spec/1.2.2/#103-core-schema, replaces PyYAML's rules, which are those of YAML 1.1.
 _RESOLVERS = [
     ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
@@ -77,7 +108,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            # A few lines of aliases of aliases stand for gigabytes; configs need none.
+            # A few lines of aliases of aliases stand for gigabytes, and configs need no alias.
             raise yaml.MarkedYAMLError(
                 problem="found an alias, write the value out", problem_mark=self.peek_event().start_mark
             )
@@ -89,9 +120,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Unquoted, a line end that only Unicode knows would be folded away.
+    # Without quotes, line ends that only Unicode knows would be folded into spaces.
     style = '"' if re.search("[\x85\u2028\u2029]", text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _yaml_float(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -99,164 +134,192 @@ for _tag, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(_tag, _pattern, _first)
     _Dumper.add_implicit_resolver(_tag, _pattern, _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(_yaml_number(node.value)))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _yaml_float(node.value))
 
 
-def _yaml_number(text: str) -> str:
-    return text.lower().replace(".inf", "inf").replace(".nan", "nan")
+# Reading -------------------------------------------------------------------------------------------------------------
 
-
-_MAX_BYTES = 1 << 20  # of a config: a file without end, such as /dev/zero, is none
-_CLEARER = {  # what PyYAML says of the commonest mistakes, in words that say what to do
+_MAX_BYTES = 1 << 20  # cap the size, so that /dev/zero fails fast
+_CLEARER = {  # PyYAML's words for the most frequent mistakes, and words that say what to do
     "found character '\\t' that cannot start any token": "a tab; indent with spaces",
     "but found another document": "a second document begins here; keep one",
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
     "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
 }
+_TEXT_TABLES = {  # files of sentence pairs, which are often given in place of a config
+    ".tsv": "name it in a config",
+    ".csv": "save it with tabs between its two columns (.tsv), and name that in a config",
+    ".xlsx": "save it as tab-separated text (.tsv), and name that in a config",
+    ".xls": "save it as tab-separated text (.tsv), and name that in a config",
+    ".ods": "save it as tab-separated text (.tsv), and name that in a config",
+}
+_CONFIG_EXPECTED = "give the path of a YAML config, such as configs/phrasebook.yaml"
 
 
-def _read_yaml(path: Path, lines: dict[tuple[str, ...], str], problems: list[str]) -> dict[str, Any]:
-    """The file as plain values; `lines` gets the place of every key. What cannot be parsed at all is raised."""
+@dataclass
+class _Draft:
+    """A config while it is read: plain values, where each of them is written, and the problems found so far."""
+
+    file: str
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[Keys, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def read_file(self, path: Path) -> None:
+        """Raises ConfigError for a file that cannot be parsed at all."""
+        text = _read_text(path)
+        try:
+            node = yaml.compose(text, Loader=_Loader)
+            if node is None:
+                raise ConfigError(f"{path}:1: empty file, expected 'key: value' lines")
+            if not isinstance(node, yaml.MappingNode):
+                kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{_show(node.value)}'"
+                raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
+            self.values = self._build(node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            problem = str(error.problem or error.context)
+            line = mark.line + 1 if mark else 1
+            raise ConfigError(f"{path}:{line}: {_CLEARER.get(problem, problem)}") from None
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise ConfigError(f"{path}:{line}: a control character (0x{error.character:02x}); delete it") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+        except RecursionError:
+            raise ConfigError(f"{path}: nested too deeply, expected sections with keys") from None
+
+    def apply_override(self, override: str) -> None:
+        """Lays the value of `section.key=value` over what is there."""
+        name, equals, text = override.partition("=")
+        keys, place = tuple(name.strip().split(".")), f"--set {override}"
+        if not equals or not all(keys):
+            self.problems.append(f"{place}: expected KEY=VALUE, such as training.max_steps=1000")
+            return
+        option = _Draft(place)
+        try:
+            node = yaml.compose(text, Loader=_Loader)
+            value = None if node is None else option._build(node, keys)
+        except (yaml.YAMLError, RecursionError):
+            self.problems.append(f"{place}: cannot read the value as YAML")
+            return
+        self.problems += option.problems
+        section = self.values
+        for key in keys[:-1]:
+            if section.get(key) is None:  # missing, or with nothing below it
+                section[key] = {}
+            if not isinstance(section[key], dict):
+                self.problems.append(f"{place}: {key} is no section")
+                return
+            section = section[key]
+        section[keys[-1]] = value
+        for replaced in [written for written in self.places if written[: len(keys)] == keys]:
+            del self.places[replaced]
+        for depth in range(1, len(keys)):
+            self.places.setdefault(keys[:depth], place)
+        self.places[keys] = place
+
+    def _build(self, node: yaml.Node, keys: Keys) -> Any:
+        """The plain value of a node of YAML, which stands at `keys`."""
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                return _Loader("").construct_object(node)
+            # PyYAML raises all of these for tags such as !!bool.
+            except (ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError):
+                self.problems.append(f"{self._line_of(node)}: cannot read the value '{node.value[:80]}'")
+                return None
+        if isinstance(node, yaml.SequenceNode):
+            items = []
+            for index, child in enumerate(node.value):
+                item_keys = (*keys, str(index))
+                self.places[item_keys] = self._line_of(child)
+                items.append(self._build(child, item_keys))
+            return items
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = self._line_of(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append(f"{place}: a key is one word, found a list or a section")
+                continue
+            key = str(key_node.value)
+            if key in values:
+                first_line = self.places[(*keys, key)].rpartition(":")[2]
+                self.problems.append(f"{place}: duplicate key '{key}' (first on line {first_line}); delete one")
+                continue
+            self.places[(*keys, key)] = place
+            values[key] = self._build(value_node, (*keys, key))
+        return values
+
+    def _line_of(self, node: yaml.Node) -> str:
+        return f"{self.file}:{node.start_mark.line + 1}"
+
+    def place_of(self, keys: Keys) -> str:
+        """The file and line, or the option, where a key is written, or else the section that it would be in."""
+        while keys and keys not in self.places:
+            keys = keys[:-1]
+        return self.places.get(keys, self.file)
+
+    def explain(self, details: ErrorDetails, *section: str) -> str:
+        """A problem that pydantic has found below `section`, with its place."""
+        keys = (*section, *(str(part) for part in details["loc"] if part != "[key]"))
+        return f"{self.place_of(keys)}: {'.'.join(keys)}: {_explain(keys, details)}"
+
+    def raise_problems(self) -> None:
+        """Raises ConfigError if there are any: first those of options, then those of the file from top to bottom."""
+
+        def line_number(problem: str) -> int:
+            line = re.match(r"[^ ]*?:(\d+): ", problem)
+            return int(line[1]) if line else 0
+
+        if self.problems:
+            raise ConfigError(*sorted(self.problems, key=line_number))
+
+
+def _read_text(path: Path) -> str:
+    if path.is_dir():
+        own = path / "config.yaml"
+        remedy = f"to continue the run in it, give {own}" if own.is_file() else _CONFIG_EXPECTED
+        raise ConfigError(f"{path}: a directory, expected a file; {remedy}")
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix in _TEXT_TABLES and path.is_file():
+        remedy = f"{_TEXT_TABLES[suffix]}: data.train: pairs.tsv (configs/phrasebook.yaml is an example)"
+        raise ConfigError(f"{path}: a table of sentences, expected a YAML config; {remedy}")
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ConfigError(f"{path}: more than {_MAX_BYTES >> 20} MiB, expected a YAML config")
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {error.strerror}; give the path of a YAML config, such as configs/phrasebook.yaml"
-        ) from None
+        raise ConfigError(f"{path}: {error.strerror}; {_CONFIG_EXPECTED}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-        if node is None:
-            raise ConfigError(f"{path}:1: empty file, expected 'key: value' lines")
-        if not isinstance(node, yaml.MappingNode):
-            kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{_show(node.value)}'"
-            raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
-        values = _build(node, (), str(path), lines, problems)
-        assert isinstance(values, dict)
-        return values
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        problem = str(error.problem or error.context)
-        raise ConfigError(f"{path}:{line}: {_CLEARER.get(problem, problem)}") from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise ConfigError(f"{path}:{line}: a control character (0x{error.character:02x}); delete it") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply, expected sections with keys") from None
 
 
-def _build(
-    node: yaml.Node, keys: tuple[str, ...], file: str, lines: dict[tuple[str, ...], str], problems: list[str]
-) -> Any:
-    if isinstance(node, yaml.ScalarNode):
-        try:
-            return _Loader("").construct_object(node)
-        except (
-            ValueError,
-            LookupError,
-            AttributeError,
-            TypeError,
-            yaml.YAMLError,
-        ):  # PyYAML's, of a tag such as !!bool
-            problems.append(f"{file}:{node.start_mark.line + 1}: cannot read the value '{node.value[:80]}'")
-            return None
-    if isinstance(node, yaml.SequenceNode):
-        items = []
-        for index, child in enumerate(node.value):
-            lines[(*keys, str(index))] = f"{file}:{child.start_mark.line + 1}"
-            items.append(_build(child, (*keys, str(index)), file, lines, problems))
-        return items
-    values: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            problems.append(f"{file}:{line}: a key is one word, found a list or a section")
-            continue
-        key = str(key_node.value)
-        path = (*keys, key)
-        if key in values:
-            first = lines[path].rpartition(":")[2]
-            problems.append(f"{file}:{line}: duplicate key '{key}' (first on line {first}); delete one")
-            continue
-        lines[path] = f"{file}:{line}"
-        values[key] = _build(value_node, path, file, lines, problems)
-    return values
+# Explaining ----------------------------------------------------------------------------------------------------------
 
 
-def _apply_override(
-    values: dict[str, Any], override: str, lines: dict[tuple[str, ...], str], problems: list[str]
-) -> None:
-    name, equals, text = override.partition("=")
-    keys = tuple(name.strip().split("."))
-    if not equals or not all(keys):
-        problems.append(f"--set {override}: expected KEY=VALUE, such as training.max_steps=1000")
-        return
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-        place = f"--set {override}"
-        value = None if node is None else _build(node, keys, place, {}, problems)
-    except (yaml.YAMLError, RecursionError):
-        problems.append(f"--set {override}: cannot read the value as YAML")
-        return
-    section = values
-    for key in keys[:-1]:
-        if section.get(key) is None:  # not written down, or with nothing below it
-            section[key] = {}
-        child = section[key]
-        if not isinstance(child, dict):
-            problems.append(f"{place}: {key} is no section")
-            return
-        section = child
-    section[keys[-1]] = value
-    for replaced in [key for key in lines if key[: len(keys)] == keys]:
-        del lines[replaced]
-    for depth in range(1, len(keys) + 1):
-        lines.setdefault(keys[:depth], place)
-    lines[keys] = place
-
-
-# Telling what is wrong -----------------------------------------------------------------------------------------------
-
-
-def _place(keys: tuple[str, ...], lines: dict[tuple[str, ...], str], file: str) -> str:
-    """The file and line (or option) of a key, or of the nearest section that is written down."""
-    while keys and keys not in lines:
-        keys = keys[:-1]
-    return lines.get(keys, file)
-
-
-def _explain(details: ErrorDetails, lines: dict[tuple[str, ...], str], file: str) -> str:
-    keys = tuple(str(part) for part in details["loc"] if part != "[key]")
-    name, found = ".".join(keys), details["input"]
-    kind, context = details["type"], details.get("ctx", {})
-    place = _place(keys, lines, file)
+def _explain(keys: Keys, details: ErrorDetails) -> str:
+    found, kind = details["input"], details["type"]
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1]), n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(_known_keys(keys[:-1]))}"
-        return f"{place}: {name}: unknown key, {hint}"
+        return f"unknown key, {suggest_key(keys, found)}"
     if kind == "missing":
-        return f"{place}: {name}: missing, this key has no default"
+        return "missing, this key has no default"
     if kind in {"model_type", "model_attributes_type", "dict_type"}:
-        return f"{place}: {name}: expected a section with keys, found {_show(found)}"
-    if kind.startswith("bool"):
-        return f"{place}: {name}: expected true or false, found {_show(found)}; write true or false"
-    if kind == "literal_error":
-        return f"{place}: {name}: expected {context['expected']}, found {_show(found)}"
-    if kind in {"list_type", "too_long", "too_short"}:
-        return f"{place}: {name}: expected [source file, target file] or one .tsv file, found {_show(found)}"
-    if kind == "string_pattern_mismatch" and keys[-1] == "device":
-        return f"{place}: {name}: expected auto, cpu, cuda, cuda:N or mps, found {_show(found)}"
-    if kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
-        return f"{place}: {name}: expected a language code such as en, de or zh, found {_show(found)}"
-    return f"{place}: {name}: {details['msg'][0].lower()}{details['msg'][1:]}, found {_show(found)}"
+        expected = "expected a section with keys"
+    elif kind.startswith("bool"):
+        return f"expected true or false, found {_show(found)}; write true or false"
+    elif kind == "literal_error":
+        expected = f"expected {details['ctx']['expected']}"
+    elif kind in {"list_type", "too_long", "too_short"}:
+        expected = "expected [source file, target file] or one .tsv file"
+    elif kind == "string_pattern_mismatch" and keys[-1] == "device":
+        expected = "expected auto, cpu, cuda, cuda:N or mps"
+    elif kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
+        expected = "expected a language code such as en, de or zh"
+    else:
+        expected = f"{details['msg'][0].lower()}{details['msg'][1:]}"
+    return f"{expected}, found {_show(found)}"
 
 
 def _show(value: Any) -> str:
@@ -265,6 +328,40 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _known_keys(section: tuple[str, ...]) -> list[str]:
-    model: Any = Config.model_fields[section[0]].annotation if section else Config
+def _keys_of(section: str) -> list[str]:
+    model: Any = Config.model_fields[section].annotation
     return list(model.model_fields)
+
+
+_KEYS = {section: _keys_of(section) for section in Config.model_fields}
+_OTHER_NAMES = {  # what other toolkits call a key
+    "batch_size": ["training.batch_tokens", "decoding.batch_size"],
+    "beam": ["decoding.beam_size"],
+    "embed_dim": ["model.d_model"],
+    "epochs": ["training.max_steps"],
+    "heads": ["model.n_heads"],
+    "hidden_size": ["model.d_model"],
+    "layers": ["model.n_encoder_layers", "model.n_decoder_layers"],
+    "lr": ["training.learning_rate"],
+    "steps": ["training.max_steps"],
+    "warmup": ["training.warmup_steps"],
+}
+
+
+def suggest_key(keys: Keys, found: Any = None) -> str:
+    """Which key was probably meant by one that is unknown: in its section or in another, by its name or a similar one."""
+    *sections, name = keys
+    siblings = _KEYS[sections[0]] if sections else list(_KEYS)
+    everywhere = [f"{section}.{key}" for section, keys_of_section in _KEYS.items() for key in keys_of_section]
+    meant = [key for key in everywhere if key.endswith(f".{name}")]
+    meant += _OTHER_NAMES.get(name.lower().removeprefix("num_"), [])
+    if sections and (inside := [key for key in meant if key.startswith(f"{sections[0]}.")]):
+        meant = inside
+    if not meant or isinstance(found, dict):
+        meant = difflib.get_close_matches(name, siblings, n=1)
+    if not meant:
+        near = difflib.get_close_matches(name, [key.partition(".")[2] for key in everywhere], n=1, cutoff=0.8)
+        meant = [key for key in everywhere if near and key.endswith(f".{near[0]}")]
+    if meant:
+        return f"did you mean {' or '.join(repr(key) for key in dict.fromkeys(meant))}?"
+    return f"known are {', '.join(siblings)}"

@@ -10,7 +10,7 @@
 
     Interrupted   129/130/143   SIGHUP, SIGINT or SIGTERM; the work so far is saved
 
-`cli.py` alone tells them and ends with their code; a file below may catch one to add to its words or to try something
+`cli/app.py` alone shows them and ends with their code; a file below may catch one to add to its words or to try something
 else. A message says what was found, what was expected and what to do next; where a file is the matter it begins with
 `<file>:<line>:`.
 """
@@ -22,9 +22,12 @@ import signal
 
 
 class MTError(Exception):
-    """A mistake of the user or of the world, told in a line (or a line for each problem)."""
+    """A mistake of the user or of the world. Each argument is a problem, which is shown as one line."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class UsageError(MTError):
@@ -63,19 +66,16 @@ class Interrupted(BaseException):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python, or torch on a CPU or a GPU, asked for more memory than there is."""
-    # torch has a class of its own for a GPU's memory, which not every module may import; a CPU's is told in words alone.
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None)
-    )
+    """Whether Python, torch on a CPU or a GPU, or the loader of a library asked for more memory than there is."""
+    # torch has a class of its own for the memory of a GPU, which not every module may import. All others say it in words.
+    in_words = isinstance(error, (RuntimeError, ImportError, OSError)) and _OUT_OF_MEMORY.search(str(error)) is not None
+    return in_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-# The libraries of GPUs have words of their own. The last is oneDNN's, which asks for memory of its own before it multiplies
-# matrices and names no reason.
+# The libraries of GPUs have words of their own; "map segment" is the loader's. The last is oneDNN's, which asks for memory
+# of its own before it multiplies matrices and names no reason.
 _OUT_OF_MEMORY = re.compile(
-    r"allocate memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size"
+    r"allocate memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size|failed to map segment"
     r"|^could not create a (primitive|memory object)$"
 )
 

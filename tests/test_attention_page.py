@@ -1,4 +1,4 @@
-"""What was attended to: the values of a tiny model of random weights, the page and the picture of them."""
+"""What was attended to: the values of a tiny model of random weights, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from mt_cli.config import Config
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
-from mt_cli.explain.attention import AttentionMaps, attend, attend_to, links_of_line
-from mt_cli.explain.attention_page import _safe_json, write_attention_page
+from mt_cli.explain import attention_page
+from mt_cli.explain.attention import AttentionMaps, attention_maps, attention_maps_of_pair, format_alignment
+from mt_cli.explain.attention_page import AttentionPage, _safe_json
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 
@@ -30,7 +31,7 @@ N_LAYERS, N_HEADS = 2, 3
 
 
 def attend_line(translator: Translator, line: str, **options: Any) -> list[AttentionMaps]:
-    return attend(translator, translator.translations([line], **options)[0])
+    return attention_maps(translator, translator.translations([line], **options)[0])
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,14 @@ def attend_once(translator: Translator, line: str) -> AttentionMaps:
 def spoken(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     """The attention while the model is made to say `tgt`."""
     tokenizer = translator.tokenizer
-    return attend_to(translator, tokenizer.encode_src(src), [*tokenizer.encode_tgt(tgt), EOS_ID])
+    return attention_maps_of_pair(translator, tokenizer.encode_src(src), [*tokenizer.encode_tgt(tgt), EOS_ID])
+
+
+def write_page(file: Path, all_maps: list[AttentionMaps]) -> None:
+    page = AttentionPage(file)
+    for maps in all_maps:
+        page.add(maps)
+    page.write()
 
 
 def embedded(page: str) -> Any:
@@ -75,7 +83,7 @@ def embedded(page: str) -> Any:
 def test_every_row_of_weights_sums_to_one_and_sizes_match_the_pieces(translator: Translator, line: str) -> None:
     maps = attend_once(translator, line)
     n_src, n_tgt = len(maps.src_pieces), len(maps.tgt_pieces)
-    assert len(maps.tgt_fed) == n_tgt
+    assert len(maps.tgt_inputs) == n_tgt
     sizes = {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}
     for name, size in sizes.items():
         weights = torch.tensor(getattr(maps, name))
@@ -90,14 +98,14 @@ def test_the_weights_are_those_of_the_greedy_translation(translator: Translator)
     [found] = greedy_search(translator.search_model, *source_batch([src_ids]), [limit])
     maps = attend_once(translator, LINES[2])
     assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(found.said)
-    assert maps.tgt_fed == translator.tokenizer.tgt_pieces([BOS_ID, *found.said[:-1]])
+    assert maps.tgt_inputs == translator.tokenizer.tgt_pieces([BOS_ID, *found.said[:-1]])
     assert (maps.source, maps.translation) == (LINES[2], translator.translate([LINES[2]], beam_size=1)[0])
 
 
 def test_both_sides_end_with_the_end_symbol(translator: Translator) -> None:
     maps = spoken(translator, LINES[2], "a cat")
     assert maps.src_pieces[-1] == maps.tgt_pieces[-1] == "</s>"
-    assert maps.tgt_fed == ["<s>", *maps.tgt_pieces[:-1]]
+    assert maps.tgt_inputs == ["<s>", *maps.tgt_pieces[:-1]]
     assert (maps.source, maps.translation) == (LINES[2], "a cat")
 
 
@@ -115,14 +123,14 @@ def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_m
 def test_an_empty_translation_has_an_empty_alignment(translator: Translator, tmp_path: Path) -> None:
     maps = spoken(translator, LINES[0], "")
     assert maps.tgt_pieces == ["</s>"] and maps.alignment == []
-    write_attention_page(tmp_path / "a.html", [maps])
+    write_page(tmp_path / "a.html", [maps])
 
 
 def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Tokenizer) -> None:
     parts = attend_line(make_translator(tokenizer, max_length=8), " ".join(LINES[:2]))
     assert len(parts) > 1
     sizes = ((maps.alignment, len(maps.src_pieces) - 1, len(maps.alignment)) for maps in parts)
-    links = [tuple(map(int, link.split("-"))) for link in links_of_line(sizes).split()]
+    links = [tuple(map(int, link.split("-"))) for link in format_alignment(sizes).split()]
     assert [tgt for _, tgt in links] == list(range(sum(len(maps.alignment) for maps in parts)))
     n_first = len(parts[0].alignment)
     assert links[n_first][0] == len(parts[0].src_pieces) - 1 + parts[1].alignment[0][0]
@@ -139,7 +147,7 @@ def test_a_translation_that_was_cut_off_says_no_end_symbol(translator: Translato
 
 
 def test_a_blank_line_has_no_attention(translator: Translator) -> None:
-    assert attend_line(translator, " ") == [] and links_of_line([]) == ""
+    assert attend_line(translator, " ") == [] and format_alignment([]) == ""
 
 
 def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Translator) -> None:
@@ -149,19 +157,19 @@ def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Transl
 
 def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
     all_maps = [attend_once(translator, line) for line in LINES]
-    write_attention_page(tmp_path / "a.html", all_maps)
+    write_page(tmp_path / "a.html", all_maps)
     sentences = embedded((tmp_path / "a.html").read_text(encoding="utf-8"))
     for sentence, maps in zip(sentences, all_maps, strict=True):
         assert (sentence["srcPieces"], sentence["tgtPieces"]) == (maps.src_pieces, maps.tgt_pieces)
         assert (sentence["srcLang"], sentence["tgtLang"]) == ("zh-CN", "en")
-        assert sentence["alignment"] == links_of_line([(maps.alignment, 0, 0)])
+        assert sentence["alignment"] == format_alignment([(maps.alignment, 0, 0)])
         for name in ("encoder", "decoder", "cross"):
             found, expected = torch.tensor(sentence[name]) / 1000, torch.tensor(getattr(maps, name))
             torch.testing.assert_close(found, expected, atol=0.0005001, rtol=0)
 
 
 def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
-    write_attention_page(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
+    write_page(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert page.count("<script") == page.count("</script") == 2
     assert "<img" not in page
@@ -177,26 +185,43 @@ def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> Non
 
 def test_text_that_looks_like_a_place_of_the_template_is_not_filled(translator: Translator, tmp_path: Path) -> None:
     text = "SENTENCES_JSON SCRIPT_POLICY"
-    write_attention_page(tmp_path / "a.html", [spoken(translator, text, text)])
+    write_page(tmp_path / "a.html", [spoken(translator, text, text)])
     assert embedded((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["source"] == text
 
 
 def test_the_page_names_no_other_place_and_lets_only_its_own_script_run(tmp_path: Path) -> None:
-    write_attention_page(tmp_path / "a.html", [])
+    write_page(tmp_path / "a.html", [])
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page)
     assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
 
 
+def test_a_page_takes_no_more_than_a_browser_can_show(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = attend_once(translator, LINES[0])
+    page = AttentionPage(tmp_path / "a.html")
+    monkeypatch.setattr(attention_page, "MAX_SENTENCES", 3)
+    filled = []
+    for _ in range(3):
+        filled.append(page.is_full)
+        page.add(maps)
+    assert filled == [False] * 3 and page.is_full
+    monkeypatch.setattr(attention_page, "_MAX_CHARACTERS", 10)
+    long = AttentionPage(tmp_path / "a.html")
+    long.add(maps)
+    assert long.is_full, "one sentence may be as large as many"
+
+
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a\.png: the attention is shown as an \.html page; name the file NAME\.html"):
-        write_attention_page(tmp_path / "a.png", [])
+        write_page(tmp_path / "a.png", [])
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("mine")
     with pytest.raises(UsageError, match="exists already; delete it or choose another --attention"):
-        write_attention_page(tmp_path / "a.html", [])
+        write_page(tmp_path / "a.html", [])
     assert (tmp_path / "a.html").read_text() == "mine"
 
 
@@ -216,7 +241,7 @@ def browse(page: Path, *options: str) -> str:
 def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
     maps = [spoken(translator, LINES[3], LINES[1]), spoken(translator, HOSTILE, HOSTILE)]
     page, picture = tmp_path / "a.html", tmp_path / "a.png"
-    write_attention_page(page, maps)
+    write_page(page, maps)
     drawn = browse(page, "--dump-dom", "--window-size=1440,1200")
     for piece in maps[0].src_pieces + maps[0].tgt_pieces:
         assert f"<span>{html.escape(piece.removeprefix('▁'), quote=False)}</span></div>" in drawn

@@ -48,7 +48,7 @@ def problems(load):
         with pytest.raises(ConfigError) as caught:
             load(content, *overrides)
         assert caught.value.exit_code == 2
-        return str(caught.value).split("\n")
+        return list(caught.value.args)
 
     return problems
 
@@ -272,10 +272,27 @@ def test_a_tag_that_would_make_an_object_makes_none(problems, tmp_path):
 
 def test_a_missing_file_and_a_folder_say_what_is_expected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for path, reason in (("none.yaml", "No such file or directory"), (".", "Is a directory")):
+    for path, reason in (("none.yaml", "No such file or directory"), (".", "a directory, expected a file")):
         with pytest.raises(ConfigError) as caught:
             load_config(Path(path))
         assert str(caught.value).startswith(f"{path}: {reason}; give the path of a YAML config")
+
+
+def test_the_config_of_a_run_directory_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/config.yaml").touch()
+    with pytest.raises(ConfigError) as caught:
+        load_config(Path("run"))
+    message = "run: a directory, expected a file; to continue the run in it, give run/config.yaml"
+    assert caught.value.args == (message,)
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.csv", "a.XLSX"])
+def test_a_table_in_place_of_a_config_is_called_one(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    with pytest.raises(ConfigError, match=r"a table of sentences, expected a YAML config; .*data\.train: pairs\.tsv"):
+        load_config(tmp_path / name)
 
 
 def test_all_mistakes_are_told_at_once(problems):
@@ -315,7 +332,15 @@ def test_a_wrong_value_of_the_file_does_not_matter_once_it_is_set(load):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("train=3", "train: unknown key, did you mean 'training'?"),
+        ("train=3", "train: unknown key, did you mean 'data.train'?"),
+        ("trainin=3", "trainin: unknown key, did you mean 'training'?"),
+        ("learning_rate=1", "learning_rate: unknown key, did you mean 'training.learning_rate'?"),
+        ("training.lr=1", "training.lr: unknown key, did you mean 'training.learning_rate'?"),
+        ("model.lr=1", "model.lr: unknown key, did you mean 'training.learning_rate'?"),
+        ("batch_size=1", "batch_size: unknown key, did you mean 'decoding.batch_size' or 'training.batch_tokens'?"),
+        ("model.num_layers=1", "model.num_layers: unknown key, did you mean 'model.n_encoder_layers' or 'model.n_decoder_layers'?"),
+        ("seed=1", "seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
+        ("training.beamsize=1", "training.beamsize: unknown key, did you mean 'decoding.beam_size'?"),
         ("training=3", "training: expected a section with keys, found 3"),
         ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("trainig.seed=1", "trainig: unknown key, did you mean 'training'?"),
@@ -502,7 +527,7 @@ def test_no_text_at_all_raises_anything_but_a_config_error(tmp_path_factory, tex
     file.write_bytes(text.encode("utf-8", errors="surrogatepass"))
     with pytest.raises(ConfigError) as caught:
         load_config(file)
-    assert all(line.startswith(str(file)) for line in str(caught.value).split("\n"))
+    assert all(line.startswith(str(file)) for line in caught.value.args)
 
 
 @settings(max_examples=200, deadline=None)
@@ -545,7 +570,7 @@ def test_wild_values_for_known_keys_are_accepted_or_refused_by_name(tmp_path_fac
     try:
         config = load_config(file)
     except ConfigError as error:
-        assert all(line.startswith(f"{file}:") for line in str(error).split("\n"))
+        assert all(line.startswith(f"{file}:") for line in error.args)
     else:
         file.write_text(to_yaml(config))
         assert load_config(file) == config

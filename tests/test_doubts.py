@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.translator import Part, Translation, Translator
 from mt_cli.errors import RunDirError
-from mt_cli.explain.attention import Attended, attend, attended
-from mt_cli.explain.doubts import doubts
+from mt_cli.explain.attention import CrossAttention, attention_maps, cross_attention
+from mt_cli.explain.doubts import find_doubts
 from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
 
@@ -40,8 +40,8 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     """The doubts about `output` as the translation of `source`, each source piece attended to by `received`."""
     src_ids, tgt_ids = translator.tokenizer.encode_src(source), translator.tokenizer.encode_tgt(output)
     translation = Translation(source, [output], [0.0], [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])])
-    own = Attended(torch.full((len(src_ids) + 1,), received), [(0, i) for i in range(len(tgt_ids))])
-    return dict(doubts(translator, translation, [own]))
+    own = CrossAttention(torch.full((len(src_ids) + 1,), received), [(0, i) for i in range(len(tgt_ids))])
+    return dict(find_doubts(translator, translation, [own]))
 
 
 def test_what_a_damaged_profile_holds_is_refused() -> None:
@@ -87,11 +87,11 @@ def test_a_translation_that_was_cut_off_is_doubted_whatever_its_length(trained_r
     loaded = Translator.load(trained_run, device="cpu")
     bare = Translator(loaded.models, loaded.tokenizer, loaded.config)
     src_ids, tgt_ids = bare.encode_pair("red cat", "rot Katze")
-    own = Attended(torch.ones(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
+    own = CrossAttention(torch.ones(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
     for is_complete, kinds in ((True, []), (False, ["length"])):
         part = Part(src_ids, [Hypothesis(tgt_ids, 0.0, is_complete)])
         translation = Translation("red cat", ["rot Katze"], [0.0], [part])
-        assert [doubt.kind for doubt in doubts(bare, translation, [own])] == kinds
+        assert [doubt.kind for doubt in find_doubts(bare, translation, [own])] == kinds
 
 
 def test_usual_lengths_are_what_training_pairs_have() -> None:
@@ -125,16 +125,16 @@ def test_without_what_training_was_like_length_and_characters_give_no_doubt(trai
 def test_a_line_in_several_parts_names_each_kind_once(translator: Translator) -> None:
     src_ids, tgt_ids = translator.encode_pair("the cat", "die die die die die die")
     parts = [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])] * 3
-    own = Attended(torch.zeros(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
-    kinds = [doubt.kind for doubt in doubts(translator, Translation("the cat", ["die"], [0.0], parts), [own] * 3)]
+    own = CrossAttention(torch.zeros(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
+    kinds = [doubt.kind for doubt in find_doubts(translator, Translation("the cat", ["die"], [0.0], parts), [own] * 3)]
     assert kinds == sorted(set(kinds)) and "looped" in kinds
 
 
 def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator) -> None:
     lines = ["the red cat", "", "dog", "house sees the tree", "the cat sees the dog " * 9]
     translations = translator.translations(lines)
-    for translation, parts in zip(translations, attended(translator, translations), strict=True):
-        for maps, own in zip(attend(translator, translation), parts, strict=True):
+    for translation, parts in zip(translations, cross_attention(translator, translations), strict=True):
+        for maps, own in zip(attention_maps(translator, translation), parts, strict=True):
             mean = torch.tensor(maps.cross).mean((0, 1))  # (T,S)
             torch.testing.assert_close(own.received, mean.sum(0))
             assert own.alignment == maps.alignment

@@ -184,7 +184,6 @@ def test_the_engine_neither_leaves_an_export_behind_nor_takes_one_that_lies_ther
         (["--prefix", "cat"], "takes no prefixes"),
         (["--min-length", "3"], "leave out"),
         (["--beam-size", "2", "--length-normalization", "average", "--no-repeat-ngram", "2"], "leave out"),
-        (["--trace"], "leave out --trace"),
         (["--checkpoint", "best", "--checkpoint", "last"], "one model"),
         (["--device", "cuda"], "runs on the CPU"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mt_cli.config import load_config
+from mt_cli.config_file import load_config
 from mt_cli.errors import ConfigError
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.positions import Positions, RotaryPositions, SinusoidPositions, sinusoid_table

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_trainer import change_languages
 
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
@@ -341,13 +342,13 @@ def test_json_has_tokens_scores_and_an_alignment(mt: Mt, trained_run: Path) -> N
 def test_score_gives_total_and_tokens_and_wants_parallel_files(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
     references = tmp_path / "ref.de"
     references.write_text("rot Katze\nHund\n\n")
-    lines = mt("translate", trained_run, "--score", references, stdin=b"red cat\nred cat\nthe dog\n").lines
+    lines = mt("score", trained_run, "--ref", references, stdin=b"red cat\nred cat\nthe dog\n").lines
     right, wrong = (float(line.split("\t")[0]) for line in lines[:2])
     assert right > wrong and lines[2] == ""
     tokens = [float(cell.rpartition(":")[2]) for cell in lines[0].split("\t")[1].split()]
     assert math.fsum(tokens) == pytest.approx(right, abs=1e-3)
     for stdin in (b"red cat\n", b"a\n" * 5):
-        answer = mt("translate", trained_run, "--score", references, stdin=stdin)
+        answer = mt("score", trained_run, "--ref", references, stdin=stdin)
         assert answer.code == 1 and len(answer.said) == 1 and "line for line" in answer.said[0]
 
 
@@ -376,19 +377,24 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
             "decoding.batch_size 50001 times decoding.beam_size 2 is more than",
         ),
         (("--beam-size", 1000), "is not below the vocabulary"),
-        (("--sample", "--top-p", 0), "top_p"),
-        (("--sample", "--temperature", "1e-40"), "temperature: Input should be greater than or equal to 0.000001"),
-        (("--attention", "x.gif"), "x.gif"),
-        (("--trace", "--beam-size", 4), "--trace tells greedy search; leave out --beam-size"),
-        (("--trace", "--prefix", "x", "--min-length", 3), "leave out --min-length and --prefix"),
-        (("--trace", "--attention", "x.html", "--n-best", 2), "leave out --n-best and --attention"),
-        (("--score", "ref", "--trace"), "--score translates nothing; leave out --trace"),
-        (("--score", "ref", "--doubts", "--json"), "--score translates nothing; leave out --json and --doubts"),
-        (("--temperature", 3, "--top-k", 2), "without --sample; leave out --temperature and --top-k"),
-        (("--length-penalty", 0.5), "in a beam only; leave out --length-penalty"),
-        (("--trace", "--seed", 0), "--trace tells greedy search; leave out --seed"),
-        (("--seed", 0), "nothing is drawn without --sample; leave out --seed"),
-        (("--attention", "none/x.html"), "none: no such directory"),
+        (("--sample", "--top-p", 0), "--top-p 0.0: decoding.top_p: input should be greater than 0, found 0.0"),
+        (("--sample", "--temperature", "1e-40"), "temperature: input should be greater than or equal to 0.000001"),
+        (("--temperature", 3, "--top-k", 2), "only sampling uses --temperature and --top-k; leave out --temperature"),
+        (("--length-penalty", 0.5), "only a beam uses --length-penalty; leave out --length-penalty"),
+        (("--seed", 0), "only sampling uses --seed; leave out --seed"),
+        (("--sample", "--beam-size", 4), "only a search without sampling uses --beam-size; leave out --beam-size"),
+        (("--score", "ref"), "--score is a command of its own now; use: mt score RUN --src SOURCES --ref REFERENCES"),
+        (("--trace",), "--trace is a command of its own now; use: mt explain RUN [INPUT]"),
+        (("--attention", "x.html"), "--attention is a command of its own now; use: mt explain RUN [INPUT] --attention"),
+        (
+            ("--set", "decoding.beam=3"),
+            "--set decoding.beam=3: decoding.beam: unknown key, did you mean 'decoding.beam_size'",
+        ),
+        (("--set", "beam_size=3"), "--set beam_size=3: beam_size: unknown key, did you mean 'decoding.beam_size'?"),
+        (("--set", "training.seed=3"), "--set training.seed=3: only decoding.KEY can be set here; set the rest in `mt"),
+        (("--set", "decoding=3"), "--set decoding=3: decoding: expected a section with keys, found 3"),
+        (("--set", "decoding.beam_size=0"), "--set decoding.beam_size=0: decoding.beam_size: input should be greater"),
+        (("--set", "decoding.seed=3"), "only sampling uses --seed"),
         (("--checkpoint", "step-7"), "no such checkpoint"),
         (("--checkpoint", "../../x"), "is no checkpoint's name"),
     ],
@@ -459,10 +465,7 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
 def test_models_of_opposite_directions_are_no_ensemble(trained_run: Path, tiny: Path) -> None:
     """Both directions of one text have the same tokenizer."""
     back = Path(shutil.copytree(trained_run, tiny / "back"))
-    config = (back / "config.yaml").read_text()
-    (back / "config.yaml").write_text(
-        config.replace("src_lang: en", "src_lang: de").replace("tgt_lang: de", "tgt_lang: en")
-    )
+    change_languages(back, src="de", tgt="en")
     with pytest.raises(CheckpointError, match=r"back translates de to en, .*tiny en to de; leave one out"):
         Translator.load(trained_run, back)
 
@@ -551,7 +554,7 @@ def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path
 def test_a_line_too_long_to_be_scored_costs_its_own_score_only(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
     (tmp_path / "ref").write_text("Katze\nHund\nHund\n")
     stdin = b"cat\n" + b"dog " * 500 + b"\ndog\n"
-    answer = mt("translate", trained_run, "--score", tmp_path / "ref", stdin=stdin)
+    answer = mt("score", trained_run, "--ref", tmp_path / "ref", stdin=stdin)
     assert answer.code == 0 and [line == "" for line in answer.lines] == [False, True, False]
     assert answer.said == ["warning: stdin:2: 500 tokens, the model reads 63 at most; no score"]
 

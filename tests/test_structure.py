@@ -130,11 +130,12 @@ def test_the_config_and_the_errors_do_not_need_torch():
 
 def test_only_the_command_line_prints_and_exits():
     exits = ("sys.exit", ".exit", ".quit", "sys.stdout.write", "sys.stdout.buffer.write", ".print")
-    assert who_calls(*exits) == {"cli"}
+    assert all(name.startswith("cli/") for name in who_calls(*exits))
+    assert who_calls("sys.exit", ".exit", ".quit") == {"cli/app"}
     assert who_calls("os._exit") == {"training/signals"}, "where an exception may be swallowed"
     for name, tree in FILES.items():
         raised = {dotted(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc}  # fmt: skip
-        assert not raised & {"SystemExit", "typer.Exit"} or name == "cli"
+        assert not raised & {"SystemExit", "typer.Exit"} or name == "cli/app"
 
 
 def test_only_the_command_line_catches_every_error_of_a_user():
@@ -142,7 +143,7 @@ def test_only_the_command_line_catches_every_error_of_a_user():
         for node in ast.walk(tree):
             if isinstance(node, ast.ExceptHandler) and node.type is not None:
                 types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-                assert name == "cli" or "MTError" not in map(dotted, types), name
+                assert name == "cli/app" or "MTError" not in map(dotted, types), name
 
 
 def test_only_the_checkpoint_reads_and_writes_weights():
@@ -202,9 +203,24 @@ def test_there_is_no_drawer_for_odds_and_ends():
 
 
 def test_the_command_line_is_there_before_torch_is():
-    code = "import sys, mt_cli.cli; sys.exit(' '.join(m for m in ('torch', 'sacrebleu', 'numpy') if m in sys.modules))"
+    code = "import sys, mt_cli.cli; print(*(m for m in ('torch', 'sacrebleu', 'numpy') if m in sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (answer.returncode, answer.stderr) == (0, "") or answer.stderr == "\n"
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "\n", "")
+
+
+def test_every_command_has_a_file_of_its_own():
+    from mt_cli.cli.app import COMMANDS
+
+    assert all(f"cli/{command.__name__}" in FILES for command in COMMANDS)
+    assert all(command.__module__ == f"mt_cli.cli.{command.__name__}" for command in COMMANDS)
+
+
+def test_no_function_of_the_command_line_is_longer_than_a_screen():
+    for name, tree in FILES.items():
+        for node in ast.walk(tree):
+            if name.startswith("cli/") and isinstance(node, ast.FunctionDef):
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                assert (node.end_lineno or 0) - first + 1 <= 60, f"{name}.py: {node.name}"
 
 
 def test_help_answers_at_once():

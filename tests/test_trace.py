@@ -13,7 +13,7 @@ from mt_cli.checkpoint import build_model
 from mt_cli.config import Config
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.trace import _aligned, _shorten, _width, trace, trace_steps
+from mt_cli.explain.trace import _in_columns, _shorten, _width, trace, trace_steps
 from mt_cli.text.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.text.corpus import normalize
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
@@ -89,9 +89,9 @@ def test_probabilities_are_those_of_the_whole_prefix_at_once(tokenizer: Tokenize
 
 def test_each_step_is_fed_all_that_was_chosen_before_it(tokenizer: Tokenizer) -> None:
     steps = trace_steps(make_translator(tokenizer), tokenizer.encode_src(LINES[0]))
-    assert steps[0].fed == ["<s>"]
+    assert steps[0].inputs == ["<s>"]
     for before, after in itertools.pairwise(steps):
-        assert after.fed == [*before.fed, before.chosen]
+        assert after.inputs == [*before.inputs, before.chosen]
 
 
 def test_a_sentence_is_a_line_of_source_and_a_line_for_each_step_until_the_end_symbol(tokenizer: Tokenizer) -> None:
@@ -129,7 +129,7 @@ def test_a_line_longer_than_the_model_reads_is_traced_part_by_part(tokenizer: To
 
 def test_columns_stand_below_each_other_also_with_chinese() -> None:
     rows = [["1", "<s>", "->", "我"], ["10", "<s> 我有", "->", "a"]]
-    assert list(_aligned(rows)) == [" 1 <s>      -> 我", "10 <s> 我有 -> a"]
+    assert list(_in_columns(rows)) == [" 1 <s>      -> 我", "10 <s> 我有 -> a"]
     assert _width("我a\u0301") == 3
 
 

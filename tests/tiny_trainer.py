@@ -1,11 +1,12 @@
-"""A `Trainer` of the tiny corpus that a test has entered."""
+"""A `Trainer` of the tiny corpus, and a run of it that claims other languages."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-from mt_cli.config_file import load_config
+from mt_cli.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.run_dir import RunDir
 from mt_cli.training.loop import Trainer
 from mt_cli.training.run import prepared_trainer
@@ -20,3 +21,14 @@ def trainer_of(run: Path, *overrides: str) -> Trainer:
     """What `mt train tiny.yaml --run-dir RUN` trains with."""
     run.mkdir(parents=True, exist_ok=True)
     return prepared_trainer(load_config(Path("tiny.yaml"), overrides), RunDir(run), StopSignals(), time.monotonic())
+
+
+def change_languages(run: Path, *, src: str = "en", tgt: str = "de") -> None:
+    """Makes it a run of these languages, in its config and in the copy of it in each checkpoint."""
+    languages = {"src_lang": src, "tgt_lang": tgt}
+    config = load_config(run / "config.yaml", [f"data.{key}={value}" for key, value in languages.items()])
+    (run / "config.yaml").write_text(to_yaml(config))
+    for file in (run / "checkpoints").iterdir():
+        content = load_checkpoint(file)
+        content["config"]["data"].update(languages)
+        save_checkpoint(file, content)

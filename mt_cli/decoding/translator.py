@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DecodingConfig, decoding_contradictions
+from mt_cli.config_file import explain_errors
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
@@ -178,25 +179,25 @@ class Translator:
         return scores
 
     def settings(self, **options: Any) -> DecodingConfig:
-        """The config's `decoding` with `options` laid over it; those that are None are left as they are. Who asks for a
-        beam size searches, also where the config samples."""
-        given = {key: value for key, value in options.items() if value is not None}
-        if "beam_size" in given:
-            given.setdefault("sample", False)
-        if isinstance(n_best := given.get("n_best"), int):
-            if not given.get("sample", self.config.decoding.sample):
-                given.setdefault("beam_size", max(n_best, self.config.decoding.beam_size))  # as wide as that many need
-        elif isinstance(beam_size := given.get("beam_size"), int):
-            given["n_best"] = max(1, min(beam_size, self.config.decoding.n_best))  # as many as a beam so wide has
+        """The config's `decoding`, in which `options` replace values. They also adapt what they contradict: a beam size
+        turns sampling off and limits `n_best`; `n_best` widens the beam.
+
+        Raises UsageError with a line for every problem.
+        """
+        own = self.config.decoding
+        if "beam_size" in options:
+            options.setdefault("sample", False)
+        if isinstance(n_best := options.get("n_best"), int):
+            if not options.get("sample", own.sample):
+                options.setdefault("beam_size", max(n_best, own.beam_size))
+        elif isinstance(beam_size := options.get("beam_size"), int):
+            options["n_best"] = max(1, min(beam_size, own.n_best))
         try:
-            settings = DecodingConfig.model_validate({**self.config.decoding.model_dump(), **given})
+            settings = DecodingConfig.model_validate({**own.model_dump(), **options})
         except ValidationError as error:
-            problems = [
-                f"{'.'.join(map(str, one['loc']))}: {one['msg']}, found {one['input']}" for one in error.errors()
-            ]
-            raise UsageError("\n".join(problems)) from None
+            raise UsageError(*explain_errors(error, "decoding")) from None
         if problems := [problem for _, problem in decoding_contradictions(settings)]:
-            raise UsageError("\n".join(problems))
+            raise UsageError(*problems)
         if not settings.sample and settings.beam_size >= self.tokenizer.tgt_vocab_size:
             raise UsageError(
                 f"beam size {settings.beam_size} is not below the vocabulary of {self.tokenizer.tgt_vocab_size};"

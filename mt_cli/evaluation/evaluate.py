@@ -45,11 +45,13 @@ def evaluate_run(
     checkpoint: str,
     files: list[str] | None,
     tokenize: str | None,
-    beam_size: int | None,
-    batch_size: int | None,
+    search: dict[str, Any],
     device: str,
 ) -> list[dict[str, Any]]:
-    """A result for the dev set and each test set of the run's config, or for `files` (source, reference)."""
+    """A result for the dev set and each test set of the run's config, or for `files` (source, reference).
+
+    `search` replaces keys of the config's `decoding`. Raises DataError or UsageError before anything is translated.
+    """
     model, tokenizer, config, content, profile = load_model(run, checkpoint)
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
@@ -62,7 +64,7 @@ def evaluate_run(
             )
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
-    decoding = translator.settings(beam_size=beam_size, batch_size=batch_size)
+    decoding = translator.settings(**search)
     reports = {name: CorpusReport() for name in test_sets}
     pairs_of = {  # all are read before the first is translated
         name: read_test_set(paths, on_bad_line=config.data.on_bad_line, report=reports[name])
@@ -72,7 +74,7 @@ def evaluate_run(
     for name, pairs in pairs_of.items():
         sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         started = time.monotonic()
-        outputs = translator.translate(sources, beam_size=beam_size, batch_size=batch_size)
+        outputs = translator.translate(sources, **search)
         seconds = time.monotonic() - started
         loss, n_without_loss = _loss(translator, sources, references)
         results.append(

@@ -17,36 +17,41 @@ from mt_cli.decoding.translator import Translation, Translator
 from mt_cli.text.batching import batches_by_length, pad, source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
-Weights = list[list[list[list[float]]]]  # by layer, head, row that asks, column that answers
-Links = list[tuple[int, int]]  # (source piece, target piece)
+Weights = list[list[list[list[float]]]]  # by layer, head, query and key
+Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
+    """All attention weights of one sentence, or of one part of a line that was split."""
+
     source: str
     translation: str
     src_lang: str
     tgt_lang: str
     src_pieces: list[str]  # S
     tgt_pieces: list[str]  # T; what each row of the decoder predicts
-    tgt_fed: list[str]  # T; what the decoder was fed to predict it, `<s>` first
+    tgt_inputs: list[str]  # T; what the decoder gets to predict it, `<s>` first
     encoder: Weights  # (L,H,S,S)
     decoder: Weights  # (L,H,T,T)
     cross: Weights  # (L,H,T,S)
-    alignment: Links  # by the mean of all heads and layers; without the end symbols
+    alignment: Alignment  # by the mean of all heads and layers
 
 
-def attend(translator: Translator, translation: Translation) -> list[AttentionMaps]:
-    """The attention behind the best translation of a line: one for each part that it was read in, none for a blank."""
-    return [attend_to(translator, part.src_ids, part.hypotheses[0].said) for part in translation.parts]
+def attention_maps(translator: Translator, translation: Translation) -> list[AttentionMaps]:
+    """The attention behind the best translation of a line: one for each part of the line, none for a blank line."""
+    return [attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].said) for part in translation.parts]
 
 
 @torch.inference_mode()
-def attend_to(translator: Translator, src_ids: list[int], tgt_ids: list[int]) -> AttentionMaps:
-    """The attention while the model reads `src_ids`, without end symbol, and says `tgt_ids`, as a rule with it."""
-    tokenizer, data, fed = translator.tokenizer, translator.config.data, [BOS_ID, *tgt_ids[:-1]]
+def attention_maps_of_pair(translator: Translator, src_ids: list[int], tgt_ids: list[int]) -> AttentionMaps:
+    """The attention while the model translates `src_ids` by `tgt_ids`.
+
+    `src_ids` come without end symbol. `tgt_ids` come with it, unless the translation was cut off.
+    """
+    tokenizer, data, tgt_in = translator.tokenizer, translator.config.data, [BOS_ID, *tgt_ids[:-1]]
     src, src_mask = source_batch([src_ids])
-    inputs = (src, src_mask, torch.tensor([fed]), subsequent_mask(len(fed)))
+    inputs = (src, src_mask, torch.tensor([tgt_in]), subsequent_mask(len(tgt_in)))
     _, weights = translator.model.forward_with_weights(*(tensor.to(translator.device) for tensor in inputs))
     encoder, decoder, cross = (torch.cat(w).float().cpu() for w in (weights.encoder, weights.decoder, weights.cross))
     return AttentionMaps(
@@ -56,32 +61,32 @@ def attend_to(translator: Translator, src_ids: list[int], tgt_ids: list[int]) ->
         tgt_lang=data.tgt_lang,
         src_pieces=tokenizer.src_pieces([*src_ids, EOS_ID]),
         tgt_pieces=tokenizer.tgt_pieces(tgt_ids),
-        tgt_fed=tokenizer.tgt_pieces(fed),
+        tgt_inputs=tokenizer.tgt_pieces(tgt_in),
         encoder=encoder.tolist(),
         decoder=decoder.tolist(),
         cross=cross.tolist(),
-        alignment=_links(cross.mean((0, 1)), tgt_ids),
+        alignment=_align(cross.mean((0, 1)), tgt_ids),
     )
 
 
-def _links(weights: Tensor, tgt_ids: list[int]) -> Links:
-    """Each target piece with the source piece that it looked at most, by weights (T,S); end symbols apart."""
+def _align(weights: Tensor, tgt_ids: list[int]) -> Alignment:
+    """Links each target piece to the source piece that it attends to most, by weights (T,S)."""
     n_pieces = len(tgt_ids) - tgt_ids.count(EOS_ID)
     return [(src, tgt) for tgt, src in enumerate(weights[:n_pieces, :-1].argmax(-1).tolist())]
 
 
-class Attended(NamedTuple):
+class CrossAttention(NamedTuple):
     """How the best translation of a part attended to its source, by the mean of all heads and layers."""
 
-    received: Tensor  # (S,) by each source piece and the end symbol, from all target pieces together
-    alignment: Links  # without end symbols
+    received: Tensor  # (S,) the attention that each source piece got from all target pieces together
+    alignment: Alignment
 
 
 @torch.inference_mode()
-def attended(translator: Translator, translations: Sequence[Translation]) -> list[list[Attended]]:
-    """For each line how each of its parts was attended to. Unlike `attend`, for any number of lines."""
+def cross_attention(translator: Translator, translations: Sequence[Translation]) -> list[list[CrossAttention]]:
+    """For each line, how each of its parts was attended to. It works in batches, unlike `attention_maps`."""
     pairs = [(part.src_ids, part.hypotheses[0].said) for one in translations for part in one.parts]
-    found: dict[int, Attended] = {}
+    found: dict[int, CrossAttention] = {}
     for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))
         tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(translator.device)
@@ -89,18 +94,21 @@ def attended(translator: Translator, translations: Sequence[Translation]) -> lis
         memory, _ = translator.model.encode(src_ids, src_mask)
         _, _, cross = translator.model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
         for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):  # (T,S)
-            source, said = pairs[i]
-            weights = weights[: len(said), : len(source) + 1]
-            found[i] = Attended(weights.sum(0), _links(weights, said))
+            src, tgt = pairs[i]
+            weights = weights[: len(tgt), : len(src) + 1]
+            found[i] = CrossAttention(weights.sum(0), _align(weights, tgt))
     in_order = (found[i] for i in range(len(pairs)))
     return [list(islice(in_order, len(one.parts))) for one in translations]
 
 
-def links_of_line(parts: Iterable[tuple[Links, int, int]]) -> str:
-    """The alignment of a line as `0-0 1-2`: source piece, target piece, counted through all parts of the line, of which
-    each has its links, its number of source pieces and that of its target pieces."""
+def format_alignment(parts: Iterable[tuple[Alignment, int, int]]) -> str:
+    """The alignment of a line as `0-0 1-2`: source piece, target piece.
+
+    Pieces are counted through all parts of the line. A part is its alignment, its number of source pieces and its number of
+    target pieces.
+    """
     links, n_src, n_tgt = list[str](), 0, 0
-    for own, n_src_pieces, n_tgt_pieces in parts:
-        links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in own]
+    for alignment, n_src_pieces, n_tgt_pieces in parts:
+        links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in alignment]
         n_src, n_tgt = n_src + n_src_pieces, n_tgt + n_tgt_pieces
     return " ".join(links)

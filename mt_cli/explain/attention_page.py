@@ -1,7 +1,7 @@
-"""The attention of a translation as a page for a browser.
+"""The attention of translations as a page for a browser.
 
-The page is `attention.html` with the values put in as JSON. It holds all it needs, asks no network (its own security
-policy forbids it), and shows text as text, whatever the text says.
+The page is `attention.html` with the values put in as JSON. It contains all it needs, loads nothing from the network (its
+own security policy forbids it), and shows text as text, whatever the text says.
 """
 
 from __future__ import annotations
@@ -12,39 +12,57 @@ import json
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mt_cli.errors import UsageError
-from mt_cli.explain.attention import AttentionMaps, Weights
 from mt_cli.files import write_text
 
+if TYPE_CHECKING:
+    from mt_cli.explain.attention import AttentionMaps, Weights
 
-def refuse_attention_file(file: Path) -> None:
-    """Raises UsageError when `file` cannot be written: to be asked before the work is done."""
-    if file.suffix.lower() != ".html":
-        raise UsageError(f"{file}: the attention is shown as an .html page; name the file NAME.html")
-    if file.exists():
-        raise UsageError(f"{file} exists already; delete it or choose another --attention")
-    if not file.parent.is_dir():
-        raise UsageError(f"{file.parent}: no such directory; make it or choose another --attention")
+MAX_SENTENCES = 200
+_MAX_CHARACTERS = 64_000_000  # a page of long sentences reaches this first
 
 
-def write_attention_page(file: Path, maps: list[AttentionMaps]) -> None:
-    """Raises UsageError for another suffix or an existing file."""
-    refuse_attention_file(file)
-    write_text(file, _page(maps))
+class AttentionPage:
+    """A page that takes the attention of one sentence after the other, until it `is_full`.
+
+    Only the text of the page is kept, which is a tenth of the size of the weights.
+    """
+
+    def __init__(self, file: Path):
+        """Raises UsageError when `file` has another suffix than .html, exists, or lies in no directory."""
+        if file.suffix.lower() != ".html":
+            raise UsageError(f"{file}: the attention is shown as an .html page; name the file NAME.html")
+        if file.exists():
+            raise UsageError(f"{file} exists already; delete it or choose another --attention")
+        if not file.parent.is_dir():
+            raise UsageError(f"{file.parent}: no such directory; make it or choose another --attention")
+        self.file = file
+        self._sentences: list[str] = []
+        self._n_characters = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a browser could hardly show more."""
+        return len(self._sentences) >= MAX_SENTENCES or self._n_characters >= _MAX_CHARACTERS
+
+    def add(self, maps: AttentionMaps) -> None:
+        self._sentences.append(_safe_json(_page_values(maps)))
+        self._n_characters += len(self._sentences[-1])
+
+    def write(self) -> None:
+        """Raises RunDirError when the disk is full or the folder cannot be written."""
+        template = resources.files("mt_cli.explain").joinpath("attention.html").read_text(encoding="utf-8")
+        scripts = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
+        digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+        policy = " ".join(f"'sha256-{digest}'" for digest in digests)
+        page = template.replace("SCRIPT_POLICY", policy)  # first: sentences may contain the same word
+        write_text(self.file, page.replace("SENTENCES_JSON", f"[{','.join(self._sentences)}]"))
 
 
-def _page(maps: list[AttentionMaps]) -> str:
-    template = resources.files("mt_cli.explain").joinpath("attention.html").read_text(encoding="utf-8")
-    scripts = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    policy = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return template.replace("SCRIPT_POLICY", policy).replace("SENTENCES_JSON", _safe_json([_plain(m) for m in maps]))
-
-
-def _plain(maps: AttentionMaps) -> dict[str, Any]:
-    """What the page reads: weights in thousandths, which are shorter and more exact than a colour can show."""
+def _page_values(maps: AttentionMaps) -> dict[str, Any]:
+    """What the page reads. Weights are in thousandths: short, and more exact than a colour can show."""
     return {
         "source": maps.source,
         "translation": maps.translation,
@@ -52,7 +70,7 @@ def _plain(maps: AttentionMaps) -> dict[str, Any]:
         "tgtLang": maps.tgt_lang.replace("_", "-"),
         "srcPieces": maps.src_pieces,
         "tgtPieces": maps.tgt_pieces,
-        "tgtFed": maps.tgt_fed,
+        "tgtFed": maps.tgt_inputs,
         "encoder": _thousandths(maps.encoder),
         "decoder": _thousandths(maps.decoder),
         "cross": _thousandths(maps.cross),

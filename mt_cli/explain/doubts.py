@@ -1,8 +1,9 @@
-"""What gives reason to doubt a translation, without a reference: output that loops, source that was copied, a length
-unlike training's or cut off, source words that no target word attended to, characters that the model has never read.
+"""Reasons to doubt a translation, found without a reference.
 
-The thresholds were set by looking at the translations of Multi30k's test sets (English to German and to French) and at
-inputs that were spoiled on purpose. A doubt is a reason to look, not a proof.
+A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that source
+words got no attention, or that characters never occurred in training. The thresholds were set by looking at translations of
+Multi30k's test sets (English to German and to French) and at input that was damaged on purpose. A doubt is a reason to look,
+not a proof.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from itertools import groupby
 from typing import NamedTuple
 
 from mt_cli.decoding.translator import Part, Translation, Translator
-from mt_cli.explain.attention import Attended
+from mt_cli.explain.attention import CrossAttention
 from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile
 
-_LOOPED_TOKENS = 4  # tokens that repeat those directly before them; a doubled word, even of three pieces, is no loop
-_LONGEST_LOOP = 16  # tokens of a stretch; a longer one does not come twice within the length of a sentence
-_COPIED_WORDS = 3  # in a row; fewer are a name
-_COPIED_SHARE = 0.5  # of the words of the translation; less is a long name in a sentence
-_UNATTENDED = 0.25  # of the attention that a token of the source can expect
-_SHOWN = 10  # words or characters that a doubt names
+_MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled word of up to three pieces is no loop
+_MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence
+_MIN_COPIED_WORDS = 3  # in a row; fewer are a name
+_MIN_COPIED_SHARE = 0.5  # of the words of the translation; less is a long name in a sentence
+_MIN_ATTENTION = 0.25  # of the attention that a token of the source can expect
+_MAX_SHOWN = 10  # words or characters that a doubt names
 
 
 class Doubt(NamedTuple):
@@ -32,84 +33,83 @@ class Doubt(NamedTuple):
     detail: str
 
 
-def doubts(translator: Translator, translation: Translation, attended: Sequence[Attended]) -> list[Doubt]:
-    """The doubts about a line's best translation; `attended` has the cross-attention of each of its parts.
+def find_doubts(translator: Translator, translation: Translation, attention: Sequence[CrossAttention]) -> list[Doubt]:
+    """The doubts about a line's best translation, at most one of each kind.
 
-    Length and characters are compared with training only where the run has kept what training was like.
+    `attention` is that of each part of the line. Length and characters are compared with training only if the run has kept a
+    profile of its training text.
     """
-    profile = translator.profile
-    found = [_looped(translator, part) or _copied(translator, part) for part in translation.parts]
-    found += [_cut_off(part) for part in translation.parts]
-    found += [_unattended(translator, part, own) for part, own in zip(translation.parts, attended, strict=True)]
-    if profile is not None and translation.parts:
-        found += [_length(profile, translation.parts), _unseen(profile, translation.source)]
-    kinds = groupby(sorted(filter(None, found), key=lambda doubt: doubt.kind), key=lambda doubt: doubt.kind)
-    return [next(of_kind) for _, of_kind in kinds]  # of a line in many parts the first of each kind
+    profile, parts = translator.profile, translation.parts
+    found = [_find_loop(translator, part) or _find_copy(translator, part) for part in parts]
+    found += [_find_cut(part) for part in parts]
+    found += [_find_unattended(translator, part, own) for part, own in zip(parts, attention, strict=True)]
+    if profile is not None and parts:
+        found += [_find_unusual_length(profile, parts), _find_unseen(profile, translation.source)]
+    by_kind = groupby(sorted(filter(None, found), key=lambda doubt: doubt.kind), key=lambda doubt: doubt.kind)
+    return [next(doubts) for _, doubts in by_kind]
 
 
-def _looped(translator: Translator, part: Part) -> Doubt | None:
+def _find_loop(translator: Translator, part: Part) -> Doubt | None:
     n_tokens, stretch = _longest_loop(part.hypotheses[0].ids)
-    # A source that says a thing again and again is translated so.
-    if n_tokens < _LOOPED_TOKENS or n_tokens <= 2 * _longest_loop(part.src_ids)[0]:
+    # The translation of a source that repeats itself repeats itself too.
+    if n_tokens < _MIN_LOOP_TOKENS or n_tokens <= 2 * _longest_loop(part.src_ids)[0]:
         return None
     return Doubt("looped", translator.tokenizer.decode_tgt(stretch))
 
 
 def _longest_loop(ids: Sequence[int]) -> tuple[int, list[int]]:
-    """The most tokens in a row that repeat the stretch directly before them, and that stretch."""
+    """The largest number of tokens in a row that repeat the stretch directly before them, and that stretch."""
     most, repeated = 0, list[int]()
-    for n in range(1, min(len(ids) // 2, _LONGEST_LOOP) + 1):
-        run = 0
-        for i in range(n, len(ids)):
-            run = run + 1 if ids[i] == ids[i - n] else 0
-            if run >= n and run > most:
-                most, repeated = run, list(ids[i - run - n + 1 : i - run + 1])
+    for period in range(1, min(len(ids) // 2, _MAX_LOOP_PERIOD) + 1):
+        n_tokens = 0
+        for i in range(period, len(ids)):
+            n_tokens = n_tokens + 1 if ids[i] == ids[i - period] else 0
+            if n_tokens >= period and n_tokens > most:
+                most, repeated = n_tokens, list(ids[i - n_tokens - period + 1 : i - n_tokens + 1])
     return most, repeated
 
 
-def _copied(translator: Translator, part: Part) -> Doubt | None:
+def _find_copy(translator: Translator, part: Part) -> Doubt | None:
     src = _words(translator.tokenizer.decode_src(part.src_ids))
     tgt = _words(translator.tokenizer.decode_tgt(part.hypotheses[0].ids))
     same = SequenceMatcher(None, src, tgt, autojunk=False).find_longest_match()
-    if same.size < _COPIED_WORDS or same.size <= _COPIED_SHARE * len(tgt):
+    if same.size < _MIN_COPIED_WORDS or same.size <= _MIN_COPIED_SHARE * len(tgt):
         return None
-    return Doubt("copied", " ".join(tgt[same.b : same.b + same.size][:_SHOWN]))
+    return Doubt("copied", " ".join(tgt[same.b : same.b + same.size][:_MAX_SHOWN]))
 
 
 def _words(text: str) -> list[str]:
-    """Words of letters with their marks, and single characters of Chinese and Japanese, which put no spaces between."""
-    spelt = (char if unicodedata.category(char)[0] in "LM" else " " for char in text)
-    return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", "".join(spelt)).split()
+    """Words of letters and their marks. Each character of Chinese and Japanese is a word: there are no spaces between."""
+    letters = (char if unicodedata.category(char)[0] in "LM" else " " for char in text)
+    return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", "".join(letters)).split()
 
 
-def _cut_off(part: Part) -> Doubt | None:
+def _find_cut(part: Part) -> Doubt | None:
     best = part.hypotheses[0]
     if best.is_complete:
         return None
     return Doubt("length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source")
 
 
-def _length(profile: CorpusProfile, parts: Sequence[Part]) -> Doubt | None:
-    n_src, n_tgt = (
-        sum(len(ids) + 1 for ids in side)
-        for side in zip(*((p.src_ids, p.hypotheses[0].ids) for p in parts), strict=True)
-    )
+def _find_unusual_length(profile: CorpusProfile, parts: Sequence[Part]) -> Doubt | None:
+    n_src = sum(len(part.src_ids) + 1 for part in parts)
+    n_tgt = sum(len(part.hypotheses[0].ids) + 1 for part in parts)
     least, most = profile.usual_lengths(n_src)
     if least <= n_tgt <= most:
         return None
     return Doubt("length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}")
 
 
-def _unattended(translator: Translator, part: Part, attended: Attended) -> Doubt | None:
+def _find_unattended(translator: Translator, part: Part, attention: CrossAttention) -> Doubt | None:
     profile = translator.profile
-    # Every target token has an attention of 1 to give, and there are so many of them for each source token.
+    # Each target token gives an attention of 1, and there are `length_ratio` target tokens for a source token.
     expected = profile.length_ratio if profile is not None else 1.0
     words = []
-    for first, last in _word_bounds(translator, part.src_ids):
-        word = translator.tokenizer.decode_src(part.src_ids[first:last])
-        if float(attended.received[first:last].sum()) < _UNATTENDED * expected and any(map(str.isalnum, word)):
+    for first, end in _word_bounds(translator, part.src_ids):
+        word = translator.tokenizer.decode_src(part.src_ids[first:end])
+        if float(attention.received[first:end].sum()) < _MIN_ATTENTION * expected and any(map(str.isalnum, word)):
             words.append(word)
-    return Doubt("unattended", " ".join(words[:_SHOWN])) if words else None
+    return Doubt("unattended", " ".join(words[:_MAX_SHOWN])) if words else None
 
 
 def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, int]]:
@@ -123,7 +123,7 @@ def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, 
     return list(zip(starts, [*starts[1:], len(pieces)], strict=True))
 
 
-def _unseen(profile: CorpusProfile, source: str) -> Doubt | None:
+def _find_unseen(profile: CorpusProfile, source: str) -> Doubt | None:
     seen = set(profile.characters)
     unseen = dict.fromkeys(char for char in source if char not in seen and char != " ")
-    return Doubt("unseen", "".join(list(unseen)[:_SHOWN])) if unseen else None
+    return Doubt("unseen", "".join(list(unseen)[:_MAX_SHOWN])) if unseen else None

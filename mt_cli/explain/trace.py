@@ -1,7 +1,8 @@
-"""Greedy search told step by step: the source is encoded once, the decoder is fed `<s>` and says the first token, is fed
-that and says the second, until it says `</s>`. Each step attends to all that was fed before it.
+"""Greedy search, shown step by step.
 
-What `mt translate --trace` shows. It chooses as `greedy_search` does, one sentence at a time, and writes no file.
+The source is encoded once. The decoder is given `<s>` and predicts the first token, is given that and predicts the second,
+and so on, until it predicts `</s>`. Each step attends to all tokens before it. `mt explain` shows this; tokens are chosen as
+`greedy_search` chooses them, one sentence at a time.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from mt_cli.text.corpus import normalize
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 _N_SHOWN = 5
-_MAX_FED_COLUMNS = 40  # leaves a step on one line of a wide terminal
+_MAX_INPUT_COLUMNS = 40  # so that a step fits on a line of a wide terminal
 
 
 @dataclass(frozen=True)
 class TraceStep:
-    fed: list[str]  # the target pieces so far, `<s>` first
+    inputs: list[str]  # the target pieces so far, `<s>` first
     likely: list[tuple[str, float]]  # the most probable next pieces and their probabilities
     chosen: str
     chosen_id: int
 
 
 def trace(translator: Translator, line: str) -> Iterator[str]:
-    """Lines of text: the source pieces, then a line for each step of the greedy search. None for a blank line.
+    """Lines of text: the source pieces, then a line for each step of the greedy search. Nothing for a blank line.
 
-    A line longer than the model can read at once is told part by part, as it is translated.
+    A line that is longer than the model can read at once is traced part by part, as it is translated.
     """
     for ids in translator.split(normalize(line)):
         steps = trace_steps(translator, ids)
         yield f"source: {' '.join(translator.tokenizer.src_pieces([*ids, EOS_ID]))}"
-        yield from _aligned([_cells(number, step) for number, step in enumerate(steps, 1)])
+        yield from _in_columns([_cells(number, step) for number, step in enumerate(steps, 1)])
         if steps[-1].chosen_id != EOS_ID:
             yield f"stopped before the end symbol: {len(steps)} tokens are the limit for this source"
 
@@ -50,37 +51,37 @@ def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
     max_length = translator.max_length(len(src_ids), translator.config.decoding)
     ids, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))
     state = model.start(ids, mask, max_length)
-    fed, steps = [BOS_ID], list[TraceStep]()
+    tgt_in, steps = [BOS_ID], list[TraceStep]()
     while len(steps) < max_length:
-        last = torch.tensor(fed[-1:], device=translator.device)
+        last = torch.tensor(tgt_in[-1:], device=translator.device)
         log_probs = next_log_probs(model.advance(state, last))[0]  # (V)
         chosen = int(log_probs.max(-1).indices)
         best, likely = log_probs.topk(min(_N_SHOWN, len(log_probs)))
         shown = list(zip(pieces(likely.tolist()), best.exp().tolist(), strict=True))
-        steps.append(TraceStep(pieces(fed), shown, pieces([chosen])[0], chosen))
+        steps.append(TraceStep(pieces(tgt_in), shown, pieces([chosen])[0], chosen))
         if chosen == EOS_ID:
             break
-        fed.append(chosen)
+        tgt_in.append(chosen)
     return steps
 
 
 def _cells(number: int, step: TraceStep) -> list[str]:
     likely = [cell for piece, probability in step.likely for cell in ("|", piece, f"{probability:.2f}")]
-    return [str(number), _shorten(step.fed), "->", *likely[1:], f"  chosen: {step.chosen}"]
+    return [str(number), _shorten(step.inputs), "->", *likely[1:], f"  chosen: {step.chosen}"]
 
 
-def _shorten(fed: list[str]) -> str:
-    """The pieces, or the first and the last few: the lines above show the others."""
-    if _width(" ".join(fed)) <= _MAX_FED_COLUMNS:
-        return " ".join(fed)
+def _shorten(inputs: list[str]) -> str:
+    """The pieces, or, if they are too many, the first and the last few: the lines above show the others."""
+    if _width(" ".join(inputs)) <= _MAX_INPUT_COLUMNS:
+        return " ".join(inputs)
     kept: list[str] = []
-    while _width(" ".join([fed[0], "…", fed[-len(kept) - 1], *kept])) <= _MAX_FED_COLUMNS:
-        kept.insert(0, fed[-len(kept) - 1])
-    return " ".join([fed[0], "…", *kept])
+    while _width(" ".join([inputs[0], "…", inputs[-len(kept) - 1], *kept])) <= _MAX_INPUT_COLUMNS:
+        kept.insert(0, inputs[-len(kept) - 1])
+    return " ".join([inputs[0], "…", *kept])
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The cells of each row side by side in columns of equal width; the first, a number, to the right."""
+def _in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines whose cells stand in columns; the first column, a number, is aligned to the right."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padding = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]

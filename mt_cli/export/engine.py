@@ -13,12 +13,22 @@ from typing import Any
 
 import torch
 
-from mt_cli.config import DecodingConfig
+from mt_cli.config import DecodingConfig, keys_without_effect
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.translator import Request, Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.ctranslate2 import write_ctranslate2
 
+# With min_length and no_repeat_ngram the engine gives the probability of forbidden tokens to the others, whose scores rise.
+_SUPPORTED = {
+    "beam_size",
+    "n_best",
+    "length_normalization",
+    "length_penalty",
+    "max_length_ratio",
+    "sample",
+    "batch_size",
+}
 _SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win; enough up to a penalty of 1
 
 
@@ -41,12 +51,15 @@ class CTranslate2Translator(Translator):
     def settings(self, **options: Any) -> DecodingConfig:
         settings = super().settings(**options)
         if settings.sample:
-            raise UsageError("--engine ctranslate2 does not sample; leave out one of them")
-        if settings.min_length or settings.no_repeat_ngram:
-            raise UsageError(
-                "--engine ctranslate2 gives what --min-length and --no-repeat-ngram rule out to the other tokens, which"
-                " are scored higher then; leave out one of them"
-            )
+            raise UsageError("--engine ctranslate2 does not sample; leave out --engine, or set decoding.sample=false")
+        harmless = {*_SUPPORTED, *keys_without_effect(settings)}
+        for key, value in settings:
+            default = DecodingConfig.model_fields[key].default
+            if key not in harmless and value != default:
+                raise UsageError(
+                    f"--engine ctranslate2 does not do the same as mt with decoding.{key} {value};"
+                    f" leave out --engine, or set decoding.{key}={default}"
+                )
         is_like_the_engine = settings.length_normalization == "average" and settings.length_penalty > 0
         if settings.beam_size > 1 and not is_like_the_engine:
             raise UsageError(

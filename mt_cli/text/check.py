@@ -57,7 +57,7 @@ class SetsCheck:
         """Raises DataError with the problems of all sets. If there are none, warns of sets that share pairs with the
         training set: their scores mean little."""
         if self._problems:
-            raise DataError("\n".join(self._problems))
+            raise DataError(*self._problems)
         for name, n_common in self._n_common.items():
             train_line, line = self._first_common[name]
             log.warning(f"{n_common:,} training pairs are also in {name} (train line {train_line} is line {line})")

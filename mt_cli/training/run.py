@@ -127,7 +127,7 @@ def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
             elif not os.access(path, os.R_OK):
                 problems.append(f"{path}: cannot be read; check its permissions (data.{key})")
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
 
 
 # What people are told ------------------------------------------------------------------------------------------------

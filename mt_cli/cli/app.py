@@ -1,0 +1,132 @@
+"""Runs the command line: the only place that catches MTError and sets exit codes.
+
+stdout is for results, stderr for log records. Commands import torch when they run, so that help and mistakes answer at
+once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import signal
+import sys
+import traceback
+from typing import Any
+
+import typer
+
+from mt_cli.cli.config import config
+from mt_cli.cli.evaluate import evaluate
+from mt_cli.cli.explain import explain
+from mt_cli.cli.export import export
+from mt_cli.cli.fetch import fetch
+from mt_cli.cli.score import score
+from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_streams, silence
+from mt_cli.cli.train import train
+from mt_cli.cli.translate import translate
+from mt_cli.cli.version import version
+from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_memory
+
+log = logging.getLogger(__name__)
+
+COMMANDS = (train, translate, evaluate, score, explain, export, fetch, config, version)
+MOVED_OPTIONS = {  # options that `mt translate` had before they became commands
+    "--score": "mt score RUN --src SOURCES --ref REFERENCES",
+    "--trace": "mt explain RUN [INPUT]",
+    "--attention": "mt explain RUN [INPUT] --attention PAGE.html",
+}
+
+
+def main() -> None:
+    """Runs the command line and exits.
+
+    The exit code is 0, or 1 (data, model, runtime), 2 (usage, config), or 129, 130 or 143 (stopped by a signal, saved).
+    """
+    open_closed_streams()
+    _show_log()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 as the input is, in any locale
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    stderr: Any = UnfailingStderr(sys.stderr)
+    try:
+        with contextlib.redirect_stderr(stderr):
+            sys.exit(_run())
+    except BrokenPipeError:
+        # The reader has gone, as in `| head -1`: end without a word, also when Python flushes stdout at its end.
+        silence(sys.stdout)
+        sys.exit(1)
+
+
+def _show_log() -> None:
+    package = logging.getLogger("mt_cli")
+    package.setLevel(logging.INFO)
+    if not any(isinstance(handler, TerminalHandler) for handler in package.handlers):
+        package.addHandler(TerminalHandler())
+
+
+def _run() -> int:
+    try:
+        result = _make_command().main(prog_name="mt", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except Interrupted as error:
+        log.info(str(error))
+        return error.exit_code
+    except MTError as error:
+        for problem in dict.fromkeys(error.args):  # one file may be both the training and the dev set
+            log.error(problem)
+        return error.exit_code
+    except typer.Exit as error:
+        return error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _report_failure(error)
+
+
+def _make_command() -> Any:
+    app = typer.Typer(
+        name="mt",
+        help="Train, run and score your own machine translator.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for command in COMMANDS:
+        app.command()(command)
+    return typer.main.get_command(app)
+
+
+def _report_failure(error: Exception) -> int:
+    """Shows an error that is none of ours and gives its exit code. Raises it again if it is a bug."""
+    if is_out_of_memory(error):
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, ImportError) or any("importlib" in frame.filename for frame in frames):
+            log.error("out of memory while loading torch; close other programs, or raise the limit (ulimit -v)")
+        else:
+            log.error("out of memory; use a smaller model, batch or beam")
+        return 1
+    if is_device_failure(error):
+        log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
+        return 1
+    if isinstance(error, OSError):
+        if error.filename is not None:
+            log.error(f"{error.filename}: {error.strerror}")
+        else:
+            log.error(f"cannot write the output: {error.strerror}")
+            silence(sys.stdout)  # what is buffered cannot be written either
+        return 1
+    # Typer carries its own copy of click, whose usage errors have no public name.
+    if not hasattr(error, "format_message"):
+        raise error
+    context = getattr(error, "ctx", None)
+    if context is not None and context.info_name == "translate":
+        option = getattr(error, "option_name", None)
+        if option in MOVED_OPTIONS:
+            log.error(f"{option} is a command of its own now; use: {MOVED_OPTIONS[option]}")
+            return 2
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
+    return 2

@@ -1,0 +1,68 @@
+"""`mt export`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.errors import UsageError
+from mt_cli.files import cannot_write
+from mt_cli.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.decoding.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; must not exist yet.")],
+    to: Annotated[Literal["ctranslate2", "marian", "argos"], typer.Option(help="The format.")],
+    quantization: Annotated[
+        Literal["float32", "float16", "bfloat16", "int8"] | None,
+        typer.Option(help="For ctranslate2 (float32 by default) and argos (int8 by default)."),
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
+) -> None:
+    """Write a run as a model of another engine: CTranslate2, Hugging Face transformers (marian), Argos Translate."""
+    RunDir.existing(run).find_checkpoint(checkpoint)
+    if folder.exists():
+        raise UsageError(f"{folder} exists already; delete it or choose another DIR")
+    if to == "marian" and quantization is not None:
+        raise UsageError("--quantization is for ctranslate2 and argos; a Hugging Face folder holds float32")
+
+    from mt_cli.decoding.translator import Translator
+
+    translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
+    catch_ctrl_c()
+    # Written beside its place and renamed, so that the folder is whole or absent.
+    unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
+    try:
+        unfinished.mkdir(parents=True)
+        _write(translator, unfinished, to, quantization)
+        unfinished.replace(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    log.info(f"{to} model in {folder}")
+
+
+def _write(translator: Translator, folder: Path, to: str, quantization: str | None) -> None:
+    from mt_cli.export.argos import write_argos
+    from mt_cli.export.ctranslate2 import write_ctranslate2
+    from mt_cli.export.marian import write_marian
+
+    if to == "marian":
+        write_marian(translator, folder)
+    elif to == "argos":
+        write_argos(translator, folder, quantization or "int8")
+    else:
+        write_ctranslate2(translator, folder, quantization or "float32")

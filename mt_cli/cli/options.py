@@ -1,0 +1,154 @@
+"""Options that several commands have. Those of a search are made from the keys of the config's section `decoding`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+
+from mt_cli.config import DecodingConfig, keys_without_effect
+from mt_cli.config_file import read_search_options
+from mt_cli.errors import UsageError
+from mt_cli.run_dir import RunDir
+
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
+RunsAndInputArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN... [INPUT]", help="Run directories (several are an ensemble), then a text file; stdin by default."
+    ),
+]
+CheckpointsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--checkpoint",
+        help="best (the default), last, step-N or averaged. Several are an ensemble; in evaluate, a row each.",
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+BadInputOption = Annotated[
+    Literal["error", "replace"],
+    typer.Option(help="A line that is not UTF-8: stop, or replace what is wrong by U+FFFD."),
+]
+
+
+# Options of a search -------------------------------------------------------------------------------------------------
+
+
+def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command an option for each key of `decoding` but those in `without`, and `--set decoding.KEY=VALUE`.
+
+    The command gets those that were given as one argument, `search`: keyword arguments of `Translator.translate`.
+    """
+    keys = [key for key in DecodingConfig.model_fields if key not in without]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_search(*, overrides: list[str] | None, **arguments: Any) -> None:
+            options = {key: arguments.pop(key) for key in keys}
+            given = {key: value for key, value in options.items() if value is not None}
+            search = read_search_options(given, overrides or ())
+            if unwanted := [key for key in without if key in search]:
+                raise UsageError(f"--set decoding.{unwanted[0]} has no effect here; leave it out")
+            command(**arguments, search=search)
+
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["search"]
+        signature = inspect.Signature([*own.values(), *map(_option, keys), _SET])
+        with_search.__signature__ = signature  # type: ignore[attr-defined] # which Typer reads
+        with_search.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        return with_search
+
+    return decorate
+
+
+def _parameter(name: str, annotation: Any, option: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=Annotated[annotation | None, option])
+
+
+_SET = _parameter(
+    "overrides",
+    list[str],
+    typer.Option("--set", metavar="decoding.KEY=VALUE", help="Replace a value of the run's config; repeatable."),
+)
+
+
+def _option(key: str) -> inspect.Parameter:
+    """The option for a key of `decoding`: its type is the key's, its help the first sentence of the key's explanation."""
+    field = DecodingConfig.model_fields[key]
+    annotation: Any = field.annotation
+    if get_origin(annotation) in {Union, type(int | None)}:  # such as float | None
+        annotation = next(one for one in get_args(annotation) if one is not type(None))
+    summary = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
+    names = [f"--{key.replace('_', '-')}"]  # given by name, so that a flag gets no opposite such as --no-sample
+    return _parameter(key, annotation, typer.Option(*names, help=f"{summary}."))
+
+
+def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -> None:
+    """Raises UsageError when an option was given that the search would ignore."""
+    unused = keys_without_effect(settings)
+    if ignored := [key for key in search if key in unused]:
+        options = spell(ignored)
+        raise UsageError(f"only {unused[ignored[0]]} uses {options}; leave out {options}")
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+
+def spell(options: list[str]) -> str:
+    """`--beam-size and --seed`."""
+    return " and ".join(f"--{name.replace('_', '-')}" for name in options)
+
+
+def refuse_options(reason: str, options: Mapping[str, Any]) -> None:
+    """Raises UsageError if any of the options was given."""
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise UsageError(f"{reason}; leave out {spell(given)}")
+
+
+def only_file(option: str, files: list[Path] | None) -> Path | None:
+    """Raises UsageError for a second file: a score against the last one alone would look like one against all."""
+    if files and len(files) > 1:
+        raise UsageError(f"{option} is given {len(files)} times; score against one file at a time")
+    return files[0] if files else None
+
+
+def refuse_columns(*files: Path | None) -> None:
+    """Raises UsageError for a .tsv where each line is one text: both of its columns would be read as one."""
+    for file in files:
+        if file is not None and file.name.removesuffix(".gz").endswith(".tsv"):
+            raise UsageError(f"{file}: lines of one text are expected here; take a column of it: cut -f1 or cut -f2")
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
+    """Directories are runs; the file that may come after them is the input."""
+    runs = [path for path in paths if path.is_dir()]
+    others = [path for path in paths if not path.is_dir()]
+    if not runs or paths[0] in others:
+        RunDir.existing(paths[0])  # raises what is wrong with it
+    if len(others) > 1 or (others and paths[-1] != others[0]):
+        raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")
+    return runs, others[0] if others else None
+
+
+def refuse_missing_checkpoints(runs: list[Path], checkpoints: list[str]) -> None:
+    """Raises RunDirError or CheckpointError, before torch is loaded."""
+    for run in runs:
+        for name in checkpoints:
+            RunDir.existing(run).find_checkpoint(name)
+
+
+def catch_ctrl_c() -> None:
+    """From here on Ctrl-C raises KeyboardInterrupt, so that a command can clean up. `__main__` says why not before."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

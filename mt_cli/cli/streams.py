@@ -1,0 +1,104 @@
+"""stdin, stdout and stderr, whatever state they are in, and the files that replace them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from mt_cli.errors import DataError
+
+
+def open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, as in `mt ... 2>&-`.
+
+    Otherwise the next file that is opened would get the number of stderr, and log records would be written into it.
+    Reading from a closed stdin and writing to a closed stdout still fail, as they should.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # then its number is the lowest that is free
+            descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+
+
+def silence(stream: Any) -> None:
+    """Sends all further output of a stream to the null device."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class UnfailingStderr:
+    """stderr whose writes never fail: training goes on when its terminal was closed or the reader of its log has gone."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            silence(self._stream)
+
+
+class TerminalHandler(logging.Handler):
+    """Shows log records as lines on stderr, above any progress bar."""
+
+    _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}  # noqa: RUF012
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        # Warnings and errors are one line each; other messages may have several.
+        lines = [message] if record.levelno >= logging.WARNING else message.split("\n")
+        prefix = self._PREFIXES.get(record.levelno, "")
+        tqdm.write("\n".join(prefix + printable(line) for line in lines), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text with control characters and line ends written as escapes.
+
+    A path may hold any of them; as they are they would move the cursor, change colours or begin a line of their own.
+    """
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in {"Cc", "Zl", "Zp"} else char
+        for char in text
+    )
+
+
+def open_input(file: Path | None) -> int:
+    """A file descriptor of the file, or of stdin. Unlike a file object, it gives what has arrived without waiting for more,
+    as a coprocess needs."""
+    if file is None:
+        return sys.stdin.fileno()
+    try:
+        return os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
+
+
+@contextlib.contextmanager
+def open_output(file: Path | None) -> Iterator[Any]:
+    """The new file, or stdout. A file to which nothing was written is removed when the work fails."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        out = file.open("xb", buffering=0)
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror}; choose another --output") from None
+    with out:
+        try:
+            yield out
+        except BaseException:
+            if out.tell() == 0:
+                file.unlink()  # otherwise the next try would be refused
+            raise

@@ -1,0 +1,101 @@
+"""`mt translate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mt_cli.cli.options import (
+    BadInputOption,
+    CheckpointsOption,
+    DeviceOption,
+    RunsAndInputArgument,
+    catch_ctrl_c,
+    refuse_columns,
+    refuse_missing_checkpoints,
+    refuse_without_effect,
+    runs_and_input,
+    with_search_options,
+)
+from mt_cli.cli.streams import open_input, open_output
+from mt_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from mt_cli.decoding.translator import Translator
+
+Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
+
+
+@with_search_options()
+def translate(
+    search: dict[str, Any],
+    paths: RunsAndInputArgument,
+    output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
+    checkpoint: CheckpointsOption = None,
+    prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
+    prefix_column: Annotated[
+        bool,
+        typer.Option("--prefix-column", help="Each input line is: source, a tab, what its translation begins with."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each line: hypotheses, scores, alignment, doubts.")
+    ] = False,
+    show_doubts: Annotated[
+        bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
+    ] = False,
+    bad_input: BadInputOption = "error",
+    device: DeviceOption = "auto",
+    engine: Annotated[Engine, typer.Option(help="The program that searches; ctranslate2 is faster on a CPU.")] = "mt",
+) -> None:
+    """Translate lines of text: one line out for each line in, in order, blank for blank.
+
+    The search is that of the run's config, but for the options of a search that are given here.
+    """
+    runs, input_file = runs_and_input(paths)
+    checkpoints = checkpoint or ["best"]
+    refuse_missing_checkpoints(runs, checkpoints)
+    if output is not None and output.exists():
+        remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
+        raise UsageError(f"{output} exists already; {remedy}")
+    has_prefix = prefix is not None or prefix_column
+    if prefix is not None and prefix_column:
+        raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
+    if engine != "mt":
+        _refuse_with_engine(engine, has_prefix, device, n_models=len(runs) * len(checkpoints))
+    refuse_columns(None if prefix_column else input_file)
+    descriptor = open_input(input_file)
+
+    from mt_cli.pipe import TranslateLines, process_lines
+
+    translator = _load_translator(runs, checkpoints, device, engine)
+    refuse_without_effect(search, translator.settings(**search))
+    catch_ctrl_c()
+    name = str(input_file or "stdin")
+    process = TranslateLines(translator, search, name, prefix, prefix_column, as_json, show_doubts)
+    with open_output(output) as out:
+        process_lines(descriptor, name, process, out, bad_input == "replace")
+
+
+def _refuse_with_engine(engine: Engine, has_prefix: bool, device: str, n_models: int) -> None:
+    """Raises UsageError for what an engine cannot do. Options of a search it refuses itself."""
+    if n_models > 1:
+        raise UsageError(f"--engine {engine} translates with one model; give one run and one --checkpoint")
+    if has_prefix:
+        raise UsageError(f"--engine {engine} takes no prefixes; leave out --prefix and --prefix-column")
+    if device not in ("auto", "cpu"):
+        raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
+
+
+def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
+    from mt_cli.decoding.translator import Translator
+    from mt_cli.device import keep_freed_memory
+
+    keep_freed_memory()
+    translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+    if engine == "mt":
+        return translator
+    from mt_cli.export.engine import CTranslate2Translator
+
+    return CTranslate2Translator(translator, compute_type="int8" if engine == "ctranslate2-int8" else "float32")

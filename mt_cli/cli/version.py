@@ -1,0 +1,11 @@
+"""`mt version`."""
+
+from __future__ import annotations
+
+
+def version() -> None:
+    """Print the versions that matter in a bug report."""
+    from mt_cli.provenance import versions
+
+    for package, number in versions().items():
+        print(f"{package} {number}")

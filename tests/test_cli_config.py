@@ -1,0 +1,82 @@
+"""`mt config`: every key with its default, its range and its explanation; and the JSON schema of the configs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt_cli.config import Config
+
+Mt = Callable[..., Any]
+SCHEMA_FILE = Path(__file__).parents[1] / "configs" / "schema.json"
+SECTIONS = {section: field.annotation for section, field in Config.model_fields.items()}
+
+
+def test_every_key_is_printed_with_an_explanation(mt: Mt) -> None:
+    text = mt("config").out.decode()
+    for section, model in SECTIONS.items():
+        assert f"\n\n{section}: " in f"\n\n{text}"
+        for key, field in model.model_fields.items():
+            assert f"  {section}.{key}  (" in text
+            assert field.description and field.description.rstrip().endswith("."), f"{section}.{key} is not explained"
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
+    section = mt("config", "tokenizer").lines
+    assert section[0].startswith("tokenizer: ")
+    assert [line.split()[0] for line in section if line.startswith("  tokenizer.")] == [
+        "tokenizer.algorithm",
+        "tokenizer.joint",
+        "tokenizer.vocab_size",
+    ]
+    key = mt("config", "model.dropout").lines
+    assert key[0] == "  model.dropout  (default 0.3; a number from 0, below 1)" and len(key) > 1
+
+
+@pytest.mark.parametrize(
+    ("key", "described"),
+    [
+        ("training.batch_tokens", "default 2048; a whole number from 16 to 4,000,000 or auto"),
+        ("training.select_by", 'default "bleu"; bleu, chrf, loss'),
+        ("data.train", "required; [source file, target file] or one .tsv file"),
+        ("data.dedup", "default false; true or false"),
+        ("decoding.max_length_ratio", "default null; a number above 0, at most 100 or null"),
+    ],
+)
+def test_what_a_key_may_be_is_said_in_words(mt: Mt, key: str, described: str) -> None:
+    assert mt("config", key).lines[0] == f"  {key}  ({described})"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("trainig", "trainig: unknown key, did you mean 'training'?"),
+        ("lr", "lr: unknown key, did you mean 'training.learning_rate'?"),
+        ("model.droput", "model.droput: unknown key, did you mean 'dropout'?"),
+        ("zzz.seed", "zzz.seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
+        ("training.seed.x", "training.seed.x: unknown key, "),
+    ],
+)
+def test_an_unknown_key_is_refused_with_a_suggestion(mt: Mt, key: str, message: str) -> None:
+    answer = mt("config", key)
+    assert (answer.code, answer.out) == (2, b"") and answer.said[0].startswith(f"error: {message}")
+
+
+def test_the_schema_in_the_repository_is_that_of_the_config(mt: Mt) -> None:
+    """If not: mt config --json-schema > configs/schema.json"""
+    schema = json.loads(mt("config", "--json-schema").out)
+    assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == schema
+    assert mt("config", "training", "--json-schema").code == 2
+
+
+def test_the_schema_knows_what_the_config_does() -> None:
+    schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+    for section, model in SECTIONS.items():
+        described = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]
+        assert list(described["properties"]) == list(model.model_fields)
+        assert described["additionalProperties"] is False

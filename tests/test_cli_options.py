@@ -1,0 +1,126 @@
+"""An option of the search is declared once, in `DecodingConfig`, and reaches every command that searches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt_cli.config import DecodingConfig, keys_without_effect
+from mt_cli.config_file import read_search_options
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import ConfigError
+
+Mt = Callable[..., Any]
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "explain"])
+def test_every_key_of_decoding_is_an_option(mt: Mt, command: str) -> None:
+    text = mt(command, "--help").out.decode()
+    for key in DecodingConfig.model_fields:
+        assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
+
+
+TRIAL = """
+    import sys
+    from pydantic import Field
+    import mt_cli.config
+
+    class Trial(mt_cli.config.DecodingConfig):
+        n_wishes: int = Field(3, ge=1, le=5, description="Wishes that are granted. None is granted twice.")
+
+    mt_cli.config.DecodingConfig = Trial
+    class Config(mt_cli.config.Config):
+        decoding: Trial = Trial()
+    mt_cli.config.Config = Config
+
+    from mt_cli.decoding.translator import Translator
+    search = Translator.search
+    def spy(self, requests, settings, *rest):
+        print("granted", settings.n_wishes, file=sys.stderr)
+        return search(self, requests, settings, *rest)
+    Translator.search = spy
+
+    from mt_cli import cli
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["translate", "--help"], "--n-wishes <int>                Wishes that are granted."),
+        (["translate", "RUN", "test.en"], "granted 3"),
+        (["translate", "RUN", "test.en", "--n-wishes", "2"], "granted 2"),
+        (["translate", "RUN", "test.en", "--set", "decoding.n_wishes=2"], "granted 2"),
+        (["translate", "RUN", "--n-wishes", "6"], "error: --n-wishes 6: decoding.n_wishes: input should be less than or"),
+        (["translate", "RUN", "--set", "n_wishs=1"], "n_wishs: unknown key, did you mean 'decoding.n_wishes'?"),
+        (["evaluate", "RUN", "--n-wishes", "2"], "granted 2"),
+        (["explain", "RUN", "test.en", "--attention", "a.html", "--n-wishes", "2"], "granted 2"),
+        (["translate", "RUN", "--engine", "ctranslate2", "--n-wishes", "2"], "not do the same as mt with decoding.n_wishes 2"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_new_key_is_at_once_an_option_of_every_command_and_refused_by_the_engine(
+    tiny: Path, trained_run: Path, arguments: list[str], told: str
+) -> None:
+    if "ctranslate2" in arguments:
+        pytest.importorskip("ctranslate2")
+    Path("RUN").symlink_to(trained_run)
+    command = [sys.executable, "-c", textwrap.dedent(TRIAL), *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert told in answer.stdout + answer.stderr
+
+
+def test_python_has_the_same_options(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)
+    for key, field in DecodingConfig.model_fields.items():
+        assert getattr(translator.settings(**{key: field.default}), key) == field.default
+
+
+def test_a_set_and_an_option_of_the_same_key_give_the_option() -> None:
+    assert read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.seed=2"]) == {
+        "beam_size": 3,
+        "seed": 2,
+    }
+    assert read_search_options({}, ["decoding.max_length_ratio=null"]) == {"max_length_ratio": None}
+
+
+def test_every_mistake_of_a_command_line_is_reported() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
+    assert [problem.split(": ")[0] for problem in caught.value.args] == [
+        "--set decoding.seed",
+        "--set model.dropout=0",
+        "--set nothing=1",
+        "--top-p 2.0",
+        "--set decoding.seed=x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "unused"),
+    [
+        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
+        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
+        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
+    ],
+)
+def test_keys_that_a_search_does_not_use_are_known(settings: dict[str, Any], unused: set[str]) -> None:
+    assert set(keys_without_effect(DecodingConfig(**settings))) == unused
+
+
+def test_what_set_asks_for_is_what_the_option_asks_for(mt: Mt, tiny: Path, trained_run: Path) -> None:
+    for key, value in (("min_length", 9), ("n_best", 2), ("max_length_ratio", 0.1)):
+        option = mt("translate", trained_run, "test.en", f"--{key.replace('_', '-')}", value)
+        assert option.code == 0
+        assert mt("translate", trained_run, "test.en", "--set", f"decoding.{key}={value}").out == option.out
+    scores = mt("evaluate", trained_run, "--min-length", 9).lines
+    assert mt("evaluate", trained_run, "--set", "decoding.min_length=9").lines[1].split()[:7] == scores[1].split()[:7]
+    refused = mt("evaluate", trained_run, "--set", "decoding.n_best=3")
+    assert refused.said == ["error: --set decoding.n_best has no effect here; leave it out"]

@@ -20,6 +20,7 @@ from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.phases import all_phases
 from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
@@ -82,12 +83,10 @@ def _try(
             moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
             n_others = Workers(device, batch_tokens).n - 1  # threads that have gradients of their own
             gradients = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
-            directions = [(dataset, training.r_drop)]
-            if training.both_directions:
-                directions.append((dataset.backwards(), 0.0))
             batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
-            for (direction, r_drop), indices in itertools.product(directions, batches):
-                batch = make_batch(direction, indices).to(device)
+            for phase, indices in itertools.product(all_phases(training), batches):
+                batch = make_batch(dataset.backwards() if phase.is_backward else dataset, indices).to(device)
+                r_drop = training.r_drop if phase.n_passes == 2 else 0.0
                 loss = summed_loss(network, batch, training.label_smoothing, r_drop)
                 optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
             del moments, gradients

@@ -31,9 +31,9 @@ def phase(step: int, training: TrainingConfig) -> Phase:
     return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
 
 
-def all_phases(training: TrainingConfig) -> set[Phase]:
-    """Every kind of step that a training has."""
-    return {phase(step, training) for step in (0, 1, training.max_steps - 1)}
+def all_phases(training: TrainingConfig) -> list[Phase]:
+    """Every kind of step that a training has, in the order in which they begin."""
+    return list(dict.fromkeys(phase(step, training) for step in (0, 1, training.max_steps - 1)))
 
 
 @dataclass(config=ConfigDict(strict=True, extra="forbid"), frozen=True)

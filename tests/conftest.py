@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mt_cli import cli
 from mt_cli.config import ModelConfig
+from mt_cli.export.engine import avoid_saturated_int8
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.text import batching
@@ -31,6 +32,8 @@ from mt_cli.text.tokenizer import PAD_ID
 
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
+
+avoid_saturated_int8()  # before a test imports ctranslate2
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

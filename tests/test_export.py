@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import zipfile
@@ -19,7 +20,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.argos import write_argos
 from mt_cli.export.ctranslate2 import write_ctranslate2
-from mt_cli.export.engine import CTranslate2Translator
+from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
 from mt_cli.export.marian import write_marian
 from mt_cli.text.batching import pad, source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
@@ -97,9 +98,11 @@ def test_ctranslate2_gives_the_same_scores_and_translations(
         assert output.hypotheses[0] == tokenizer.tgt_pieces(ids)
 
 
-@pytest.mark.parametrize("quantization", ["float32", "float16", "bfloat16", "int8"])
-def test_an_exported_run_translates_as_the_run(
-    quantization: str, trained_run: Path, tmp_path: Path, mt: Callable[..., Any]
+@pytest.mark.parametrize(
+    "quantization, tolerance", [("float32", FLOAT32), ("float16", 0.01), ("bfloat16", 0.1), ("int8", 0.2)]
+)
+def test_an_exported_run_scores_and_translates_as_the_run(
+    quantization: str, tolerance: float, trained_run: Path, tmp_path: Path, mt: Callable[..., Any]
 ) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")
     answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2", "--quantization", quantization)
@@ -108,13 +111,42 @@ def test_an_exported_run_translates_as_the_run(
     engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
     lines = ["the red cat", "dog", "house sees the tree"]
     ours = translator.translations(lines, beam_size=3, length_normalization="average")
-    pieces = [translator.tokenizer.src_pieces(translator.split(line)[0]) for line in lines]
-    # With patience it searches on until nothing open can win, as ours does.
-    theirs = engine.translate_batch(pieces, beam_size=3, length_penalty=1, patience=10, max_decoding_length=14)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert other.hypotheses[0] == translator.tokenizer.tgt_pieces(mine.parts[0].hypotheses[0].ids)
+    tokenizer = translator.tokenizer
+    sources = [translator.split(line)[0] for line in lines]
+    targets = [one.parts[0].hypotheses[0].ids for one in ours]
+    src_pieces = [tokenizer.src_pieces(ids) for ids in sources]
+    tgt_pieces = [tokenizer.tgt_pieces(ids) for ids in targets]
+    expected = translator.token_scores(list(zip(sources, targets, strict=True)))
+    for result, row in zip(engine.score_batch(src_pieces, tgt_pieces), expected, strict=True):
+        assert result.log_probs == pytest.approx(row, abs=tolerance)
+    if quantization == "float32":
+        # With patience it searches on until no open hypothesis can win, as ours does.
+        search = {"beam_size": 3, "length_penalty": 1, "patience": 10, "max_decoding_length": 14}
+        found = engine.translate_batch(src_pieces, **search)
+        assert [result.hypotheses[0] for result in found] == tgt_pieces
     again = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
     assert again.code == 2 and "exists already" in again.said[0]
+
+
+@pytest.mark.parametrize(
+    "machine, has_vnni, limit, wanted",
+    [
+        ("x86_64", True, None, None),
+        ("x86_64", False, None, "1"),
+        ("AMD64", False, None, "1"),
+        ("x86_64", True, "AVX2", "1"),
+        ("x86_64", True, "AVX512_CORE_VNNI", None),
+        ("arm64", False, None, None),  # there are no builds with MKL
+    ],
+)
+def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
+    machine: str, has_vnni: bool, limit: str | None, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
+    monkeypatch.setattr("os.environ", {"ONEDNN_MAX_CPU_ISA": limit} if limit else {})
+    avoid_saturated_int8()
+    assert os.environ.get("CT2_USE_MKL") == wanted
 
 
 LINES = b"the red cat\n\ndog\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"

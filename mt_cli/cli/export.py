@@ -27,7 +27,9 @@ def export(
     to: Annotated[Literal["ctranslate2", "marian", "argos"], typer.Option(help="The format.")],
     quantization: Annotated[
         Literal["float32", "float16", "bfloat16", "int8"] | None,
-        typer.Option(help="For ctranslate2 (float32 by default) and argos (int8 by default)."),
+        typer.Option(
+            help="For ctranslate2 (float32 by default) and argos (int8 by default). On a processor without VNNI, set CT2_USE_MKL=1 where you load int8."
+        ),
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:

@@ -6,12 +6,13 @@ MT := $(VENV)/bin/mt
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow soak fuzz check format peers clean
+.PHONY: help demo test test-slow test-processors test-sse4 test-avx2 test-avx512 soak fuzz check format peers clean
 
 help:
 	@echo "make demo       install, train on the embedded corpus, translate, evaluate (2 to 6 minutes on 2 cores)"
 	@echo "make test       fast tests (under 3 minutes)"
 	@echo "make test-slow  tests that train for minutes"
+	@echo "make test-processors  the numeric tests as three kinds of older x86-64 processors compute them"
 	@echo "make soak       kills and continues trainings for two hours, or MINUTES=10"
 	@echo "make fuzz       lets atheris look for bytes that a reader does not survive, SECONDS=600 for each reader"
 	@echo "make check      ruff and mypy"
@@ -39,8 +40,21 @@ demo: $(VENV)/installed
 	@$(MT) evaluate runs/phrasebook
 	@printf '\nThe run is in runs/phrasebook. Type sentences of your own with: %s translate runs/phrasebook\n' $(MT)
 
+FAST_TESTS := $(VENV)/bin/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist worksteal
+
 test: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(FAST_TESTS)
+
+# torch, oneDNN and CTranslate2 choose their kernels by what the processor has, or by these variables.
+NUMERIC := attention layers embeddings positions transformer objective training decoding search_options export device
+test-sse4: IMITATED := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 CT2_FORCE_CPU_ISA=GENERIC
+test-avx2: IMITATED := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2
+test-avx512: IMITATED := ONEDNN_MAX_CPU_ISA=AVX512_CORE
+
+test-sse4 test-avx2 test-avx512: $(VENV)/installed-dev
+	$(IMITATED) $(FAST_TESTS) $(NUMERIC:%=tests/test_%.py)
+
+test-processors: test-sse4 test-avx2 test-avx512
 
 test-slow: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m slow

@@ -115,6 +115,12 @@ def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, na
         )
 
 
+def refuse_other_profile(content: dict[str, Any], run: RunDir) -> None:
+    """Raises RunDirError when `corpus.json`, which decides how lines are split, is not what the checkpoint was saved with."""
+    if content.get("profile_sha256") not in (None, run.profile_sha256()) and run.profile_file.exists():
+        raise RunDirError(f"{run.profile_file}: not what it was when the run was trained; restore it from a copy")
+
+
 def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
     """Raises CheckpointError for weights with which every translation would be blank."""
     for name, weight in weights.items():
@@ -186,8 +192,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
         refuse_other_config(config, content, run, _TRANSLATES_WITH)
     except ValidationError:
         raise CheckpointError(f"{file}: not an mt checkpoint (its config is none)") from None
-    if content.get("profile_sha256") not in {None, run.profile_sha256()} and run.profile_file.exists():
-        raise RunDirError(f"{run.profile_file}: not what it was when the run was trained; restore it from a copy")
+    refuse_other_profile(content, run)
     weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")

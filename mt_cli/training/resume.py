@@ -15,7 +15,13 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from mt_cli.checkpoint import load_checkpoint, refuse_other_config, refuse_other_shapes, save_checkpoint
+from mt_cli.checkpoint import (
+    load_checkpoint,
+    refuse_other_config,
+    refuse_other_profile,
+    refuse_other_shapes,
+    save_checkpoint,
+)
 from mt_cli.config import AUTO, Config, differing_keys
 from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
 from mt_cli.run_dir import RunDir
@@ -148,6 +154,7 @@ class Checkpoints:
     def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
         if content["tokenizer_sha256"] != self._data.tokenizer.sha256:
             raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
+        refuse_other_profile(content, self.run)
         try:
             data_changed = dict(content["data_sha256"]) != self._data.sha256
             content = _in_present_terms(content)

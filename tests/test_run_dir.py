@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 from tiny_trainer import options
 from yaml import safe_dump, safe_load
+
+from mt_cli.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run_dir import RunDir
 
 Mt = Callable[..., Any]
 LONGER = options("training.max_steps=161", "training.n_samples=0")
@@ -87,3 +91,100 @@ def test_an_edited_profile_is_refused_and_a_lost_one_is_done_without_or_made_aga
     for command in commands:
         assert mt(*command).code == 0, command
     assert profile.read_text() == original
+
+
+# What is lost or damaged is never overwritten -------------------------------------------------------------------------
+
+
+def files_of(run: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != ".lock"}
+
+
+def before_its_first_checkpoint(run: Path) -> None:
+    """Leaves what a run has that was killed before its first validation."""
+    shutil.rmtree(run / "checkpoints")
+    for name in ("best", "last", "metrics.jsonl", "timing.jsonl"):
+        (run / name).unlink()
+
+
+def flip_bit(file: Path, place: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def refused_and_unchanged(mt: Mt, run: Path, *overrides: str) -> str:
+    before = files_of(run)
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *options(*overrides))
+    assert answer.code == 1 and files_of(run) == before
+    return str(answer.said[-1])
+
+
+def test_a_run_that_lost_one_of_two_tokenizers_keeps_the_other(mt: Mt, tiny: Path) -> None:
+    apart = ["tokenizer.joint=false", "model.tie_embeddings=target", "training.max_steps=1"]
+    assert mt("train", "tiny.yaml", "--run-dir", "run", *options(*apart)).code == 0
+    before_its_first_checkpoint(Path("run"))
+    Path("run/tokenizer.src.model").unlink()
+    Path("other.en").write_text(Path("train.en").read_text().replace("cat", "fox"))
+    assert refused_and_unchanged(mt, Path("run"), *apart, "data.train=[other.en, train.de]") == (
+        "error: run/tokenizer.src.model: lost; restore it from a copy, or choose another --run-dir"
+    )
+
+
+@pytest.mark.parametrize("pointer", ["best", "last"])
+def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt: Mt, run: Path, pointer: str) -> None:
+    for file in (run / "checkpoints").iterdir():
+        file.unlink()
+    (run / {"best": "last", "last": "best"}[pointer]).unlink()
+    assert refused_and_unchanged(mt, run, "model.ffn_dim=8") == (
+        f"error: run/{pointer}: names a checkpoint, and run/checkpoints has none; restore them from a copy, or choose"
+        " another --run-dir"
+    )
+
+
+def test_a_flipped_bit_in_the_tokenizer_is_noticed_before_the_first_checkpoint(mt: Mt, run: Path) -> None:
+    before_its_first_checkpoint(run)
+    tokenizer = run / "tokenizer.model"
+    flip_bit(tokenizer, tokenizer.stat().st_size // 2)
+    assert refused_and_unchanged(mt, run) == "error: run: its tokenizer was replaced since this run began; restore it"
+
+
+def test_damage_to_the_hashes_of_the_text_does_not_blame_the_text(mt: Mt, run: Path) -> None:
+    hashes = run / "data.json"
+    flip_bit(hashes, hashes.read_text().index('"train": "') + 12)
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
+    assert answer.code == 0
+    assert answer.said[0] == "warning: run/data.json: damaged; delete it, the checkpoints know the data as well"
+    before_its_first_checkpoint(run)
+    expected = "error: run/data.json: damaged; restore it from a copy, or choose another --run-dir"
+    assert refused_and_unchanged(mt, run) == expected
+
+
+def test_a_log_that_was_cut_or_damaged_is_reported(mt: Mt, run: Path) -> None:
+    metrics, timing = run / "metrics.jsonl", run / "timing.jsonl"
+    size = metrics.stat().st_size
+    metrics.write_bytes(metrics.read_bytes()[:100])
+    flip_bit(timing, 20)
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
+    assert answer.code == 0 and answer.said[:2] == [
+        f"warning: run/metrics.jsonl: 100 bytes, {size} when the checkpoint was saved; it was cut, and goes on as it is;"
+        " restore it from a copy",
+        "warning: run/timing.jsonl: not what it was when the checkpoint was saved; it is damaged, and goes on as it is;"
+        " restore it from a copy",
+    ]
+
+
+def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt: Mt, run: Path) -> None:
+    newest = RunDir(run).checkpoint_file(160)
+    content = load_checkpoint(newest)
+    content["progress"] |= {"best_step": 80, "best_score": -1e-3}
+    save_checkpoint(newest, content)
+    flip_bit(RunDir(run).checkpoint_file(80), 9000)
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
+    assert answer.code == 0 and answer.said[0] == "continuing run from step 160"
+    assert re.fullmatch(
+        r"warning: run/checkpoints/step-000080\.pt: damaged \(.*\); it was the best one: restore it from a copy, or"
+        r" translate with --checkpoint last",
+        answer.said[1],
+    )
+    assert answer.said[-1].startswith("finished at step 161 (the last step); best step 161;")

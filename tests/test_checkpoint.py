@@ -349,6 +349,18 @@ def test_weights_that_are_not_the_models_are_refused(run, change):
     assert ("zzz" if change == "too many" else name) in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(run, value):
+    content = load_checkpoint(run.checkpoint_file(5))
+    content["model"]["encoder_norm.gamma"] = torch.full((8,), value)
+    save_checkpoint(run.checkpoint_file(5), content)
+    with pytest.raises(CheckpointError) as caught:
+        load_model(run)
+    assert str(caught.value) == (
+        f"{run.checkpoint_file(5)}: encoder_norm.gamma has values that are not finite; choose an earlier checkpoint"
+    )
+
+
 def test_another_tokenizer_than_that_of_the_training_is_refused(run):
     run.save_tokenizer(small_tokenizer("quite another text for this"))
     with pytest.raises(

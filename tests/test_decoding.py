@@ -16,6 +16,9 @@ from torch import Tensor
 
 from mt_cli.decoding.beam import beam_search, length_penalty
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
+from mt_cli.decoding.sampling import sample
+from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.errors import CheckpointError
 from mt_cli.model import attention
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.packed_linear import Linear, PackedLinear, linear
@@ -198,6 +201,27 @@ def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one() -> 
     assert log_probs[:, [PAD_ID, BOS_ID, UNK_ID]].eq(-math.inf).all()
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3))
     assert next_log_probs(torch.randn(3, 11).bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam", "sample", "score"])
+def test_a_model_that_overflows_is_refused_by_every_search(make_model: MakeModel, search: str) -> None:
+    """Its weights are finite; what it computes from them is not."""
+    model = make_model()
+    with torch.no_grad():
+        for weight in model.encoder_layers[0].feed_forward.parameters():
+            weight.mul_(1e20)
+    inference, source = InferenceModel(model), source_batch([SOURCES[0], SOURCES[1]])
+    with pytest.raises(
+        CheckpointError, match=r"^the model computes values that are not finite; choose an earlier checkpoint$"
+    ):
+        if search == "greedy":
+            greedy_search(inference, *source, [5, 5])
+        elif search == "beam":
+            beam_search(inference, *source, [5, 5], 3, 1.0)
+        elif search == "sample":
+            sample(inference, *source, [5, 5], [(1, 1), (1, 2)])
+        else:
+            token_log_probs([model], SOURCES[:1], [[4, 5]])
 
 
 # Greedy --------------------------------------------------------------------------------------------------------------

@@ -637,14 +637,63 @@ def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):
         assert all(weight.isfinite().all() for weight in content["model"].values())
 
 
+BEYOND_REASON = ["training.learning_rate=10000", "training.weight_decay=1", "training.schedule=constant"]
+AT_ONCE = ["training.warmup_steps=0", "training.validate_every_steps=1", "training.n_samples=0"]
+
+
+def test_weights_too_large_to_compute_with_are_not_saved(tiny, mt):
+    """After the second step all are finite, and the loss that they have is not."""
+    answer = mt("train", "tiny.yaml", *options(*BEYOND_REASON, *AT_ONCE))
+    assert (answer.code, answer.said[-1]) == (
+        1,
+        "error: step 2: dev loss is nan; not saved, last good checkpoint step 1; in a new run lower training.learning_rate or"
+        " training.clip_norm, or raise training.warmup_steps",
+    )
+    run = RunDir(Path("runs/tiny"))
+    assert run.steps() == [1] and "NaN" not in run.metrics_file.read_text()
+
+
+def test_weights_that_are_not_finite_are_named_and_not_saved(tiny, monkeypatch):
+    trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=2")
+    real = Optimizer.step
+
+    def step(self, *args):
+        real(self, *args)
+        if trainer.state.progress.step == 4:
+            self.model.encoder_norm.gamma.data[3] = math.inf
+
+    monkeypatch.setattr(Optimizer, "step", step)
+    with pytest.raises(
+        TrainingError, match=r"^step 4: encoder_norm\.gamma has values that are not finite; not saved, last"
+    ):
+        trainer.train()
+    assert RunDir(tiny / "run").steps() == [2]
+
+
+@pytest.mark.parametrize("part", ["model", "averaged", "moments"])
+def test_a_checkpoint_that_is_not_finite_is_not_continued_from(tiny, trained_run, said, part):
+    run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
+    content = load_checkpoint(run.checkpoint_file(160))
+    tensors = content["optimizer"]["state"][0] if part == "moments" else content[part]
+    name = "exp_avg" if part == "moments" else "encoder_norm.gamma"
+    tensors[name] = tensors[name] * math.nan
+    save_checkpoint(run.checkpoint_file(160), content)
+    assert trainer_of(run.path).state.progress.step == 80
+    where = "exp_avg of weight 0" if part == "moments" else name
+    warning = (
+        f"warning: {run.checkpoint_file(160)}: {where} has values that are not finite; choose an earlier checkpoint;"
+    )
+    assert f"{warning} trying the one before it" in said()
+
+
 def after(losses: list[float], patience: int, first: int = 0) -> tuple[int, int]:
     """The best validation, and how many there are in a run that was to have `first` of them and got more: what keeping the
     best and patience mean, in a plain loop."""
     best, best_at, best_since, n_without = math.inf, 0, math.inf, 0
     for at, value in enumerate(losses, 1):
-        if math.isfinite(value) and value < best:
+        if value < best:
             best, best_at = value, at
-        if math.isfinite(value) and value < best_since:
+        if value < best_since:
             best_since, n_without = value, 0
         else:
             n_without += 1
@@ -657,7 +706,7 @@ def after(losses: list[float], patience: int, first: int = 0) -> tuple[int, int]
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    losses=st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.0, 4.0, math.nan, math.inf]), min_size=1, max_size=7),
+    losses=st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.0, 4.0]), min_size=1, max_size=7),
     patience=st.integers(1, 4),
     restart=st.integers(0, 7),
 )
@@ -681,12 +730,8 @@ def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
     best_before, _ = after(losses[: n_done - 1], patience, restart)
     assert run.steps() == sorted({n_done - 1, n_done, best_before, best} - {0})
     assert run.find_checkpoint("last") == run.checkpoint_file(n_done)
-    if best:
-        assert run.find_checkpoint("best") == run.checkpoint_file(best)
-        assert load_checkpoint(run.find_checkpoint("best"))["progress"]["step"] == best
-    else:
-        with pytest.raises(RunDirError, match="no 'best' checkpoint"):
-            run.find_checkpoint("best")
+    assert run.find_checkpoint("best") == run.checkpoint_file(best)
+    assert load_checkpoint(run.find_checkpoint("best"))["progress"]["step"] == best
     logged = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     assert [record["step"] for record in logged if "dev_loss" in record] == list(range(1, n_done + 1))
 

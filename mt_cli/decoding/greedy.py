@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt_cli.errors import CheckpointError
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
@@ -38,9 +39,13 @@ class Hypothesis:
 def next_log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none.
 
-    `logits` are used up."""
+    `logits` are used up. Raises CheckpointError where they are not finite: all that a search made of them would be blank
+    or endless."""
     never = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
-    return logits.float().index_fill_(-1, never, -torch.inf).log_softmax(-1)
+    log_probs = logits.float().index_fill_(-1, never, -torch.inf).log_softmax(-1)
+    if bool(log_probs[..., EOS_ID].isnan().any()):  # one that is not finite makes all of its row NaN
+        raise CheckpointError("the model computes values that are not finite; choose an earlier checkpoint")
+    return log_probs
 
 
 @torch.inference_mode()

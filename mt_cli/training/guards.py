@@ -87,6 +87,13 @@ def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], li
                 )
 
 
+def refuse_non_finite_losses(losses: dict[str, float], step: int, saved_steps: Callable[[], list[int]]) -> None:
+    """Asked before a checkpoint is written: weights that are finite can still be too large to compute with."""
+    for loss in losses.values():
+        if not math.isfinite(loss):
+            raise TrainingError(f"step {step}: dev loss is {loss}; not saved, {_last_good(saved_steps())} {_ADVICE}")
+
+
 def _last_good(saved_steps: list[int]) -> str:
     return f"last good checkpoint step {saved_steps[-1]}; in a new run" if saved_steps else "no checkpoint yet;"
 

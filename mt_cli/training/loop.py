@@ -85,7 +85,7 @@ class Trainer:
         refuse_non_finite_weights(state, self.checkpoints.steps)
         advice = lambda: smaller_searches(state.config.decoding)  # noqa: E731
         with advise_when_out_of_memory(state.model.device, advice):
-            validation = validate(state.candidates, self.data, state.config, lambda: self.signals.is_stopping)
+            validation = validate(state, self.data, lambda: self.signals.is_stopping, self.checkpoints.steps)
         if validation is None:
             return
         p.last_validation_step, p.weights = p.step, validation.weights

@@ -56,8 +56,7 @@ class Progress:
         self.max_steps = max_steps
 
     def note_score(self, score: float) -> bool:
-        """Whether this validation is the best so far; a score that is not a number never is."""
-        score = score if math.isfinite(score) else -math.inf
+        """Whether this validation is the best so far."""
         self.n_validations_without_best = 0 if score > self.best_score_since else self.n_validations_without_best + 1
         self.best_score_since = max(score, self.best_score_since)
         is_best = score > self.best_score

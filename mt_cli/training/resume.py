@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from mt_cli.checkpoint import (
     load_checkpoint,
+    refuse_non_finite,
     refuse_other_config,
     refuse_other_profile,
     refuse_other_shapes,
@@ -178,6 +179,7 @@ class Checkpoints:
 
     def _take_over(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(state.model, content["model"], file)
+        refuse_non_finite(content["model"], file)
         state.model.load_state_dict(content["model"])
         dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
         if dtype != state.dtype:
@@ -185,8 +187,12 @@ class Checkpoints:
             state.optimizer = Optimizer(state.model, state.settings, dtype)
         if state.optimizer.averaged is not None:
             refuse_other_shapes(state.model, content["averaged"], file)
+            refuse_non_finite(content["averaged"], file)
             state.optimizer.averaged.load_state_dict(content["averaged"])
-        state.optimizer.restore(content["optimizer"]["state"])
+        moments = content["optimizer"]["state"]
+        state.optimizer.restore(moments)
+        for index, of_weight in moments.items():
+            refuse_non_finite({f"{name} of weight {index}": moment for name, moment in of_weight.items()}, file)
         state.progress = Progress(**content["progress"])
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
-from mt_cli.model.transformer import Transformer
 from mt_cli.text.corpus import SentencePair
+from mt_cli.training.guards import refuse_non_finite_losses
 from mt_cli.training.prepare import PreparedData
+from mt_cli.training.state import TrainingState
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,11 @@ class Validation:
 
 
 def validate(
-    candidates: dict[str, Transformer], data: PreparedData, config: Config, is_stopping: Callable[[], bool]
+    state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool], saved_steps: Callable[[], list[int]]
 ) -> Validation | None:
-    """Translates the dev set with the candidate of the lower loss. None when `is_stopping` said so meanwhile."""
+    """Translates the dev set with the candidate of the lower loss. None when `is_stopping` said so meanwhile. Raises
+    TrainingError when a loss is not finite."""
+    candidates, config = state.candidates, state.config
     n_sentences = len(candidates) * len(data.dev) + len(data.dev_pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
@@ -66,6 +68,7 @@ def validate(
                 name: mean_loss(model.eval(), data.dev, config.training.batch_tokens, on_batch)
                 for name, model in candidates.items()
             }
+            refuse_non_finite_losses(losses, state.progress.step, saved_steps)
             better = min(losses, key=lambda name: losses[name])
             translator = Translator([candidates[better]], data.tokenizer, config, data.profile)
             sources = [pair.src for pair in data.dev_pairs]

@@ -1,4 +1,4 @@
-"""What lies where in a run directory, who holds its lock, and its logs.
+"""What lies where in a run directory.
 
     config.yaml            every key with its value; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
@@ -10,29 +10,25 @@
     checkpoints/           step-000500.pt ...
     best, last             text files that name one of these each
     cache/                 token ids of the corpus; may be deleted, is built again
+    .lock, .owner          held, and by whom, while it trains
 
 `mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
 import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock, Timeout
 
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import CheckpointError, RunDirError
-from mt_cli.files import cannot_write, make_folder, refuse_special_file, sync_folder, write_bytes, write_text
+from mt_cli.files import cannot_write, refuse_special_file, write_bytes, write_text
+from mt_cli.run_lock import RunLock
+from mt_cli.run_logs import RunLogs
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
@@ -54,9 +50,8 @@ class RunDir:
         self.timing_file = path / "timing.jsonl"
         self.checkpoints = path / "checkpoints"
         self.cache = path / "cache"
-        self._logs = (self.metrics_file, self.timing_file)
-        self._lock_file, self._owner_file = path / ".lock", path / ".owner"
-        self._held_lock: os.stat_result | None = None  # while this process holds it
+        self.lock = RunLock(path)
+        self.logs = RunLogs((self.metrics_file, self.timing_file), self.lock)
 
     @classmethod
     def existing(cls, path: Path) -> RunDir:
@@ -95,7 +90,7 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where writing in place would go wherever a stranger wants, or would block."""
-        for path in (self._owner_file, self._lock_file, *self._logs, self.checkpoints, self.cache):
+        for path in (*self.lock.files, *self.logs.files, self.checkpoints, self.cache):
             is_folder = path in (self.checkpoints, self.cache)
             if path.is_symlink():
                 raise RunDirError(
@@ -246,103 +241,6 @@ class RunDir:
 
     def _choices(self) -> str:
         return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"
-
-    # Logs
-
-    def append(self, file: Path, record: dict[str, Any]) -> None:
-        self._refuse_lost_lock()
-        try:
-            with file.open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(record, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise cannot_write(file, error) from None
-
-    def sync_logs(self) -> dict[str, dict[str, Any]]:
-        """Size and hash of each log, for a checkpoint to keep. The logs are on the disk before it is."""
-        self._refuse_lost_lock()
-        marks, file = dict[str, dict[str, Any]](), self.path
-        try:
-            for file in self._logs:
-                content = b""
-                if file.exists():
-                    with file.open("ab+") as handle:
-                        os.fsync(handle.fileno())
-                        handle.seek(0)
-                        content = handle.read()
-                marks[file.name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            sync_folder(self.path)
-        except OSError as error:
-            raise cannot_write(file, error) from None
-        return marks
-
-    def rewind_logs(self, marks: dict[str, dict[str, Any]]) -> list[str]:
-        """Cuts the logs back to what they were at a checkpoint: what came after it is done again. Returns what is wrong
-        with a log that is not what it was then."""
-        if any(type(mark["size"]) is not int or mark["size"] < 0 for mark in marks.values()):
-            raise ValueError("a log has no size")
-        damages = []
-        for file in self._logs:
-            mark = marks[file.name]
-            content = file.read_bytes()[: mark["size"]] if file.exists() else b""
-            if len(content) < mark["size"]:
-                damages.append(
-                    f"{file}: {len(content):,} bytes, {mark['size']:,} when the checkpoint was saved; it was cut"
-                )
-            elif mark["sha256"] not in {None, hashlib.sha256(content).hexdigest()}:
-                damages.append(f"{file}: not what it was when the checkpoint was saved; it is damaged")
-            if file.exists() and file.stat().st_size > mark["size"]:
-                os.truncate(file, mark["size"])
-        return damages
-
-    def empty_logs(self) -> None:
-        for file in self._logs:
-            if file.exists():
-                os.truncate(file, 0)
-
-    # Lock
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Held while training; the kernel lets go of it when the process ends, however it ends."""
-        owner, lock_file = self._owner_file, self._lock_file
-        self.refuse_links()
-        try:
-            for folder in (*reversed(self.path.parents), self.path):
-                make_folder(folder)
-            lock = FileLock(lock_file, timeout=0)
-            lock.acquire()
-        except Timeout:
-            who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
-            who = " ".join(who.split())[:80]
-            raise RunDirError(f"{self.path} is in use ({who}); wait for it, or choose another --run-dir") from None
-        except OSError as error:
-            raise RunDirError(f"{self.path}: {error.strerror}; choose another --run-dir") from None
-        try:
-            self._held_lock = lock_file.stat()
-            for orphan in (*self.path.glob(".tmp-*"), *self.checkpoints.glob(".tmp-*")):
-                if not orphan.is_dir():  # an export's, which may still be writing
-                    orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
-            write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
-                owner.unlink(missing_ok=True)
-            self._held_lock = None
-            lock.release()
-
-    def _refuse_lost_lock(self) -> None:
-        """Raises RunDirError when the folder or its lock was removed meanwhile: another training may be in its place."""
-        if self._held_lock is None:
-            return
-        try:
-            is_held = os.path.samestat(self._held_lock, self._lock_file.stat())
-        except OSError as error:
-            raise cannot_write(self._lock_file, error) from None
-        if not is_held:
-            raise RunDirError(
-                f"{self.path}: another training holds its lock, since the folder or {self._lock_file.name} was removed;"
-                " nothing more is written; choose another --run-dir"
-            )
 
 
 def _sha256_of_values(values: dict[str, str]) -> str:

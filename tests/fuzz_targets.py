@@ -155,10 +155,10 @@ def text_files_of_a_run(data: bytes) -> None:
             assert run.find_checkpoint(name) == run.checkpoint_file(5)
     with contextlib.suppress(MTError):
         run.refuse_other_data({"train": "a", "dev": "b"})
-    run.rewind_logs({name: {"size": 1, "sha256": None} for name in run.sync_logs()})
-    with run.lock():
+    run.logs.rewind({name: {"size": 1, "sha256": None} for name in run.logs.sync()})
+    with run.lock.held():
         (run.path / ".owner").write_bytes(data)
-        with pytest.raises(MTError) as caught, run.lock():
+        with pytest.raises(MTError) as caught, run.lock.held():
             pass
         assert len(str(caught.value).splitlines()) == 1
 

@@ -33,6 +33,8 @@ OVERRIDES = {
     "model.n_encoder_layers": 1,
     "model.n_decoder_layers": 1,
     "model.dropout": 0.2,
+    "model.attention_dropout": 0.2,
+    "model.ffn_dropout": 0.2,
     "training.max_steps": 300,
     "training.batch_tokens": 512,
     "training.accumulate": 2,

@@ -567,10 +567,10 @@ def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     run = RunDir(tmp_path)
-    run.append(run.metrics_file, {"step": 1})
+    run.logs.append(run.metrics_file, {"step": 1})
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunDirError, match=r"cannot write .*metrics.jsonl: No space left on device; free space and run"):
-        run.sync_logs()
+        run.logs.sync()
 
 
 @pytest.mark.parametrize(("number", "is_refused"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])

@@ -104,7 +104,7 @@ def little_space(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextM
 
 
 def run_in_use(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
-    return RunDir(Path("run")).lock()
+    return RunDir(Path("run")).lock.held()
 
 
 # What a shell cannot arrange in a test.

@@ -22,6 +22,8 @@ ORDER = [
     "text",
     "device",
     "model",
+    "run_lock",
+    "run_logs",
     "run_dir",
     "checkpoint",
     "provenance",
@@ -122,6 +124,8 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "text/corpus",
         "text/tokenizer",
         "text/dataset",
+        "run_lock",
+        "run_logs",
         "run_dir",
         "fetch",
     ):

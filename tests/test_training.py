@@ -304,7 +304,7 @@ def test_a_checkpoint_with_anything_in_it_is_continued_or_refused_in_words(tiny,
 def test_a_checkpoint_with_a_negative_size_of_a_log_is_refused(tiny, trained_run):
     run = RunDir(trained_run)
     with pytest.raises(ValueError, match="a log has no size"):  # which a training tells as a damaged checkpoint
-        run.rewind_logs({**run.sync_logs(), "metrics.jsonl": {"size": -1, "sha256": None}})
+        run.logs.rewind({**run.logs.sync(), "metrics.jsonl": {"size": -1, "sha256": None}})
 
 
 def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):

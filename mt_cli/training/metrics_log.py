@@ -52,9 +52,9 @@ class MetricsLog:
 
     def _append(self, **figures: object) -> None:
         p = self._state.progress
-        self._run.append(self._run.metrics_file, {"step": p.step, "epoch": p.epoch + 1, **figures})
+        self._run.logs.append(self._run.metrics_file, {"step": p.step, "epoch": p.epoch + 1, **figures})
 
     def _append_time(self, **figures: float) -> None:
         elapsed = round(time.monotonic() - self._started, 2)
         record = {"step": self._state.progress.step, "elapsed_seconds": elapsed, **figures}
-        self._run.append(self._run.timing_file, record)
+        self._run.logs.append(self._run.timing_file, record)

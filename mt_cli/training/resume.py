@@ -86,7 +86,7 @@ class Checkpoints:
                 "optimizer": {"state": state.optimizer.state()},
                 "progress": asdict(p),
                 "speed": asdict(state.speed),
-                "logs": self.run.sync_logs(),
+                "logs": self.run.logs.sync(),
                 "config": state.config.model_dump(),
                 "data_sha256": self._data.sha256,
                 "tokenizer_sha256": self._data.tokenizer.sha256,
@@ -125,7 +125,7 @@ class Checkpoints:
             return
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
-        self.run.empty_logs()  # of steps that were never saved
+        self.run.logs.empty()  # of steps that were never saved
 
     def verify_best(self, progress: Progress) -> None:
         """Warns of a damaged best checkpoint, whose place the next best one takes."""
@@ -197,7 +197,7 @@ class Checkpoints:
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
         state.follow(state.speed.plan if state.settings.minutes is not None else None)
-        for damage in self.run.rewind_logs(content["logs"]):
+        for damage in self.run.logs.rewind(content["logs"]):
             log.warning(f"{damage}, and goes on as it is; restore it from a copy")
 
 

@@ -52,7 +52,8 @@ def train(
         config = continued_config(config, run)
         _refuse_missing_files(config, run.is_prepared)
         choose_device(config.training.device)
-        stack.enter_context(run.lock())
+        run.refuse_links()
+        stack.enter_context(run.lock.held())
         trainer = prepared_trainer(config, run, signals, started)
         if trainer.state.is_finished:
             _tell_finished(trainer.state, run)

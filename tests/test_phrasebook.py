@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "phrasebook"
+GENERATOR = FOLDER / "generator"
 SIZES = {"train": 20_000, "dev": 500, "test": 500, "test-compositional": 500}
-PLAIN = ["一边(吃早饭|吃晚饭|看电视)", "网球打得", "[游跑]得"]
+PLAIN = ["一边.*一边看电视", "(愿意|打算)打网球", "忘在床上"]
 TESTS = [name for name in SIZES if name != "train"]
 
 
@@ -45,24 +46,30 @@ def corpus() -> dict[str, list[tuple[str, str]]]:
 def make():
     """The generator as a module; its neighbours are imported from its own folder and forgotten afterwards."""
     before = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
+    sys.path.insert(0, str(GENERATOR))
     try:
         yield importlib.import_module("make")
     finally:
-        sys.path.remove(str(FOLDER))
+        sys.path.remove(str(GENERATOR))
         for name in set(sys.modules) - before:
-            if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            if str(GENERATOR) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
 def rows(make):
     """The splits with what each pair was built from."""
-    return make.split(make.pool(make.POOL))
+    return make.split(list(make.draw(make.N_DRAWN)))
+
+
+@pytest.fixture(scope="module")
+def patterns(make):
+    """Both tables: sentences and their parts."""
+    return [*make.grammar.SENTENCES, *(part for parts in make.grammar.PARTS.values() for part in parts)]
 
 
 def test_running_the_generator_again_gives_the_committed_files_byte_for_byte(tmp_path):
-    subprocess.run([sys.executable, str(FOLDER / "make.py"), "--to", str(tmp_path), "--quiet"], check=True)
+    subprocess.run([sys.executable, str(GENERATOR / "make.py"), "--to", str(tmp_path)], check=True)
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == sorted(f"{name}.{side}" for name in SIZES for side in ("zh", "en"))
     for name in written:
@@ -75,16 +82,15 @@ def test_every_split_has_its_number_of_lines_and_none_is_empty(corpus):
 
 
 def test_the_lexicon_and_the_grammar_are_as_large_as_promised(make):
-    assert len(make.entries()) >= 700
-    assert len(make.core.REGISTRY) >= 60
+    assert sum(map(len, make.grammar.WORDS.values())) >= 650
+    assert len(make.grammar.SENTENCES) >= 280
 
 
-def test_every_construction_occurs_often_in_train_and_every_word_is_used(make, rows):
-    constructions = Counter(name for row in rows["train"] for name in row.constructions)
-    rare = [name for name in make.core.REGISTRY if constructions[name] < 40]
-    assert rare == []
-    words = Counter(word for row in rows["train"] for word in row.words)
-    assert [entry.key for entry in make.entries() if not words[entry.key]] == []
+def test_every_pattern_and_every_word_occurs_in_train(patterns, rows, make):
+    built = {pattern for row in rows["train"] for pattern in row.patterns}
+    assert [pattern for pattern in patterns if pattern not in built] == []
+    words = {word for row in rows["train"] for word in row.words}
+    assert [word for words_ in make.grammar.WORDS.values() for word in words_ if word not in words] == []
 
 
 def test_no_sentence_of_a_test_set_occurs_in_train_or_in_another_test_set(corpus):
@@ -115,20 +121,21 @@ def test_the_demonstration_sentence_is_not_in_train_but_its_neighbours_are(corpu
     assert train["我有一本书"] == "I have a book."
 
 
-def test_held_out_combinations_are_absent_from_train_dev_and_test_and_present_in_each_compositional_pair(make, rows):
-    assert len(make.HELD_OUT) >= 100
+def test_held_out_combinations_are_in_every_compositional_pair_and_in_no_other(patterns, rows):
+    promised = {(pattern, word) for pattern in patterns for word in pattern.held_out}
+    assert len(promised) >= 150
     for name in ("train", "dev", "test"):
-        assert not any(pair in make.HELD_OUT for row in rows[name] for pair in row.pairs), name
-    assert all(any(pair in make.HELD_OUT for pair in row.pairs) for row in rows["test-compositional"])
-    shown = {pair for row in rows["test-compositional"] for pair in row.pairs if pair in make.HELD_OUT}
-    assert len(shown) >= 100
+        assert not any(row.held_out for row in rows[name]), name
+    assert all(row.held_out for row in rows["test-compositional"])
+    assert {pair for row in rows["test-compositional"] for pair in row.held_out} == promised
 
 
-def test_the_parts_of_held_out_combinations_occur_in_train_by_themselves(make, rows):
-    words = Counter(word for row in rows["train"] for word in {word for _, word in row.pairs})
-    constructions = Counter(name for row in rows["train"] for name in row.constructions)
-    assert [word for _, word in make.HELD_OUT if words[word] < 20] == []
-    assert [name for name, _ in make.HELD_OUT if constructions[name] < 50] == []
+def test_the_parts_of_held_out_combinations_occur_in_train_by_themselves(patterns, rows):
+    words = Counter(zh for row in rows["train"] for zh in {word.chinese("") for word in row.words})
+    built = Counter(pattern for row in rows["train"] for pattern in set(row.patterns))
+    held_out = {pattern: pattern.held_out for pattern in patterns if pattern.held_out}
+    assert [word for some in held_out.values() for word in some if words[word] < 20] == []
+    assert [pattern for pattern in held_out if built[pattern] < 20] == []
 
 
 def test_held_out_combinations_that_show_in_the_characters_are_absent_from_train_by_plain_search(corpus):

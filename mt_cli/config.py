@@ -7,7 +7,7 @@ YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
@@ -297,13 +297,36 @@ def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[s
 # Rules between keys ---------------------------------------------------------------------------------------------------
 
 Key = tuple[str, ...]
+Contradiction = tuple[list[Key], str]
 _MAX_POSITION_TABLE = 1 << 25  # numbers: a short config must not allocate gigabytes
 _MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust memory without a speedup
 
 
-def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
+def contradictions(config: Config) -> Iterator[Contradiction]:
     """Rules between keys that this config breaks, though each key is right by itself: (the keys, message)."""
-    data, model, training = config.data, config.model, config.training
+    yield from _data_contradictions(config.data)
+    yield from _model_contradictions(config.model)
+    yield from _training_contradictions(config.training)
+    yield from decoding_contradictions(config.decoding)
+    if config.data.max_length >= config.model.max_positions:  # the end symbol takes one more
+        yield (
+            [("data", "max_length"), ("model", "max_positions")],
+            f"data.max_length {config.data.max_length} is not below model.max_positions {config.model.max_positions};"
+            " raise the latter",
+        )
+    if config.model.tie_embeddings == "all" and not config.tokenizer.joint:
+        yield (
+            [("model", "tie_embeddings"), ("tokenizer", "joint")],
+            "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+        )
+    if config.training.both_directions and not config.tokenizer.joint:
+        yield (
+            [("training", "both_directions"), ("tokenizer", "joint")],
+            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
+        )
+
+
+def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
     if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
         yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
@@ -317,6 +340,11 @@ def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
             yield [("data", *key)], f"{name}: source and target are the same file, {files[0]}"
         if len(files) == 1 and not files[0].removesuffix(".gz").endswith(".tsv"):
             yield [("data", *key)], f"{name}: one file must be a two-column .tsv, found {files[0]}"
+    if "dev" in data.test:
+        yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
+
+
+def _model_contradictions(model: ModelConfig) -> Iterator[Contradiction]:
     if model.head_dim is None and model.d_model % model.n_heads:
         near = next(n for n in range(model.n_heads, 0, -1) if model.d_model % n == 0)
         yield (
@@ -329,12 +357,8 @@ def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
     if model.positions != "sinusoid" and model.d_k % 2:
         yield (
             [("model", "positions"), ("model", "head_dim"), ("model", "n_heads")],
-            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {model.d_k}; give an even model.head_dim",
-        )
-    if model.tie_embeddings == "all" and not config.tokenizer.joint:
-        yield (
-            [("model", "tie_embeddings"), ("tokenizer", "joint")],
-            "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {model.d_k};"
+            " give an even model.head_dim",
         )
     if model.embedding_scale == "none" and model.embedding_init == "normal" and model.tie_embeddings != "none":
         yield (
@@ -342,31 +366,21 @@ def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
             "model.embedding_scale 'none' makes embeddings that are also the projection too large to begin with;"
             " set model.embedding_init: xavier",
         )
-    if config.training.both_directions and not config.tokenizer.joint:
-        yield (
-            [("training", "both_directions"), ("tokenizer", "joint")],
-            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
-        )
-    if training.both_directions == 1 and training.r_drop:
-        yield (
-            [("training", "r_drop"), ("training", "both_directions")],
-            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
-            " end; lower it, or set r_drop: 0",
-        )
-    if "dev" in data.test:
-        yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
-    if data.max_length >= model.max_positions:  # the end symbol takes one more
-        yield (
-            [("data", "max_length"), ("model", "max_positions")],
-            f"data.max_length {data.max_length} is not below model.max_positions {model.max_positions}; raise the latter",
-        )
-    yield from decoding_contradictions(config.decoding)
     width_key, width = ("d_model", model.d_model) if model.positions == "sinusoid" else ("head_dim", model.d_k)
     if model.max_positions * width > _MAX_POSITION_TABLE:
         yield (
             [("model", "max_positions"), ("model", width_key)],
             f"model.max_positions {model.max_positions} times model.{width_key} {width} is more than"
             f" {_MAX_POSITION_TABLE:,} numbers; lower one",
+        )
+
+
+def _training_contradictions(training: TrainingConfig) -> Iterator[Contradiction]:
+    if training.both_directions == 1 and training.r_drop:
+        yield (
+            [("training", "r_drop"), ("training", "both_directions")],
+            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
+            " end; lower it, or set r_drop: 0",
         )
     if training.schedule == "noam" and not training.warmup_steps:
         yield (
@@ -375,8 +389,8 @@ def contradictions(config: Config) -> Iterable[tuple[list[Key], str]]:
         )
 
 
-def decoding_contradictions(decoding: DecodingConfig) -> Iterable[tuple[list[Key], str]]:
-    """The same for the section `decoding` alone, which options of a command can change."""
+def decoding_contradictions(decoding: DecodingConfig) -> Iterator[Contradiction]:
+    """Of the section `decoding` alone, whose keys the options of a command can change."""
     if not decoding.sample and decoding.n_best > decoding.beam_size:
         yield (
             [("decoding", "n_best"), ("decoding", "beam_size")],

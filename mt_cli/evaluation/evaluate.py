@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.checkpoint import load_model
+from mt_cli.config import Config
 from mt_cli.config_file import to_yaml
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
@@ -19,7 +20,7 @@ from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, perplexity, refuse_tokenizer, score_texts, ter_of
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import CorpusReport, normalize, read_lines, read_test_set, sha256_of
+from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 
@@ -54,53 +55,66 @@ def evaluate_run(
     """
     model, tokenizer, config, content, profile = load_model(run, checkpoint)
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
+    if not files:
+        _refuse_missing_sets(run, config)
     test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
-    for name, paths in test_sets.items() if not files else ():
-        if missing := [path for path in paths if not Path(path).exists()]:
-            key = "data.dev" if name == "dev" else f"data.test.{name}"
-            raise DataError(
-                f"{missing[0]}: no such file; it is {key} of {run.config_file}, relative to where mt is started;"
-                " go there, or give --src and --ref"
-            )
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
-    decoding = translator.settings(**search)
+    about_the_run = {
+        "run": str(run.path),
+        "checkpoint": checkpoint,
+        "step": content["progress"].get("step"),
+        "decoding": translator.settings(**search).model_dump(),
+        "tokenizer_sha256": tokenizer.sha256,
+        "data_sha256": content.get("data_sha256"),
+        "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
+        "seed": config.training.seed,
+        "device": str(translator.device),
+        "versions": versions(),
+        "commit": commit(),
+    }
     reports = {name: CorpusReport() for name in test_sets}
     pairs_of = {  # all are read before the first is translated
         name: read_test_set(paths, on_bad_line=config.data.on_bad_line, report=reports[name])
         for name, paths in test_sets.items()
     }
-    results = []
-    for name, pairs in pairs_of.items():
-        sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-        started = time.monotonic()
-        outputs = translator.translate(sources, **search)
-        seconds = time.monotonic() - started
-        loss, n_without_loss = _loss(translator, sources, references)
-        results.append(
-            {
-                "run": str(run.path),
-                "checkpoint": checkpoint,
-                "step": content["progress"].get("step"),
-                "test_set": name,
-                **asdict(score_texts(outputs, references, tokenize, ter_of(config.data.tgt_lang))),
-                "loss": loss if math.isfinite(loss) else None,
-                "perplexity": perplexity(loss) if math.isfinite(loss) else None,
-                "decoding": decoding.model_dump(),
-                "sentences_per_second": len(sources) / max(seconds, 1e-9),
-                "n_sentences": len(sources),
-                "warnings": _warnings(outputs, references, reports[name], n_without_loss),
-                "test_sha256": sha256_of(test_sets[name]),
-                "tokenizer_sha256": tokenizer.sha256,
-                "data_sha256": content.get("data_sha256"),
-                "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
-                "seed": config.training.seed,
-                "device": str(translator.device),
-                "versions": versions(),
-                "commit": commit(),
-            }
-        )
-    return results
+    return [
+        about_the_run
+        | {"test_set": name, "test_sha256": sha256_of(test_sets[name])}
+        | _result(translator, pairs, reports[name], tokenize, search)
+        for name, pairs in pairs_of.items()
+    ]
+
+
+def _refuse_missing_sets(run: RunDir, config: Config) -> None:
+    for key, paths in {
+        "dev": config.data.dev,
+        **{f"test.{name}": files for name, files in config.data.test.items()},
+    }.items():
+        if missing := [path for path in paths if not Path(path).exists()]:
+            raise DataError(
+                f"{missing[0]}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
+                " go there, or give --src and --ref"
+            )
+
+
+def _result(
+    translator: Translator, pairs: Sequence[SentencePair], report: CorpusReport, tokenize: str, search: dict[str, Any]
+) -> dict[str, Any]:
+    """Scores, loss and speed on one test set, and what makes them other than they seem."""
+    sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    started = time.monotonic()
+    outputs = translator.translate(sources, **search)
+    seconds = time.monotonic() - started
+    loss, n_without_loss = _loss(translator, sources, references)
+    return {
+        **asdict(score_texts(outputs, references, tokenize, ter_of(translator.config.data.tgt_lang))),
+        "loss": loss if math.isfinite(loss) else None,
+        "perplexity": perplexity(loss) if math.isfinite(loss) else None,
+        "sentences_per_second": len(sources) / max(seconds, 1e-9),
+        "n_sentences": len(sources),
+        "warnings": _warnings(outputs, references, report, n_without_loss),
+    }
 
 
 def _warnings(

@@ -1,0 +1,113 @@
+"""Near repetition: which of some sentences another one gives away, whole or nearly. This file knows single sentences, not pairs.
+
+Sentences are compared by what is left of them without case, accents, punctuation, digits and spaces. Two that are equal
+then are the same. Otherwise the share of a sentence's n-grams of letters that the other has decides: n-grams serve
+languages without spaces and those with long words alike (Broder 1997 calls the share containment).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+
+# Both by eye on pairs of captions, news and phrases: at 0.7 two sentences differ in a word or two, at 0.6 many say
+# something else in the same pattern.
+NEAR = 0.7
+_BITS = 20  # that an n-gram carries: 5 letters of an alphabet, 2 of Chinese. Fewer are in too many sentences
+
+_MANY = 5  # times the length of an n-gram: n-grams of a sentence that says enough to be recognized in a longer one
+
+_DISTANCE = 50  # couples: far enough for another verse, near enough for the same part of a mixed corpus
+
+MAX_CHARACTERS = 1000  # of a line that are looked at
+_NO_LETTERS = re.compile(
+    r"[\W\d_\u02b9-\u02df]+"
+)  # also combining marks, and the apostrophes that Unicode calls letters
+
+
+def letters(text: str) -> str:
+    """The letters of a sentence as they are compared; of a long one, those of its beginning."""
+    text = text[:MAX_CHARACTERS].casefold()
+    return _NO_LETTERS.sub("", text if text.isascii() else unicodedata.normalize("NFKD", text))
+
+
+def gram_length(sentences: Iterable[str]) -> int:
+    """How many letters an n-gram has, from sentences that `letters` gave: so many that it carries some 20 bits."""
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(sentence)
+    total = sum(counts.values())
+    bits = sum(count / total * math.log2(total / count) for count in counts.values())
+    return min(6, max(2, round(_BITS / max(bits, 1))))
+
+
+def grams(sentence: str, n: int) -> set[str]:
+    """The n-grams of what `letters` gave: the whole where it is shorter, none where it is empty."""
+    return {sentence[i : i + n] for i in range(max(1, len(sentence) - n + 1))} - {""}
+
+
+def compare_neighbours(couples: list[tuple[str, str]]) -> tuple[int, int]:
+    """How many of these couples of neighbours, each as `letters` gave it, have more in common than the first has with the
+    second of a distant couple, and how many have less. Equal sentences count for neither."""
+    n = gram_length(sentence for couple in couples for sentence in couple)
+    firsts, seconds = ([grams(couple[i], n) for couple in couples] for i in (0, 1))
+    distance = min(_DISTANCE, len(couples) // 2)
+    differences = [
+        _common(first, second) - _common(first, distant)
+        for first, second, distant in zip(firsts, seconds, seconds[distance:] + seconds[:distance], strict=True)
+        if first != second and first != distant
+    ]
+    return sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+
+
+def _common(first: set[str], second: set[str]) -> float:
+    return len(first & second) / max(1, len(first | second))  # Jaccard 1901
+
+
+class NearIndex:
+    """Finds those of its sentences that another sentence gives away. Memory grows with its own sentences alone."""
+
+    def __init__(self, sentences: list[str]):
+        """`sentences` are what `letters` gave; those without letters are never found."""
+        import numpy as np  # here, because the command line imports this file and starts without numpy
+
+        self._sentences, self._n = sentences, gram_length(sentences)
+        frequency: Counter[str] = Counter()
+        for sentence in sentences:
+            frequency.update(grams(sentence, self._n))
+        holders: defaultdict[str, list[int]] = defaultdict(list)
+        n_needed = []
+        for number, sentence in enumerate(sentences):
+            # Looking for the rarer half of the n-grams is quicker by far. Who shows the share `NEAR` of all n-grams lacks
+            # so few that the rest must be in this half (prefix filtering, Chaudhuri, Ganti and Kaushik 2006).
+            own = sorted(grams(sentence, self._n), key=lambda gram: (frequency[gram], gram))
+            rarer = own[: (len(own) + 1) // 2]
+            n_needed.append(len(rarer) - (len(own) - math.ceil(NEAR * len(own))))
+            for gram in rarer:
+                holders[gram].append(number)
+        self._holders = {gram: np.array(numbers, dtype=np.int32) for gram, numbers in holders.items()}
+        self._grams = frozenset(holders)
+        self._n_needed = np.maximum(n_needed, 1)
+
+    def near(self, sentence: str) -> list[int]:
+        """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least.
+
+        A short sentence within a longer one does not count as shown whole: phrases of few words are part of many
+        sentences.
+        """
+        import numpy as np
+
+        found = grams(sentence, self._n)
+        holders = [self._holders[gram] for gram in found & self._grams]
+        if not holders:
+            return []
+        n_shown = np.bincount(np.concatenate(holders), minlength=len(self._n_needed))
+        possible = np.flatnonzero(n_shown >= self._n_needed).tolist()
+        return [index for index in possible if self._share(index, found) >= NEAR]
+
+    def _share(self, index: int, found: set[str]) -> float:
+        own = grams(self._sentences[index], self._n)
+        return len(own & found) / max(len(own), min(len(found), _MANY * self._n))

@@ -7,8 +7,8 @@ YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
@@ -61,9 +61,10 @@ class DataConfig(Section):
     train: Files
     """The training text: [source file, target file], where line n of one translates line n of the other, or one file.tsv
     with two columns. Files may be compressed (.gz). Paths are relative to the directory where mt is started."""
-    dev: Files
+    dev: Files | None = None
     """The validation text, in the same form. It decides which checkpoint is the best and when training stops early, so it
-    must not contain training pairs. 500 to 3,000 pairs are usual."""
+    must not contain training pairs. 500 to 3,000 pairs are usual. null: some pairs of the training text are held out as
+    dev set, and, where data.test is empty, some more as test set."""
     test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
@@ -294,6 +295,38 @@ def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[s
     return found
 
 
+# Keys that are left open ----------------------------------------------------------------------------------------------
+
+
+OPEN_KEYS = {
+    "tokenizer.joint", "tokenizer.vocab_size",
+    "model.d_model", "model.ffn_dim", "model.n_heads", "model.n_encoder_layers", "model.n_decoder_layers",
+    "model.dropout", "model.tie_embeddings", "model.positions",
+    "training.max_steps", "training.warmup_steps", "training.validate_every_steps", "training.learning_rate",
+    "training.both_directions", "training.r_drop", "training.select_by",
+    "decoding.beam_size", "decoding.length_normalization", "decoding.length_penalty",
+}  # fmt: skip
+"""The keys whose best value depends on the corpus. `recipe.py` chooses them where a config has nothing but data."""
+
+
+def given_keys(config: Config) -> dict[str, Any]:
+    """The keys that were set, in the file or on the command line, with their values: `model.d_model` and so on."""
+    sections = {name: getattr(config, name) for name in Config.model_fields}
+    return {
+        f"{name}.{key}": getattr(section, key) for name, section in sections.items() for key in section.model_fields_set
+    }
+
+
+def with_open_keys(config: Config, values: Mapping[str, Any]) -> Config:
+    """The config in which each key of `values` that was not set has this value, as if it had been set."""
+    update: dict[str, Section] = {}
+    for name in Config.model_fields:
+        section: Section = getattr(config, name)
+        found = {key: values[f"{name}.{key}"] for key in type(section).model_fields if f"{name}.{key}" in values}
+        update[name] = section.model_copy(update={k: v for k, v in found.items() if k not in section.model_fields_set})
+    return config.model_copy(update=update)
+
+
 # Rules between keys ---------------------------------------------------------------------------------------------------
 
 Key = tuple[str, ...]
@@ -333,7 +366,9 @@ def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
     for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
         if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
             yield [("data", name)], f"data.{name} '{tag}' is no code of a language; did you mean '{code}'?"
-    named: dict[Key, list[str]] = {("train",): data.train, ("dev",): data.dev}
+    named: dict[Key, list[str]] = {("train",): data.train}
+    if data.dev is not None:
+        named["dev",] = data.dev
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
         name = ".".join(("data", *key))
         if len(files) == 2 and files[0] == files[1]:

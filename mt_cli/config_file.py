@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mt_cli.config import Config, DecodingConfig, contradictions
+from mt_cli.config import OPEN_KEYS, Config, DecodingConfig, contradictions, given_keys, with_open_keys
 from mt_cli.errors import ConfigError
 
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
@@ -26,10 +26,24 @@ Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """The config in `path`, in which each `section.key=value` of `overrides` replaces a value.
 
-    Raises ConfigError with a line for every problem found.
+    A file that has the section `data` alone leaves all else open, to be chosen from the corpus; in any other the keys that
+    it does not name have their defaults. Raises ConfigError with a line for every problem found.
     """
     draft = _Draft(str(path))
     draft.read_file(path)
+    return _checked(draft, overrides, is_open=set(draft.values) == {"data"})
+
+
+def config_of(data: dict[str, Any], overrides: Iterable[str] = ()) -> Config:
+    """The config of the values of its section `data`, as a command line gives them, laid over by `overrides`.
+
+    Raises ConfigError with a line for every problem found.
+    """
+    return _checked(_Draft("the command line", {"data": data}), overrides, is_open=True)
+
+
+def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
+    """`is_open`: the keys that are not set may still be chosen from the corpus, so no rule speaks of them yet."""
     for override in overrides:
         draft.apply_override(override)
     config = None
@@ -38,12 +52,29 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     except ValidationError as error:
         draft.problems += [draft.explain(details) for details in error.errors()]
     if config is not None:
+        config = config if is_open else Config.model_validate(config.model_dump())  # which sets every key
+        still_open = OPEN_KEYS - given_keys(config).keys()
         for keys, message in contradictions(config):
+            if any(".".join(key[:2]) in still_open for key in keys):
+                continue
             written = next((key for key in keys if key in draft.places), keys[0])
             draft.problems.append(f"{draft.place_of(written)}: {message}")
     draft.raise_problems()
     assert config is not None
     return config
+
+
+def complete(config: Config, values: Mapping[str, Any]) -> Config:
+    """The config in which each key of `values` that was not set has this value.
+
+    Raises ConfigError where a key that was set contradicts one of these.
+    """
+    completed = with_open_keys(config, values)
+    if problems := [
+        f"{message} (what the config leaves open is chosen from the corpus)" for _, message in contradictions(completed)
+    ]:
+        raise ConfigError(*problems)
+    return completed
 
 
 def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = ()) -> dict[str, Any]:
@@ -81,9 +112,30 @@ def explain_errors(error: ValidationError, section: str) -> list[str]:
     return [draft.explain(details, section).removeprefix(": ") for details in error.errors()]
 
 
-def to_yaml(config: Config) -> str:
-    """Every key with its value, defaults included; `load_config` reads it back to an equal `Config`."""
-    return yaml.dump(config.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+def to_yaml(config: Config, comments: Mapping[str, str] | None = None, only_given: bool = False) -> str:
+    """Every key with its value, defaults included (or only those that were set); `load_config` reads it back to an equal
+    `Config`. `comments` are written behind the values of their keys, such as model.d_model."""
+    values = config.model_dump(exclude_unset=only_given)
+    section, lines = "", []
+    for line in yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).splitlines():
+        section = line.partition(":")[0] if not line.startswith(" ") else section
+        found = _SIMPLE.fullmatch(line)
+        comment = (comments or {}).get(f"{section}.{found[1]}") if found else None
+        lines.append(f"{line}  # {comment}" if comment else line)
+    return "\n".join(lines) + "\n"
+
+
+_SIMPLE = re.compile(r"  (\w+): [\w.+-]+(?:  # (.*))?")  # a key of a section with a value that needs no quotes
+
+
+def comments_of(text: str) -> dict[str, str]:
+    """The comments that `to_yaml` wrote behind values."""
+    section, comments = "", {}
+    for line in text.splitlines():
+        section = line.partition(":")[0] if not line.startswith(" ") else section
+        if (found := _SIMPLE.fullmatch(line)) and found[2]:
+            comments[f"{section}.{found[1]}"] = found[2]
+    return comments
 
 
 # YAML 1.2 ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ def multiply_float32_fast() -> None:
     products.fp32_precision = "bf16"
     if not torch.allclose((numbers @ numbers).double(), exact, rtol=1e-5):
         products.fp32_precision = before
+
+
+def measured_gflops(device: torch.device, dtype: torch.dtype) -> float:
+    """Billions of operations a second of matrix products as large as those of a small network; takes a tenth of a second."""
+    x = torch.ones(2048, 256, dtype=dtype, device=device)
+    weight = torch.ones(256, 1024, dtype=dtype, device=device)
+    (x @ weight).sum().item()  # the first product is slower
+    n_products, began = 0, time.monotonic()
+    while (seconds := time.monotonic() - began) < 0.1:
+        (x @ weight)[0, 0].item()  # waits for a GPU
+        n_products += 1
+    return 2 * x.numel() * weight.size(1) * n_products / seconds / 1e9
 
 
 def keep_freed_memory() -> None:

@@ -1,7 +1,9 @@
 """What lies where in a run directory.
 
-    config.yaml            every key with its value; can be trained from again
+    config.yaml            every key with its value, and why, where it was chosen; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
+    held_out/              dev.es, dev.gn, test.es, test.gn: the sets that were cut from the training text, if it was
+    left_out.tsv           training pairs that are not trained on: line, reason, source, target
     data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
     provenance.json        versions, command, seed, hashes: what made this run
@@ -21,14 +23,16 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mt_cli.config import Config
-from mt_cli.config_file import load_config, to_yaml
+from mt_cli.config_file import comments_of, load_config, to_yaml
 from mt_cli.errors import CheckpointError, RunDirError
-from mt_cli.files import cannot_write, refuse_special_file, write_bytes, write_text
+from mt_cli.files import cannot_write, make_folder, refuse_special_file, write_bytes, write_text
 from mt_cli.run_lock import RunLock
 from mt_cli.run_logs import RunLogs
+from mt_cli.text.corpus import SentencePair
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
 
@@ -36,6 +40,7 @@ log = logging.getLogger(__name__)
 
 _MAX_TOKENIZER_BYTES = 1 << 26  # several times what the largest vocabulary takes
 _MAX_NOTES_BYTES = 1 << 24  # corpus.json has each character of the training text
+_MAX_LIST_BYTES = 1 << 31
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 
 
@@ -44,6 +49,8 @@ class RunDir:
         self.path = path
         self.config_file = path / "config.yaml"
         self.data_file = path / "data.json"
+        self.held_out = path / "held_out"
+        self.left_out_file = path / "left_out.tsv"
         self.profile_file = path / "corpus.json"
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
@@ -73,8 +80,51 @@ class RunDir:
         refuse_special_file(self.config_file)
         return load_config(self.config_file)
 
-    def save_config(self, config: Config) -> None:
-        write_text(self.config_file, to_yaml(config))
+    def save_config(self, config: Config, comments: Mapping[str, str] | None = None) -> None:
+        """Writes every key with its value. Comments that stand there already stay."""
+        kept = comments_of(self.read(self.config_file).decode()) if self.config_file.exists() else {}
+        write_text(self.config_file, to_yaml(config, {**kept, **(comments or {})}))
+
+    def begin(self, config: Config) -> None:
+        """Marks the folder as a run's by what is settled at its first start: the keys that were given."""
+        if not self.config_file.exists():
+            write_text(self.config_file, to_yaml(config, only_given=True))
+
+    # Sets that were cut from the training text
+
+    def dev_files(self, config: Config) -> list[str]:
+        return self.held_out_files(config, "dev") if config.data.dev is None else config.data.dev
+
+    def test_sets(self, config: Config) -> dict[str, list[str]]:
+        """The files of the dev set and of each test set, by name."""
+        sets = {"dev": self.dev_files(config), **config.data.test}
+        if config.data.dev is None and not config.data.test:
+            sets["test"] = self.held_out_files(config, "test")
+        return sets
+
+    def save_held_out(self, config: Config, sets: Mapping[str, Sequence[SentencePair]]) -> None:
+        make_folder(self.held_out)
+        for name, pairs in sets.items():
+            for file, side in zip(self.held_out_files(config, name), ("src", "tgt"), strict=True):
+                write_text(Path(file), "".join(f"{getattr(pair, side)}\n" for pair in pairs))
+
+    def save_left_out(self, pairs: Iterable[tuple[str, SentencePair]]) -> None:
+        """`pairs` come with the reason why they are not trained on."""
+        rows = (f"{pair.line}\t{reason}\t{pair.src}\t{pair.tgt}\n" for reason, pair in pairs)
+        write_text(self.left_out_file, "line\treason\tsource\ttarget\n" + "".join(rows))
+
+    def left_out_lines(self) -> set[int]:
+        """The lines of the training files that are not trained on. Raises RunDirError when the list is damaged."""
+        if not self.left_out_file.exists():
+            return set()
+        try:
+            rows = self.read(self.left_out_file, _MAX_LIST_BYTES).decode("utf-8").split("\n")[1:-1]
+            return {int(row.partition("\t")[0]) for row in rows}
+        except ValueError:
+            raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
+
+    def held_out_files(self, config: Config, name: str) -> list[str]:
+        return [str(self.held_out / f"{name}.{tag}") for tag in (config.data.src_lang, config.data.tgt_lang)]
 
     def settled_sections(self) -> tuple[str, ...]:
         """The sections of the config that may no longer change: none before the text is prepared, everything that is
@@ -99,7 +149,7 @@ class RunDir:
             if not is_folder:
                 refuse_special_file(path)
 
-    def refuse_incomplete(self, is_joint: bool) -> None:
+    def refuse_incomplete(self, config: Config) -> None:
         """Raises RunDirError where a part of a run is lost, so that nothing of what is left is overwritten."""
         if not self.steps():
             for name in ("last", "best"):
@@ -109,12 +159,15 @@ class RunDir:
                         " or choose another --run-dir"
                     )
         if self.is_prepared:
-            for file in self._tokenizer_files(is_joint):
+            held_out = [Path(file) for file in self.dev_files(config)] if config.data.dev is None else []
+            for file in self._tokenizer_files(config.tokenizer.joint) + held_out:
                 if not file.exists():
                     raise RunDirError(f"{file}: lost; restore it from a copy, or choose another --run-dir")
 
     def save_data(self, sha256: dict[str, str]) -> None:
         """Remembers what the run is trained on: the hashes of the `train` and `dev` files and of the `tokenizer`."""
+        if (left_out := self._sha256_of(self.left_out_file)) is not None:
+            sha256 = {**sha256, "left_out": left_out}
         write_text(self.data_file, json.dumps({**sha256, "sha256": _sha256_of_values(sha256)}, indent=2) + "\n")
 
     def refuse_other_data(self, sha256: dict[str, str]) -> None:
@@ -133,6 +186,8 @@ class RunDir:
                 raise RunDirError(f"{self.data_file}: damaged; restore it from a copy, or choose another --run-dir")
             log.warning(f"{self.data_file}: damaged; delete it, the checkpoints know the data as well")
             return
+        if known.get("left_out") != self._sha256_of(self.left_out_file):
+            raise RunDirError(f"{self.left_out_file}: not what it was when this run began; restore it from a copy")
         changed = [name for name in known if name in sha256 and sha256[name] != known[name]]
         if "tokenizer" in changed:
             raise RunDirError(f"{self.path}: its tokenizer was replaced since this run began; restore it")
@@ -189,8 +244,11 @@ class RunDir:
             ) from None
 
     def profile_sha256(self) -> str | None:
+        return self._sha256_of(self.profile_file)
+
+    def _sha256_of(self, file: Path) -> str | None:
         try:
-            return hashlib.sha256(self.read(self.profile_file)).hexdigest()
+            return hashlib.sha256(self.read(file, _MAX_LIST_BYTES)).hexdigest()
         except OSError:
             return None
 

@@ -361,7 +361,7 @@ def test_a_wrong_value_of_the_file_does_not_matter_once_it_is_set(load):
     ],
 )  # fmt: skip
 def test_a_mistake_in_set_names_the_option(problems, override, message):
-    assert problems(BASE, override) == [f"--set {override}: {message}"]
+    assert problems(BASE + "model:\n  dropout: 0.1\n", override) == [f"--set {override}: {message}"]
 
 
 def test_a_key_below_a_value_is_no_section(problems):
@@ -382,8 +382,15 @@ def test_a_mistake_below_a_key_that_set_replaces_names_the_option(problems):
 
 
 def test_a_contradiction_made_by_set_names_the_option(problems):
-    (line,) = problems(BASE, "tokenizer.joint=false")
+    (line,) = problems(BASE + "model:\n  dropout: 0.1\n", "tokenizer.joint=false")
     assert line.startswith("--set tokenizer.joint=false: ")
+
+
+def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
+    """As of a config that has data alone; contradictions among keys that are set are told at once."""
+    assert load(BASE, "tokenizer.joint=false").model.tie_embeddings == "all"
+    (line,) = problems(BASE, "tokenizer.joint=false", "model.tie_embeddings=all")
+    assert line.startswith("--set ") and "one vocabulary" in line
 
 
 # Contradictions ------------------------------------------------------------------------------------------------------

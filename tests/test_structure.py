@@ -19,6 +19,7 @@ ORDER = [
     "files",
     "config",
     "config_file",
+    "recipe",
     "text",
     "device",
     "model",

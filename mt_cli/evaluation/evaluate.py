@@ -57,7 +57,7 @@ def evaluate_run(
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     if not files:
         _refuse_missing_sets(run, config)
-    test_sets = {Path(files[0]).name: files} if files else {"dev": config.data.dev, **config.data.test}
+    test_sets = {Path(files[0]).name: files} if files else run.test_sets(config)
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
     about_the_run = {
@@ -87,10 +87,8 @@ def evaluate_run(
 
 
 def _refuse_missing_sets(run: RunDir, config: Config) -> None:
-    for key, paths in {
-        "dev": config.data.dev,
-        **{f"test.{name}": files for name, files in config.data.test.items()},
-    }.items():
+    for name, paths in run.test_sets(config).items():
+        key = "dev" if name == "dev" else f"test.{name}"
         if missing := [path for path in paths if not Path(path).exists()]:
             raise DataError(
                 f"{missing[0]}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"

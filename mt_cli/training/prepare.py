@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from mt_cli.config import Config, DataConfig, TokenizerConfig
+from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
+from mt_cli.config_file import complete
+from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.files import cannot_write
+from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose
 from mt_cli.run_dir import RunDir
 from mt_cli.text.check import SetsCheck
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
+from mt_cli.text.split import split
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -30,6 +34,7 @@ ReadPairs = Callable[[], Iterator[SentencePair]]  # starts reading anew
 
 @dataclass
 class PreparedData:
+    config: Config  # with a value for each key that was left open
     tokenizer: Tokenizer
     profile: CorpusProfile
     train: TokenDataset
@@ -43,10 +48,8 @@ def prepare(config: Config, run: RunDir) -> PreparedData:
     with other files."""
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
-    train, dev = _Set("train", data.train, data, data.dedup), _Set("dev", data.dev, data)
-    if run.is_prepared:
-        return _prepare_again(config, run, train, dev)
-    return _prepare_first(config, run, train, dev)
+    train = _Set("train", data.train, data, data.dedup)
+    return _prepare_again(config, run, train) if run.is_prepared else _prepare_first(config, run, train)
 
 
 class _Set:
@@ -55,6 +58,7 @@ class _Set:
     def __init__(self, name: str, files: list[str], data: DataConfig, dedup: bool = False):
         self.name, self.files, self._data, self._dedup = name, files, data, dedup
         self.sha256 = sha256_of(files)
+        self.left_out: Container[int] = ()  # lines that are not trained on
         self.report = CorpusReport()  # on what was read last
 
     def read(self) -> Iterator[SentencePair]:
@@ -67,6 +71,9 @@ class _Set:
             report=self.report,
             sha256=self.sha256,
         )
+
+    def kept(self, read: ReadPairs) -> ReadPairs:
+        return lambda: (pair for pair in read() if pair.line not in self.left_out)
 
     def open(self, run: RunDir, tokenizer: Tokenizer) -> TokenDataset | None:
         """The ids that an earlier start made of the same text, if they are whole."""
@@ -91,6 +98,10 @@ class _Set:
     ) -> Iterator[TokenPair]:
         max_length = self._data.max_length
         for pair in pairs:
+            if pair.line in self.left_out:
+                self.report.n_kept -= 1
+                self.report.drop("held out or left out")
+                continue
             src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(pair.tgt)
             if max(len(src), len(tgt)) > max_length:
                 self.report.n_kept -= 1
@@ -114,35 +125,46 @@ class _Set:
             raise DataError(f"{self.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
 
 
-def _prepare_first(config: Config, run: RunDir, train: _Set, dev: _Set) -> PreparedData:
-    check, abbreviations = SetsCheck(), AbbreviationCounter()
-    dev_pairs = list(check.held_out("dev", dev.read()))
+def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
+    check, abbreviations, facts = SetsCheck(), AbbreviationCounter(), FactsCounter()
+    dev_pairs = list[SentencePair]()
+    if config.data.dev is not None:
+        dev = _Set("dev", config.data.dev, config.data)
+        dev_pairs = list(check.held_out("dev", dev.read()))
     for name, files in config.data.test.items():
         for _ in check.held_out(name, read_pairs(files, on_bad_line=config.data.on_bad_line)):
             pass
-    with _copied(_count(check.train(train.read()), abbreviations), run) as read_train:
+    with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()
-        tokenizer = _train_tokenizer(config.tokenizer, read_train)
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, read_train, abbreviations)
+        if config.data.dev is None:
+            _hold_out(config, run, read_all)
+            dev = _Set("dev", run.dev_files(config), config.data)
+            dev_pairs = list(dev.read())
+        train.left_out = run.left_out_lines()
+        config, reasons = _completed(config, facts.facts())
+        tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
+        train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     run.save_profile(profile)
-    run.save_config(config)
+    run.save_config(config, reasons)
     run.save_tokenizer(tokenizer)
     # The last: from here on the run keeps its text and its config. Until now both could still be corrected.
     run.save_data({**sha256, "tokenizer": tokenizer.sha256})
-    return PreparedData(tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+    return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
-def _prepare_again(config: Config, run: RunDir, train: _Set, dev: _Set) -> PreparedData:
+def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
+    dev = _Set("dev", run.dev_files(config), config.data)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     tokenizer, profile = run.load_tokenizer(config.tokenizer.joint), run.load_profile()
     run.refuse_other_data({**sha256, "tokenizer": tokenizer.sha256})
     dev_pairs = list(dev.read())
+    train.left_out = run.left_out_lines()
     if profile is None:  # deleted, or the run began before profiles were kept
         abbreviations = AbbreviationCounter()
-        for _ in _count(train.read(), abbreviations):
-            pass
+        for pair in train.read():
+            abbreviations.add(pair.src)
         train_dataset, profile = _build_with_profile(run, tokenizer, train, train.read, abbreviations)
         run.save_profile(profile)
     else:
@@ -150,13 +172,42 @@ def _prepare_again(config: Config, run: RunDir, train: _Set, dev: _Set) -> Prepa
         train_dataset = found if found is not None else train.build(run, tokenizer, train.read())
         train.refuse_empty(train_dataset)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
-    return PreparedData(tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+    return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
-def _count(pairs: Iterable[SentencePair], abbreviations: AbbreviationCounter) -> Iterator[SentencePair]:
+def _count(
+    pairs: Iterable[SentencePair], abbreviations: AbbreviationCounter, facts: FactsCounter
+) -> Iterator[SentencePair]:
     for pair in pairs:
         abbreviations.add(pair.src)
+        facts.add(pair.src, pair.tgt)
         yield pair
+
+
+def _hold_out(config: Config, run: RunDir, read_all: ReadPairs) -> None:
+    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run."""
+    found = split(read_all, config.training.seed, with_dev=True, with_test=not config.data.test)
+    held_out: dict[str, list[SentencePair]] = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
+    left_out: list[tuple[str, SentencePair]] = []
+    for pair in read_all():
+        if pair.line in found.held_out:
+            held_out[found.held_out[pair.line]].append(pair)
+            left_out.append((found.held_out[pair.line], pair))
+        elif pair.line in found.left_out:
+            left_out.append((found.left_out[pair.line], pair))
+    run.save_held_out(config, held_out)
+    run.save_left_out(left_out)
+    sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in held_out.items())
+    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run.left_out_file}")
+
+
+def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, str]]:
+    """The config with a value for each key that it leaves open, and the reasons of those that depend on the corpus."""
+    device = choose_device(config.training.device)
+    dtype, _ = choose_precision(config.training.precision, device)
+    choices = choose(facts, Machine(measured_gflops(device, dtype)), given_keys(config))
+    completed = complete(config, {key: choice.value for key, choice in choices.items()})
+    return completed, {key: choice.reason for key, choice in choices.items()}
 
 
 @contextlib.contextmanager

@@ -23,7 +23,8 @@ from mt_cli.checkpoint import (
     refuse_other_shapes,
     save_checkpoint,
 )
-from mt_cli.config import AUTO, Config, differing_keys
+from mt_cli.config import AUTO, Config, differing_keys, given_keys
+from mt_cli.config_file import complete
 from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
@@ -38,7 +39,7 @@ N_KEPT = 2  # newest checkpoints, beside the best one
 
 
 def continued_config(config: Config, run: RunDir) -> Config:
-    """The config to train with: `config`, completed with what an earlier start of the run has settled.
+    """The config to train with: `config`, in which what it leaves open is what an earlier start of the run has settled.
 
     Raises RunDirError where the folder holds another run, or is no run's.
     """
@@ -48,15 +49,19 @@ def continued_config(config: Config, run: RunDir) -> Config:
         return config
     begun = run.load_config()
     run.refuse_links()
-    run.refuse_incomplete(begun.tokenizer.joint)
-    update: dict[str, Any] = {}
+    run.refuse_incomplete(begun)
+    if not run.is_prepared:  # nothing is settled yet
+        return config
+    settled, update = given_keys(begun), dict[str, Any]()
     # Without checkpoints, `auto` may be resolved again.
     if config.training.batch_tokens == AUTO and run.steps():
         update["batch_tokens"] = begun.training.batch_tokens
     # A run that was planned for minutes stays so, unless it is given another number of steps.
-    if config.training.minutes is None and config.training.max_steps == begun.training.max_steps:
-        update["minutes"] = begun.training.minutes
+    if config.training.minutes is None:
+        n_steps = given_keys(config).get("training.max_steps", begun.training.max_steps)
+        update["minutes"] = begun.training.minutes if n_steps == begun.training.max_steps else None
     config = config.model_copy(update={"training": config.training.model_copy(update=update)})
+    config = complete(config, settled)
     if differing := differing_keys(config, begun, run.settled_sections()):
         raise RunDirError(
             f"{run.path} holds a run of another config ({'; '.join(differing)});"

@@ -63,9 +63,9 @@ def train(
 
 def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started: float) -> Trainer:
     """A trainer that stands where the run's newest checkpoint does. The run's lock must be held."""
-    if not run.config_file.exists():
-        run.save_config(config)  # marks the folder as a run's, though nothing is settled yet
+    run.begin(config)
     data = prepare(config, run)
+    config = data.config
     keep_freed_memory()  # of training alone: what preparing took is given back
     device = choose_device(config.training.device)
     if device.type == "cpu":
@@ -113,7 +113,9 @@ def fit_batch_tokens(trainer: Trainer) -> None:
 
 def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
     data = config.data
-    named = {"train": data.train, "dev": data.dev}
+    named = {"train": data.train}
+    if data.dev is not None:
+        named["dev"] = data.dev
     if not is_prepared:  # test sets are looked at once, before anything is trained
         named |= {f"test.{name}": files for name, files in data.test.items()}
     problems = []

@@ -1,0 +1,226 @@
+"""Chooses what a config leaves open, from what the corpus is like: sizes, regularization, length of the training, search.
+
+`choose` is a pure function of `CorpusFacts` and `Machine`. The trials that its numbers rest on are in docs/recipe.md; the
+script benchmarks/recipe.py makes them. A key that is set is never changed.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What the recipe has to know of the training text."""
+
+    n_pairs: int
+    n_distinct: int  # pairs, repetitions counted once
+    n_characters: int  # of the target
+    n_signs: int  # distinct characters of both sides
+    shared_letters: float  # share of the target's letters that are letters of the source too, each as often as written
+
+
+@dataclass(frozen=True)
+class Machine:
+    gflops: float  # billions of operations a second that matrix products reach
+
+
+class Choice(NamedTuple):
+    value: Any
+    reason: str
+
+
+Choices = dict[str, Choice]  # by key, such as model.d_model
+
+
+def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Choices:
+    """A value and its reason for each key that depends on the corpus.
+
+    `given`: the keys that are set already, such as model.d_model; what depends on them follows them. Where
+    training.minutes are given and too few for the best recipe, it is what is best in these minutes.
+    """
+    size = _size_for(facts, given)
+    is_joint = given.get("tokenizer.joint", facts.shared_letters >= _ONE_SCRIPT or _needs_one_vocabulary(given))
+    learns_twice = facts.n_distinct <= _TEACHES_ENOUGH
+    tokens = facts.n_characters / _CHARACTERS_OF_A_TOKEN + facts.n_pairs
+    steps = given.get("training.max_steps", _n_steps(facts, tokens))
+    share = _share_of_time(given.get("training.minutes"), needed_minutes(size, steps, machine, learns_twice))
+    if share < _LEAST_FOR_SIZE:
+        size = _size_for(facts, given, n_smaller=1)
+    chosen = _network(size, is_joint, f"for {facts.n_distinct:,} distinct pairs")
+    chosen |= _learning(size, given, is_joint, learns_twice, share)
+    chosen |= _length(steps, tokens, given)
+    chosen |= {
+        "decoding.beam_size": Choice(
+            max(5, given.get("decoding.n_best", 1)), "better than greedy search, at a fifth of its speed"
+        ),
+        "decoding.length_normalization": Choice("average", "gnmt favours sentences that are too short"),
+        "decoding.length_penalty": Choice(1.2, "the best on the dev sets that were tried"),
+    }
+    return {key: choice for key, choice in chosen.items() if key not in given}
+
+
+# Sizes ---------------------------------------------------------------------------------------------------------------
+
+
+class _Size(NamedTuple):
+    """What suits corpora of up to `most` distinct pairs."""
+
+    most: float
+    vocab_size: int
+    d_model: int
+    ffn_dim: int
+    n_heads: int
+    n_layers: int
+    dropout: float
+    learning_rate: float
+
+
+_SIZES = (
+    #      pairs    vocabulary  d_model  ffn  heads  layers  dropout  learning rate
+    _Size(2_000, 1_000, 128, 256, 4, 3, 0.3, 5e-3),
+    _Size(6_000, 2_000, 192, 512, 6, 4, 0.3, 5e-3),
+    _Size(15_000, 4_000, 192, 512, 6, 4, 0.3, 5e-3),
+    _Size(60_000, 8_000, 192, 512, 6, 4, 0.2, 5e-3),
+    _Size(300_000, 12_000, 256, 1024, 4, 4, 0.2, 4e-3),
+    _Size(2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 2.5e-3),
+    _Size(float("inf"), 32_000, 512, 2048, 8, 6, 0.1, 2e-3),
+)
+_ONE_SCRIPT = 0.5
+_TEACHES_ENOUGH = 300_000  # distinct pairs above which one direction and one forward pass teach enough
+_CHARACTERS_OF_A_TOKEN = 4.0
+_STEP_TOKENS = 2048  # training.batch_tokens
+_LEAST_FOR_R_DROP = 0.5  # share of the best recipe's minutes below which other steps are worth more than second passes
+_LEAST_FOR_SIZE = 0.15
+
+
+def _size_for(facts: CorpusFacts, given: Mapping[str, Any], n_smaller: int = 0) -> _Size:
+    """The size for a corpus, or one that is `n_smaller` places before it, in which the given keys replace values."""
+    index = next(i for i, size in enumerate(_SIZES) if facts.n_distinct <= size.most)
+    size = _SIZES[max(0, index - n_smaller)]
+    d_model = given.get("model.d_model", size.d_model)
+    if d_model != size.d_model:
+        n_heads = max(n for n in range(1, max(1, d_model // 32) + 1) if d_model % (2 * n) == 0 or n == 1)
+        size = size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
+    # Each character that is not rare is a piece, and there have to be pieces of several characters.
+    return size._replace(vocab_size=given.get("tokenizer.vocab_size", max(size.vocab_size, 2 * facts.n_signs + 300)))
+
+
+def _needs_one_vocabulary(given: Mapping[str, Any]) -> bool:
+    return given.get("model.tie_embeddings") == "all" or given.get("training.both_directions", 0) > 0
+
+
+def _network(size: _Size, is_joint: bool, for_pairs: str) -> Choices:
+    return {
+        "tokenizer.joint": Choice(
+            is_joint, "the languages share their letters" if is_joint else "each language has letters of its own"
+        ),
+        "tokenizer.vocab_size": Choice(size.vocab_size, for_pairs),
+        "model.d_model": Choice(size.d_model, for_pairs),
+        "model.ffn_dim": Choice(size.ffn_dim, for_pairs),
+        "model.n_heads": Choice(size.n_heads, f"{size.d_model // size.n_heads} dimensions each"),
+        "model.n_encoder_layers": Choice(size.n_layers, for_pairs),
+        "model.n_decoder_layers": Choice(size.n_layers, for_pairs),
+        "model.dropout": Choice(size.dropout, f"{for_pairs}: the fewer they are, the sooner they are known by heart"),
+        "model.tie_embeddings": Choice(
+            "all" if is_joint else "target",
+            f"the languages have {'one vocabulary' if is_joint else 'two vocabularies'}",
+        ),
+        "model.positions": Choice("rotary", "learns faster than sinusoid, which `mt export --to marian` needs"),
+    }
+
+
+# Learning ------------------------------------------------------------------------------------------------------------
+
+
+def _learning(size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twice: bool, share: float) -> Choices:
+    """`share`: of the time that the best recipe takes."""
+    both = given.get("training.both_directions", 0.5 if is_joint and learns_twice else 0.0)
+    uses_r_drop = learns_twice and both < 1 and share >= _LEAST_FOR_R_DROP
+    is_usual = given.get("training.optimizer", "muon") == "muon" and given.get("training.schedule") != "noam"
+    why_both = "each pair teaches twice" if both else "there are enough pairs" if is_joint else "needs one vocabulary"
+    why_r_drop = "there are enough pairs" if not learns_twice else "the minutes are too few for it"
+    return {
+        "training.learning_rate": Choice(
+            size.learning_rate if is_usual else 1.0 if given.get("training.schedule") == "noam" else 1e-3,
+            f"for a width of {size.d_model}",
+        ),
+        "training.both_directions": Choice(both, why_both),
+        "training.r_drop": Choice(
+            float(uses_r_drop), "the last steps read each pair twice" if uses_r_drop else why_r_drop
+        ),
+        "training.select_by": Choice(
+            "chrf", "the steadiest score of few sentences, fair to languages of many word forms"
+        ),
+    }
+
+
+def _length(steps: int, tokens: float, given: Mapping[str, Any]) -> Choices:
+    return {
+        "training.max_steps": Choice(steps, f"about {max(1, steps * _STEP_TOKENS / tokens):,.0f} epochs"),
+        "training.warmup_steps": Choice(min(400, steps // 10), "a tenth of the steps, at most 400"),
+        "training.validate_every_steps": Choice(max(50, steps // 12), "twelve validations"),
+    }
+
+
+def _n_steps(facts: CorpusFacts, tokens: float) -> int:
+    """Epochs fall with the root of the number of distinct pairs: 30 for 29,000."""
+    epochs = min(160.0, max(3.0, 30 * (29_000 / max(1, facts.n_distinct)) ** 0.5))
+    return max(200, round(epochs * tokens / _STEP_TOKENS / 100) * 100)
+
+
+def _share_of_time(minutes: float | None, needed: float) -> float:
+    return 1.0 if minutes is None else minutes / max(needed, 1e-9)
+
+
+def needed_minutes(size: _Size, steps: int, machine: Machine, learns_twice: bool) -> float:
+    """A first estimate, before there is a network to be timed: 6 operations for each weight and token."""
+    layers = size.n_layers * (8 * size.d_model**2 + 4 * size.d_model * size.ffn_dim + 4 * size.d_model**2)
+    operations = 6 * (layers + size.vocab_size * size.d_model) * _STEP_TOKENS * steps
+    r_drop = 1.5 if learns_twice else 1.0  # the second half of the steps has two forward passes
+    return operations * r_drop / (_PRODUCTS_SHARE * machine.gflops * 1e9) / 60
+
+
+_PRODUCTS_SHARE = 0.5  # of the time of a step that matrix products of these sizes take
+
+
+# Facts ---------------------------------------------------------------------------------------------------------------
+
+
+class FactsCounter:
+    """Collects the facts of a corpus pair by pair; memory stays flat."""
+
+    def __init__(self) -> None:
+        self._n_pairs, self._n_characters, self._n_repeated = 0, 0, 0
+        self._seen = set[int]()
+        self._src, self._tgt = Counter[str](), Counter[str]()
+
+    def add(self, src: str, tgt: str) -> None:
+        """Counts a pair of normalized text."""
+        self._n_pairs += 1
+        self._n_characters += len(tgt)
+        self._src.update(src)
+        self._tgt.update(tgt)
+        key = hash((src, tgt))
+        self._n_repeated += key in self._seen
+        if len(self._seen) < _N_REMEMBERED:
+            self._seen.add(key)
+
+    def facts(self) -> CorpusFacts:
+        letters = {char: n for char, n in self._tgt.items() if unicodedata.category(char).startswith("L")}
+        rare = _RARE * sum(n for char, n in self._src.items() if unicodedata.category(char).startswith("L"))
+        shared = sum(n for char, n in letters.items() if self._src[char] > rare)
+        both = self._src + self._tgt
+        n_signs = sum(n >= _COVERED * both.total() for n in both.values())
+        n_distinct = self._n_pairs - self._n_repeated
+        share = shared / max(1, sum(letters.values()))
+        return CorpusFacts(self._n_pairs, n_distinct, self._n_characters, n_signs, share)
+
+
+_N_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
+_RARE = 1e-4  # share of a side's letters below which one is a guest there, such as Latin ones in Chinese
+_COVERED = 1e-6

@@ -1,0 +1,102 @@
+"""What a config leaves open is chosen from the corpus."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from mt_cli.config import OPEN_KEYS, contradictions, given_keys
+from mt_cli.config_file import complete, config_of
+from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose
+
+DATA: dict[str, Any] = {"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}
+
+
+def facts(n_pairs: int, shared_letters: float = 1.0, n_signs: int = 80) -> CorpusFacts:
+    return CorpusFacts(n_pairs, n_pairs, 70 * n_pairs, n_signs, shared_letters)
+
+
+def chosen(corpus: CorpusFacts, *overrides: str, gflops: float = 100.0) -> Any:
+    config = config_of(DATA, overrides)
+    choices = choose(corpus, Machine(gflops), given_keys(config))
+    return complete(config, {key: choice.value for key, choice in choices.items()})
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "shared_letters", "minutes"), [*itertools.product((1, 700, 29_000, 10**6, 10**8), (0.0, 1.0), (None, 0.1, 60.0))]
+)  # fmt: skip
+def test_any_corpus_gets_a_config_without_contradictions(n_pairs, shared_letters, minutes):
+    time = [f"training.minutes={minutes}"] if minutes else []
+    config = chosen(facts(n_pairs, shared_letters), *time)
+    assert not list(contradictions(config))
+    assert config.training.minutes == minutes
+
+
+def test_the_open_keys_are_those_that_are_chosen():
+    assert set(choose(facts(29_000), Machine(100), {})) == OPEN_KEYS
+
+
+def test_a_key_that_is_set_stays_and_others_follow_it():
+    config = chosen(facts(29_000), "model.d_model=96", "training.max_steps=1000", "model.dropout=0.05")
+    assert (config.model.d_model, config.training.max_steps, config.model.dropout) == (96, 1000, 0.05)
+    assert 96 % config.model.n_heads == 0 and config.model.ffn_dim < 512
+    assert config.training.warmup_steps == 100
+    assert "model.dropout" not in choose(facts(29_000), Machine(100), {"model.dropout": 0.05})
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.both_directions=1",
+        "tokenizer.joint=false",
+        "model.tie_embeddings=all",
+        "model.d_model=50",
+        "decoding.n_best=9",
+        "training.schedule=noam",
+        "training.optimizer=adamw",
+        "tokenizer.vocab_size=300",
+    ],
+)
+@pytest.mark.parametrize("shared_letters", [0.0, 1.0])
+def test_what_is_chosen_never_contradicts_a_single_key_that_is_set(override, shared_letters):
+    config = chosen(facts(29_000, shared_letters), override)
+    assert not list(contradictions(config))
+
+
+def test_larger_corpora_get_larger_networks_and_less_regularization():
+    configs = [chosen(facts(10**n)) for n in range(3, 8)]
+    sizes = [config.model.d_model for config in configs]
+    dropouts = [config.model.dropout for config in configs]
+    assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
+    assert dropouts == sorted(dropouts, reverse=True) and dropouts[0] > dropouts[-1]
+    assert configs[0].training.r_drop and not configs[-1].training.r_drop
+
+
+def test_languages_with_other_letters_get_a_vocabulary_each():
+    config = chosen(facts(20_000, shared_letters=0.01))
+    assert not config.tokenizer.joint and config.model.tie_embeddings == "target"
+    assert config.training.both_directions == 0
+
+
+def test_a_vocabulary_has_room_for_all_characters():
+    assert chosen(facts(1_000, n_signs=3_000)).tokenizer.vocab_size > 6_000
+
+
+def test_few_minutes_are_not_spent_on_second_passes():
+    assert chosen(facts(29_000)).training.r_drop
+    assert chosen(facts(29_000), "training.minutes=1000").training.r_drop
+    assert not chosen(facts(29_000), "training.minutes=2").training.r_drop
+    assert chosen(facts(29_000), "training.minutes=1").model.d_model <= chosen(facts(29_000)).model.d_model
+
+
+def test_facts_are_counted_from_the_text():
+    counter = FactsCounter()
+    for src, tgt in [("猫", "A cat."), ("狗", "A dog."), ("猫", "A cat.")]:
+        counter.add(src, tgt)
+    found = counter.facts()
+    assert (found.n_pairs, found.n_distinct, found.n_characters) == (3, 2, 18)
+    assert found.shared_letters == 0 and found.n_signs == len(set("猫狗A cat.dog"))
+    counter.add("a cat and a dog", "a cat and a dog")
+    assert counter.facts().shared_letters > 0.5

@@ -8,30 +8,41 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.config_file import load_config
+from mt_cli.cli.corpus import (
+    ColumnsOption,
+    CorpusArgument,
+    DevOption,
+    SetOption,
+    SrcLangOption,
+    TestOption,
+    TgtLangOption,
+    read_config,
+    usual_run_dir,
+)
 from mt_cli.errors import UsageError
-from mt_cli.run_dir import RunDir
 
 
 def train(
-    config_file: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A YAML config, such as configs/phrasebook.yaml.")
-    ],
-    run_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where the run lives; runs/NAME-OF-CONFIG, or that of a run's own config, by default."),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
-    ] = None,
+    corpus: CorpusArgument,
+    src_lang: SrcLangOption = None,
+    tgt_lang: TgtLangOption = None,
+    columns: ColumnsOption = None,
+    dev: DevOption = None,
+    test: TestOption = None,
     minutes: Annotated[
         float | None,
         typer.Option(help="Fit the number of steps and the schedule to this time; training.patience does not count."),
     ] = None,
+    overrides: SetOption = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the run lives. Default: runs/ and the languages, or the name of the table or config."),
+    ] = None,
 ) -> None:
-    """Train a translator from raw text.
+    """Train a translator from a corpus: mt train train.es train.gn
 
-    The same command again continues a run that was stopped or killed, and changes nothing in one that is finished.
+    What is not set is chosen from the corpus; the run's config.yaml tells each choice and its reason. The same command
+    again continues a run that was stopped or killed, and changes nothing in one that is finished.
     """
     from mt_cli.training.signals import StopSignals
 
@@ -40,14 +51,8 @@ def train(
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
     with StopSignals() as signals:
-        config = load_config(config_file, [*(overrides or ()), *time_limit])
+        config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, [*(overrides or ()), *time_limit])
 
         from mt_cli.training.run import train as train_run
 
-        train_run(config, run_dir or _usual_run_dir(config_file), signals, began)
-
-
-def _usual_run_dir(config_file: Path) -> Path:
-    run = RunDir(config_file.parent)
-    is_of_a_run = config_file.name == run.config_file.name and run.checkpoints.is_dir()
-    return run.path if is_of_a_run else Path("runs") / config_file.stem
+        train_run(config, run_dir or usual_run_dir(corpus, config), signals, began)

@@ -1,0 +1,119 @@
+"""The corpus that a command line names: a config, two text files or one table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mt_cli.config import Config
+from mt_cli.config_file import config_of, load_config
+from mt_cli.errors import UsageError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.languages import languages_of_files
+
+CorpusArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CORPUS...", help="Two text files, source and target; or one table; or a YAML config that names them."
+    ),
+]
+SrcLangOption = Annotated[str | None, typer.Option(help="Language code of the source, where no name tells it.")]
+TgtLangOption = Annotated[str | None, typer.Option(help="Language code of the target, where no name tells it.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option(help="The columns of a table that hold source and target: 1,3 or their names: es,gn.")
+]
+DevOption = Annotated[
+    list[Path] | None,
+    typer.Option("--dev", help="The dev set, given twice for two files. Default: a part of the corpus is held out."),
+]
+TestOption = Annotated[
+    list[Path] | None, typer.Option("--test", help="A test set for `mt evaluate`, given twice for two files.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
+]
+
+_TABLES = {".tsv", ".csv", ".xlsx", ".xls", ".ods"}
+
+
+def read_config(
+    corpus: list[Path],
+    src_lang: str | None,
+    tgt_lang: str | None,
+    columns: str | None,
+    dev: list[Path] | None,
+    test: list[Path] | None,
+    overrides: list[str],
+) -> Config:
+    """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
+    options = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
+    if is_config(corpus):
+        if given := [name for name, value in options.items() if value]:
+            option = given[0].replace("_", "-")
+            raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
+        return load_config(corpus[0], overrides)
+    languages = _languages(corpus, src_lang, tgt_lang)
+    data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
+    if columns:
+        data["columns"] = columns
+    if dev:
+        data["dev"] = [str(file) for file in dev]
+    if test:
+        data["test"] = {"test": [str(file) for file in test]}
+    return config_of(data, overrides)
+
+
+def is_config(corpus: list[Path]) -> bool:
+    """Whether the arguments name a config. Raises UsageError for what is neither a config nor a corpus."""
+    if len(corpus) > 2:
+        raise UsageError(f"{len(corpus)} files; give two text files, source and target, or one table, or one config")
+    if len(corpus) == 2:
+        for file in corpus:
+            if file.suffix in {".yaml", ".yml"}:
+                raise UsageError(f"{file}: a config stands alone; give one config, or two text files")
+            if _suffix(file) in _TABLES:
+                raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
+        return False
+    file = corpus[0]
+    if re.fullmatch(r"\.[a-z]{2,3}", _suffix(file)) and _suffix(file) not in {*_TABLES, ".yml"} and file.is_file():
+        raise UsageError(f"{file}: one text file; give two, source and target, line for line")
+    return _suffix(file) not in _TABLES
+
+
+def usual_run_dir(corpus: list[Path], config: Config) -> Path:
+    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run."""
+    if len(corpus) == 2:
+        return Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
+    run = RunDir(corpus[0].parent)
+    is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
+    return run.path if is_of_a_run else Path("runs") / corpus[0].name.removesuffix(".gz").rpartition(".")[0]
+
+
+def _suffix(file: Path) -> str:
+    return Path(file.name.removesuffix(".gz")).suffix.lower()
+
+
+def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None) -> tuple[str, str]:
+    if src_lang and tgt_lang:
+        return src_lang, tgt_lang
+    found = languages_of_files(str(corpus[0]), str(corpus[1])) if len(corpus) == 2 else _languages_of_table(corpus[0])
+    if found is None:
+        raise UsageError(
+            f"{' and '.join(map(str, corpus))}: the names do not tell the languages; add"
+            f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours"
+        )
+    return src_lang or found[0], tgt_lang or found[1]
+
+
+def _languages_of_table(file: Path) -> tuple[str, str] | None:
+    """From the name, such as es-gn.tsv, or from the header."""
+    if named := re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(file)):
+        return named[1], named[2]
+    return None
+
+
+def _stem(file: Path) -> str:
+    return file.name.removesuffix(".gz").rpartition(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,15 @@ class RunLogs:
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
         except OSError as error:
             raise cannot_write(file, error) from None
+
+    def records(self, file: Path) -> list[dict[str, Any]]:
+        """What was appended; without lines that are damaged."""
+        found = []
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []:
+            with contextlib.suppress(ValueError):
+                if isinstance(record := json.loads(line), dict):
+                    found.append(record)
+        return found
 
     def sync(self) -> dict[str, dict[str, Any]]:
         """Size and hash of each log, for a checkpoint to keep. The logs are on the disk before it is."""

@@ -19,7 +19,7 @@ from mt_cli.training.guards import (
     smaller_batches,
     smaller_searches,
 )
-from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog
+from mt_cli.training.metrics_log import BAR, LOG_EVERY_STEPS, MetricsLog
 from mt_cli.training.phases import plan_steps
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.resume import Checkpoints
@@ -53,7 +53,7 @@ class Trainer:
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
             advise_when_out_of_memory(state.model.device, advice),
-            tqdm(total=state.settings.max_steps, initial=p.step, unit="step", disable=None, dynamic_ncols=True) as bar,
+            tqdm(total=state.settings.max_steps, initial=p.step, disable=None, ncols=80, bar_format=BAR) as bar,
         ):
             while True:
                 if state.is_validation_due and not self.signals.is_stopping:
@@ -144,7 +144,7 @@ class Trainer:
             state.progress.step,
             self._seconds_left,
             speed.step_seconds(state.progress.step),
-            speed.validation_seconds / max(1, speed.n_validations),
+            speed.mean_validation_seconds,
             speed.plan if minutes == speed.planned_minutes else None,
         )
         if minutes != speed.planned_minutes:

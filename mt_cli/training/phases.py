@@ -79,3 +79,15 @@ def plan_steps(
         learning_rate=peak_rate(training, d_model),
         schedule="cosine" if training.schedule == "cosine" else "linear",
     )
+
+
+def seconds_left(
+    training: TrainingConfig, step: int, step_seconds: tuple[float, float], validation_seconds: float
+) -> float:
+    """How long the steps after `step` and their validations take. `step_seconds` as in `plan_steps`."""
+    one_pass, two_pass = step_seconds
+    n_left = max(0, training.max_steps - step)
+    first_two_pass = int(training.both_directions * training.max_steps) if training.r_drop else training.max_steps
+    n_two_pass = min(n_left, training.max_steps - first_two_pass)
+    n_validations = -(-training.max_steps // training.validate_every_steps) - step // training.validate_every_steps
+    return (n_left - n_two_pass) * one_pass + n_two_pass * two_pass + n_validations * validation_seconds

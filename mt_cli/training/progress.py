@@ -87,6 +87,10 @@ class Speed:
         self.validation_seconds += seconds
         self.n_validations += 1
 
+    @property
+    def mean_validation_seconds(self) -> float:
+        return self.validation_seconds / max(1, self.n_validations)
+
     def step_seconds(self, n_steps: int) -> tuple[float, float]:
         """Seconds of a step with one forward pass and of one with two, after `n_steps` of both kinds."""
         one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, n_steps - self.n_two_pass_steps)

@@ -16,6 +16,7 @@ from mt_cli.config import Config
 from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
 from mt_cli.errors import DataError
+from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start
 from mt_cli.run_dir import RunDir
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
@@ -25,6 +26,7 @@ from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState
+from mt_cli.training.verdict import Point, verdict
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ def _train(trainer: Trainer, run: RunDir) -> None:
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {run.path}"
     )
+    _tell_verdict(trainer, run)
 
 
 def fit_batch_tokens(trainer: Trainer) -> None:
@@ -164,6 +167,15 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         data_sha256=data.sha256,
         tokenizer_sha256=data.tokenizer.sha256,
     )
+
+
+def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
+    data, language = trainer.data, trainer.state.config.data
+    curve = [Point(record["step"], record["chrf"]) for record in run.logs.records(run.metrics_file) if "chrf" in record]
+    tokenize = bleu_tokenizer(language.bleu_tokenize, language.tgt_lang)
+    copied = score_texts([pair.src for pair in data.dev_pairs], [pair.tgt for pair in data.dev_pairs], tokenize).chrf
+    for line in verdict(curve, copied, len(data.train), trainer.state.progress.step, 0.0):
+        log.info(line)
 
 
 def _tell_finished(state: TrainingState, run: RunDir) -> None:

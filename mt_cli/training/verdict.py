@@ -1,0 +1,55 @@
+"""What a finished training came to, in two lines: whether it has learnt, and what would help most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A validation."""
+
+    step: int
+    chrf: float
+
+
+def verdict(
+    curve: Sequence[Point], copied_chrf: float, n_pairs: int, last_step: int, share_left_out: float
+) -> list[str]:
+    """Two lines for people. `curve`: the validations in their order; `copied_chrf`: of the sources taken as translations;
+    `n_pairs`: distinct training pairs; `share_left_out`: of the pairs, how many have a fault that `mt check` would drop."""
+    best = max(curve, key=lambda point: point.chrf)
+    beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
+    if best.chrf < copied_chrf + _HARDLY:
+        learnt = f"it has hardly learnt to translate: {beside}"
+    else:
+        learnt = f"it has learnt to translate: {beside}; {_in_words(best.chrf)}"
+    return [learnt, f"what would help most: {_advice(curve, best, copied_chrf, n_pairs, last_step, share_left_out)}"]
+
+
+_HARDLY = 5.0  # chrF; words that both languages share move it by as much
+_STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
+
+
+def _in_words(chrf: float) -> str:
+    for least, words in (
+        (65, "most sentences are right"),
+        (50, "many sentences can be used"),
+        (35, "the topic comes across"),
+    ):
+        if chrf >= least:
+            return words
+    return "single words come across"
+
+
+def _advice(
+    curve: Sequence[Point], best: Point, copied_chrf: float, n_pairs: int, last_step: int, share_left_out: float
+) -> str:
+    if share_left_out > 0.02:
+        return f"a cleaner corpus, {share_left_out:.0%} of its pairs have a fault (mt check, then mt train --clean)"
+    earlier = max((point.chrf for point in curve if point.step <= 0.75 * last_step), default=best.chrf)
+    if best.chrf - earlier > _STILL_RISING:
+        return "more time, the score still rose at the end (--minutes, or training.max_steps)"
+    if best.chrf < copied_chrf + _HARDLY:
+        return "a look at the corpus, whether its lines belong together (mt check)"
+    return f"more pairs ({n_pairs:,} are few)" if n_pairs < 200_000 else "a larger network (model.d_model)"

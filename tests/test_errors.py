@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from pages import is_mt, run
 
 from mt_cli.run_dir import RunDir
 
@@ -66,23 +66,6 @@ def test_the_pages_have_their_cases() -> None:
 def test_each_common_mistake_says_what_to_do() -> None:
     for section in COMMON.read_text(encoding="utf-8").split("\n## ")[1:]:
         assert re.search(r"^\S.*\.$", section.split("\n", 1)[1], re.MULTILINE), section
-
-
-def is_mt(command: str) -> bool:
-    return command.startswith("mt ") or "| mt " in command
-
-
-def run(command: str, mt: Any) -> tuple[int, list[str]]:
-    """The exit code of a command of `mt` and its lines on stderr; input comes by `|` or `<`, output may go by `>`."""
-    before, _, own = command.rpartition("| ") if "| mt " in command else ("", "", command)
-    stdin = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout if before else b""
-    words, stdout = shlex.split(own)[1:], None
-    if words[-2:-1] == [">"]:
-        stdout = words[-1]
-    elif words[-2:-1] == ["<"]:
-        stdin = Path(words[-1]).read_bytes()
-    answer = mt(*(words[:-2] if words[-2:-1] in (["<"], [">"]) else words), stdin=stdin, stdout=stdout)
-    return answer.code, answer.said
 
 
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
@@ -155,7 +138,8 @@ def compare(steps: list[Step], mt: Any, tiny: Path, kinds: tuple[str, ...]) -> N
             subprocess.run(["bash", "-c", step.command], check=True)
             kept = files_of(tiny)
             continue
-        code, said = run(step.command, mt)
+        answer = run(step.command, mt)
+        code, said = answer.code, answer.said
         told = [line for line in said if line.startswith(kinds)]
         expected = [re.escape(line).replace(r"\.\.\.", ".*") for line in step.said]
         assert (code, len(told)) == (step.code, len(step.said)), said

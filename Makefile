@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test test-slow test-processors test-sse4 test-avx2 test-avx512 soak fuzz check format peers clean
 
 help:
-	@echo "make demo       install, train on the embedded corpus, translate, evaluate (2 to 6 minutes on 2 cores)"
+	@echo "make demo       install, train on the embedded corpus, translate, evaluate (1 to 3 minutes on 2 cores, some 5 on older ones)"
 	@echo "make test       fast tests (under 3 minutes)"
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make test-processors  the numeric tests as three kinds of older x86-64 processors compute them"

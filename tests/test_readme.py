@@ -1,7 +1,8 @@
-"""What the README says can be done: its commands exist, its config trains, its Python runs, its files are there."""
+"""What the pages say can be done: their commands run, their files are there, and both READMEs say the same."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -10,45 +11,119 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pages import is_mt, run, shown
+from test_structure import ORDER
 
 REPOSITORY = Path(__file__).parents[1]
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-INDENTED = [line.strip() for line in README.splitlines() if line.startswith("    ")]
-COMMANDS = sorted({match for line in INDENTED for match in re.findall(r"(?:^|[$|] )(mt [^|#<]+)", line)})
+PAGES = {
+    name: (REPOSITORY / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        "README.zh-CN.md",
+        "docs/guide.md",
+        "docs/decoding-and-export.md",
+        "docs/measurements.md",
+        "docs/reliability.md",
+        "benchmarks/README.md",
+    )
+}
+README, CHINESE, GUIDE, DECODING = list(PAGES.values())[:4]
+COMMANDS = sorted({line for text in PAGES.values() for line in shown(text) if is_mt(line)})
 Mt = Callable[..., Any]
+each_page = pytest.mark.parametrize("page", PAGES)
 
 
-def test_commands_were_found() -> None:
-    assert {command.split()[1] for command in COMMANDS} >= {"train", "translate", "evaluate", "fetch"}
+# What is named exists ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_exists(command: str, mt: Mt) -> None:
     words = shlex.split(command)
-    answer = mt(words[1], "--help")
+    answer = mt(words[words.index("mt") + 1], "--help")
     assert answer.code == 0
     for option in (word for word in words if word.startswith("--")):
         assert option in answer.out.decode()
-    for config in (word for word in words if word.startswith("configs/")):
+    for config in (word for word in words if re.match("(configs|benchmarks)/", word)):
         assert (REPOSITORY / config).is_file()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\b(?:mt_cli|configs|docs)/[\w./-]*", README))))
-def test_every_file_that_is_named_exists(path: str) -> None:
-    assert (REPOSITORY / path).exists()
+@each_page
+def test_every_file_that_is_named_exists(page: str) -> None:
+    for path in re.findall(r"\b(?:mt_cli|configs|docs|tests|benchmarks)/[\w./-]*", PAGES[page]):
+        assert (REPOSITORY / path).exists() or path == "benchmarks/.envs", path
+    for line in PAGES[page].splitlines():
+        if folder := re.match(r"    (mt_cli/\w+/)", line):
+            for file in re.findall(r"[\w/]+\.py", line):
+                assert (REPOSITORY / folder[1] / file).is_file(), file
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^    )make ([a-z-]+)", README, re.MULTILINE))))
-def test_every_make_target_exists(target: str) -> None:
-    assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+@each_page
+def test_every_link_leads_to_a_page_and_a_heading(page: str) -> None:
+    for file, heading in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", PAGES[page]):
+        target = (REPOSITORY / page).parent / file if file else REPOSITORY / page
+        assert target.exists(), file
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}, heading
 
 
-def test_the_config_for_own_data_trains_and_its_run_translates(mt: Mt, tiny: Path) -> None:
-    [config] = [line for line in INDENTED if line.startswith("data: {")]
-    Path("nb-en.yaml").write_text(config + "\n")
+@each_page
+def test_every_make_target_exists(page: str) -> None:
+    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", PAGES[page], re.MULTILINE):
+        assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE), target
+
+
+@each_page
+def test_every_script_that_is_run_exists(page: str) -> None:
+    for script in re.findall(r"(?:^| |/)python (\S+\.py)", "\n".join(shown(PAGES[page])), re.MULTILINE):
+        assert (REPOSITORY / script).is_file(), script
+
+
+# What is shown runs --------------------------------------------------------------------------------------------------
+
+CONFIG_LINE = next(line for line in shown(README) if line.startswith("data: {"))
+NEEDS = {"ctranslate2": "ctranslate2", "marian": "safetensors"}
+NOT_HERE = re.compile("mt fetch|configs/multi30k")  # wants the network
+SHORTER = {"--minutes 30": "--minutes 0.01", "max_steps=40000": "max_steps=3"}
+
+
+@pytest.fixture
+def folder(tiny: Path, trained_run: Path) -> Path:
+    """Entered, with everything that the commands of the pages name, in a tiny size."""
+    config = yaml.safe_load(Path("tiny.yaml").read_text()) | yaml.safe_load(CONFIG_LINE)
+    config["model"]["max_positions"] = 512
+    config["training"] |= {"max_steps": 2, "validate_every_steps": 1}
+    Path("nb-en.yaml").write_text(yaml.safe_dump(config))
+    shutil.copytree(trained_run, "runs/phrasebook")
+    Path("configs").mkdir()
+    shutil.copy("tiny.yaml", "configs/phrasebook.yaml")
+    Path("moved").mkdir()
     for name in ("train", "dev"):
-        shutil.copy(f"{name}.en", f"{name}.nb")
-        shutil.copy(f"{name}.de", f"{name}.en")
+        shutil.copy(f"{name}.de", f"{name}.nb")
+        shutil.copy(f"{name}.de", f"moved/{name}.nb")
+        shutil.copy(f"{name}.en", f"moved/{name}.en")
+    for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
+        Path(name).write_text("red cat\nhouse\n")
+    Path("text-and-prefix.tsv").write_text("red cat\trot\nhouse\t\n")
+    return tiny
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="the pages are written for a shell")
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/decoding-and-export.md"])
+def test_the_commands_of_a_page_run_one_after_another(page: str, folder: Path, mt: Mt) -> None:
+    commands = [line for line in shown(PAGES[page]) if is_mt(line) and not NOT_HERE.search(line)]
+    assert len(commands) >= 5
+    for command in commands:
+        if all(importlib.util.find_spec(package) for word, package in NEEDS.items() if word in command):
+            for long, short in SHORTER.items():
+                command = command.replace(long, short)
+            answer = run(command, mt)
+            assert answer.code == 0, (command, answer.err.decode())
+
+
+def test_the_config_of_the_readme_trains_with_every_default(folder: Path, mt: Mt) -> None:
+    Path("nb-en.yaml").write_text(CONFIG_LINE + "\n")
     small = [f"model.{key}=2" for key in ("n_heads", "n_encoder_layers", "n_decoder_layers")]
     sets = [*small, "model.d_model=16", "model.ffn_dim=16", "training.max_steps=2", "tokenizer.vocab_size=300"]
     answer = mt("train", "nb-en.yaml", *(word for one in sets for word in ("--set", one)))
@@ -56,20 +131,65 @@ def test_the_config_for_own_data_trains_and_its_run_translates(mt: Mt, tiny: Pat
     assert len(mt("translate", "runs/nb-en", stdin=b"red cat\nhouse\n").lines) == 2
 
 
-def test_the_python_runs(trained_run: Path) -> None:
-    section = README.split("## From Python")[1].split("\n## ")[0]
-    code = "\n".join(line.removeprefix("    ") for line in section.splitlines() if line.startswith("    "))
+def python_of(text: str, heading: str) -> str:
+    section = re.split(r"\n#+ ", text.split(f"# {heading}\n")[1])[0]
+    return "\n".join(line for line in shown(section) if not is_mt(line)).replace("我有一只猫", "the cat")
+
+
+def last_value(code: str) -> Any:
+    """Of the last line, after those before it have run."""
+    *setup, last = code.strip().splitlines()
     names: dict[str, Any] = {}
-    exec(code.replace("runs/phrasebook", str(trained_run)), names)
-    assert "translator" in names
+    exec("\n".join(setup), names)
+    return eval(last, names)
+
+
+def test_the_python_of_the_guide_runs(folder: Path) -> None:
+    assert len(last_value(python_of(GUIDE, "From Python"))) == 2
+
+
+def test_ctranslate2_finds_with_the_options_of_the_page_what_mt_finds(folder: Path, mt: Mt) -> None:
+    pytest.importorskip("ctranslate2")
+    assert mt("export", "runs/phrasebook", "model", "--to", "ctranslate2").code == 0
+    ours = mt("translate", "runs/phrasebook", "--beam-size", "5", "--length-normalization", "average", stdin=b"the cat")
+    assert [last_value(python_of(DECODING, "CTranslate2 from Python"))] == ours.lines == ["die Katze"]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_exported_folder_is_read_by_hugging_face_as_it_says(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+def test_the_exported_folder_is_read_by_hugging_face_as_the_page_says(folder: Path, mt: Mt) -> None:
     pytest.importorskip("transformers")
-    assert mt("export", trained_run, tmp_path / "DIR", "--to", "marian").code == 0
-    section = README.split("## Taking the model elsewhere")[1].split("\n## ")[0]
-    *setup, translate = [line.strip() for line in section.splitlines() if line.startswith("    ") and "mt " not in line]
-    names: dict[str, Any] = {}
-    exec("\n".join(setup).replace("DIR", str(tmp_path / "DIR")).replace("A dog runs.", "the cat"), names)
-    assert eval(translate, names) == ["die Katze"]
+    assert mt("export", "runs/phrasebook", "hugging-face", "--to", "marian").code == 0
+    assert last_value(python_of(DECODING, "Hugging Face")) == ["die Katze"]
+
+
+# The README ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_files_is_the_order_of_the_imports() -> None:
+    listed = [match[1] for line in shown(README) if (match := re.match(r"mt_cli/(\w+)(/|\.py) ", line))]
+    assert listed == ORDER
+
+
+def test_both_readmes_show_the_same_commands_and_output() -> None:
+    def blocks(text: str) -> list[str]:
+        # What stands beside a file of the package is said in the page's own language.
+        return [re.sub(r"^(mt_cli/\S+) .*", r"\1", line) for line in shown(text)]
+
+    assert blocks(CHINESE) == blocks(README)
+
+
+def test_both_readmes_have_the_same_figures() -> None:
+    def figures(text: str) -> list[list[str]]:
+        return [re.findall(r"\d[\d.,]*", line) for line in text.splitlines() if line.startswith("|")]
+
+    assert figures(CHINESE) == figures(README)
+    assert sum(map(bool, figures(README))) >= 8
+
+
+def test_both_readmes_have_the_same_sections_links_and_names() -> None:
+    def skeleton(text: str) -> tuple[list[int], list[str], set[str]]:
+        levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+        return levels, re.findall(r"\]\(([^)]+)\)", text)[1:], set(re.findall(r"`[^`]+`", text))
+
+    assert skeleton(CHINESE) == skeleton(README)
+    assert "(README.zh-CN.md)" in README and "(README.md)" in CHINESE

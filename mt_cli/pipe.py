@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, Protocol
 
 from tqdm import tqdm
 
-from mt_cli.decoding.translator import Translation, Translator
+from mt_cli.decoding.parts import Translation
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError
 from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.attention_page import AttentionPage

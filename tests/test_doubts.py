@@ -12,7 +12,8 @@ import torch
 from pydantic import ValidationError
 
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.translator import Part, Translation, Translator
+from mt_cli.decoding.parts import Part, Translation
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain.attention import CrossAttention, attention_maps, cross_attention
 from mt_cli.explain.doubts import find_doubts

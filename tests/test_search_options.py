@@ -24,6 +24,7 @@ from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.decoding.sampling import draw, sample
 from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.decoding.search import search_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
@@ -279,16 +280,18 @@ def test_a_thread_that_began_with_the_number_of_a_worker_gets_all(trained_run: P
     assert torch.get_num_threads() == 2
 
 
-def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run: Path, two_threads: None) -> None:
+def test_who_is_told_of_each_batch_can_stop_the_rest(
+    trained_run: Path, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     translator, told = Translator.load(trained_run), []
 
     def stop(n_sentences: int) -> None:
         told.append(n_sentences)
         raise KeyboardInterrupt
 
-    decoded = []
-    search = translator._search_batch
-    translator._search_batch = lambda *args: [decoded.append(1), search(*args)][1]  # type: ignore[method-assign]
+    decoded: list[int] = []
+    counting = lambda *args: [decoded.append(1), search_batch(*args)][1]  # noqa: E731
+    monkeypatch.setattr("mt_cli.decoding.translator.search_batch", counting)
     with pytest.raises(KeyboardInterrupt):
         translator.translations(list(map(" ".join, product(WORDS, repeat=3)))[:100], batch_size=2, on_batch=stop)
     assert told == [2] and len(decoded) < 25

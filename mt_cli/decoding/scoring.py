@@ -14,9 +14,9 @@ from torch import Tensor
 from mt_cli.decoding.ensemble import averaged
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import Batch, batch_of
+from mt_cli.text.batching import Batch, batch_of, batches_by_length
 
-_MAX_LOGITS = 1 << 22  # at a time: those of a whole batch would take more memory than a step of training
+_MAX_LOGITS = 1 << 22  # at a time: those of a whole batch would take more memory than a training step
 
 
 def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
@@ -27,19 +27,29 @@ def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Te
         yield model.project(rows), ids
 
 
+def token_scores(models: Sequence[Transformer], pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+    """`token_log_probs` of any number of pairs of ids, in batches of similar length."""
+    scores: list[list[float]] = [[] for _ in pairs]
+    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
+        of_batch = token_log_probs(models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+        for i, log_probs in zip(chosen, of_batch, strict=True):
+            scores[i] = log_probs
+    return scores
+
+
 @torch.inference_mode()
 def token_log_probs(
     models: Sequence[Transformer], sources: list[list[int]], targets: list[list[int]]
 ) -> list[list[float]]:
     """For each pair of ids, the log-probability of every target token and, last, of the end symbol.
 
-    With several models, of the mean of their probabilities, by which an ensemble searches.
+    With several models, of the mean of their probabilities, which is also what an ensemble searches with.
     """
     batch = batch_of(sources, targets).to(models[0].device)
     log_probs = list[float]()  # of all pairs, one after the other
     for of_models in zip(*(target_logits(model, batch) for model in models), strict=True):
         ids = of_models[0][1]
-        parts = next_log_probs(averaged([logits for logits, _ in of_models]))  # (n,V)
-        log_probs += parts.gather(1, ids[:, None])[:, 0].tolist()
+        rows = next_log_probs(averaged([logits for logits, _ in of_models]))  # (n,V)
+        log_probs += rows.gather(1, ids[:, None])[:, 0].tolist()
     ends = accumulate(len(ids) + 1 for ids in targets)
     return [log_probs[end - len(ids) - 1 : end] for end, ids in zip(ends, targets, strict=True)]

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.decoding.translator import Translation, Translator
+from mt_cli.decoding.parts import Translation
+from mt_cli.decoding.translator import Translator
 from mt_cli.text.batching import batches_by_length, pad, source_batch, subsequent_mask
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 

@@ -15,7 +15,8 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
-from mt_cli.decoding.translator import Part, Translation, Translator
+from mt_cli.decoding.parts import Part, Translation
+from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention
 from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile

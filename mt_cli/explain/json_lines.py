@@ -6,7 +6,8 @@ import json
 import math
 from typing import Any, NamedTuple
 
-from mt_cli.decoding.translator import Translation, Translator
+from mt_cli.decoding.parts import Translation
+from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention, cross_attention, format_alignment
 from mt_cli.explain.doubts import Doubt, find_doubts
 

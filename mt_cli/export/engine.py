@@ -17,7 +17,8 @@ import torch
 
 from mt_cli.config import DecodingConfig, keys_without_effect
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.translator import Request, Translator
+from mt_cli.decoding.search import Request
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.ctranslate2 import write_ctranslate2
 

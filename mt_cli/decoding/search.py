@@ -1,0 +1,86 @@
+"""The search that the settings ask for: greedy, beam or sampling, for one batch of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import ValidationError
+
+from mt_cli.config import DecodingConfig, decoding_contradictions
+from mt_cli.config_file import explain_errors
+from mt_cli.decoding.beam import beam_search
+from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
+from mt_cli.decoding.sampling import sample
+from mt_cli.errors import UsageError
+from mt_cli.text.batching import source_batch
+
+
+class Request(NamedTuple):
+    """A part of a line to translate. Equal requests have equal translations."""
+
+    src_ids: tuple[int, ...]
+    prefix: tuple[int, ...]
+    seed: tuple[int, ...]  # () where nothing is sampled
+
+
+def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: int) -> DecodingConfig:
+    """`defaults`, in which `options` replace values. They also adapt what they contradict: a beam size turns sampling off
+    and limits `n_best`; `n_best` widens the beam.
+
+    Raises UsageError with a line for every problem.
+    """
+    options = dict(options)
+    if "beam_size" in options:
+        options.setdefault("sample", False)
+    if isinstance(n_best := options.get("n_best"), int):
+        if not options.get("sample", defaults.sample):
+            options.setdefault("beam_size", max(n_best, defaults.beam_size))
+    elif isinstance(beam_size := options.get("beam_size"), int):
+        options["n_best"] = max(1, min(beam_size, defaults.n_best))
+    try:
+        settings = DecodingConfig.model_validate({**defaults.model_dump(), **options})
+    except ValidationError as error:
+        raise UsageError(*explain_errors(error, "decoding")) from None
+    if problems := [problem for _, problem in decoding_contradictions(settings)]:
+        raise UsageError(*problems)
+    if not settings.sample and settings.beam_size >= vocab_size:
+        raise UsageError(
+            f"beam size {settings.beam_size} is not below the vocabulary of {vocab_size}; 4 to 10 are usual"
+        )
+    return settings
+
+
+def search_batch(
+    model: SearchModel,
+    device: torch.device,
+    batch: Sequence[Request],
+    limits: list[int],
+    settings: DecodingConfig,
+) -> list[list[Hypothesis]]:
+    """Hypotheses of each request, of at most its limit of tokens."""
+    src_ids, src_mask = (tensor.to(device) for tensor in source_batch([one.src_ids for one in batch]))
+    prefixes = [one.prefix for one in batch]
+    constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
+    used_constraints = None if constraints == Constraints() else constraints
+    if settings.sample:
+        narrowing = (settings.temperature, settings.top_k, settings.top_p)
+        samples = [
+            sample(model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing, used_constraints)
+            for n in range(settings.n_best)
+        ]
+        return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
+    if settings.beam_size == 1 and used_constraints is None:
+        return [[hypothesis] for hypothesis in greedy_search(model, src_ids, src_mask, limits)]
+    return beam_search(
+        model,
+        src_ids,
+        src_mask,
+        limits,
+        settings.beam_size,
+        settings.length_penalty if settings.beam_size > 1 else 0.0,  # greedy search has no penalty either
+        settings.length_normalization,
+        used_constraints,
+    )

@@ -105,9 +105,9 @@ def mt_arguments(config: Config, precision: str, data: PreparedData, folder: Pat
     training = config.training.model_copy(update={"precision": precision})
     run = RunDir(folder / f"mt-{precision}")
     run.save_config(config.model_copy(update={"training": training}))
-    run.save_profile(data.profile)
-    run.save_tokenizer(data.tokenizer)
-    run.save_data({**data.sha256, "tokenizer": data.tokenizer.sha256})
+    run.text.save_profile(data.profile)
+    run.text.save_tokenizer(data.tokenizer)
+    run.text.save_hashes({**data.sha256, "tokenizer": data.tokenizer.sha256})
     return [str(run.config_file), "--run-dir", str(run.path)]
 
 

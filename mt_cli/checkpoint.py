@@ -117,8 +117,8 @@ def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, na
 
 def refuse_other_profile(content: dict[str, Any], run: RunDir) -> None:
     """Raises RunDirError when `corpus.json`, which decides how lines are split, is not what the checkpoint was saved with."""
-    if content.get("profile_sha256") not in (None, run.profile_sha256()) and run.profile_file.exists():
-        raise RunDirError(f"{run.profile_file}: not what it was when the run was trained; restore it from a copy")
+    if content.get("profile_sha256") not in (None, run.text.profile_sha256()) and run.text.profile_file.exists():
+        raise RunDirError(f"{run.text.profile_file}: not what it was when the run was trained; restore it from a copy")
 
 
 def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
@@ -183,7 +183,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     """The model of a run's checkpoint (`best`, `last`, `step-N`: whichever weights had the lower dev loss when it was last
     computed; or `averaged`, those of the last), ready to translate, with what belongs to it."""
     config = run.load_config()
-    tokenizer = run.load_tokenizer(config.tokenizer.joint)
+    tokenizer = run.text.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
     content = load_checkpoint(file)
     if content["tokenizer_sha256"] != tokenizer.sha256:
@@ -201,7 +201,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
         model = build_model(config, tokenizer)
     refuse_non_finite(weights, file)
     model.load_state_dict(weights)
-    return LoadedModel(model.eval(), tokenizer, config, content, run.load_profile())
+    return LoadedModel(model.eval(), tokenizer, config, content, run.text.load_profile())
 
 
 class _Uninitialized(TorchFunctionMode):

@@ -14,6 +14,8 @@ from typing import IO, Any
 
 from mt_cli.errors import RunDirError
 
+_MAX_JSON_BYTES = 1 << 24  # several times the largest corpus.json, which lists each character of the training text
+
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
@@ -43,6 +45,24 @@ def refuse_special_file(path: Path) -> None:
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
         raise RunDirError(f"{path}: is {kind}, expected a regular file; delete it")
+
+
+def refuse_outside(folder: Path, file: Path) -> None:
+    """Raises RunDirError for a link that leads out of `folder`: a run from a stranger reads nothing but itself."""
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
+
+
+def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
+    """The content of a file of a run directory. Raises RunDirError for one that lies outside, is larger or no regular
+    file; OSError for none."""
+    refuse_outside(folder, file)
+    refuse_special_file(file)
+    with file.open("rb") as handle:
+        content = handle.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
+    return content
 
 
 def write_bytes(path: Path, content: bytes) -> None:

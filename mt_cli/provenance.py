@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from mt_cli.errors import RunDirError
-from mt_cli.files import write_text
+from mt_cli.files import read_inside, write_text
 from mt_cli.run_dir import RunDir
 
 _PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
@@ -35,7 +35,7 @@ def record_start(run: RunDir, **facts: object) -> None:
     starts = []
     if run.provenance_file.exists():
         try:
-            starts = list(json.loads(run.read(run.provenance_file))["starts"])
+            starts = list(json.loads(read_inside(run.path, run.provenance_file))["starts"])
         except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
             starts = []  # a damaged note must not stop a training
     start = {

@@ -63,7 +63,7 @@ def run_dir() -> RunDir:
     run = RunDir(folder() / "run")
     run.path.mkdir()
     run.save_config(CONFIG)
-    run.save_tokenizer(tokenizer())
+    run.text.save_tokenizer(tokenizer())
     torch.manual_seed(1)
     weights = build_model(CONFIG, tokenizer()).state_dict()
     content = {"model": weights, "tokenizer_sha256": tokenizer().sha256, "progress": {"step": 5}}
@@ -154,7 +154,7 @@ def text_files_of_a_run(data: bytes) -> None:
         with contextlib.suppress(MTError):
             assert run.find_checkpoint(name) == run.checkpoint_file(5)
     with contextlib.suppress(MTError):
-        run.refuse_other_data({"train": "a", "dev": "b"})
+        run.text.refuse_other_data({"train": "a", "dev": "b"}, bool(run.steps()))
     run.logs.rewind({name: {"size": 1, "sha256": None} for name in run.logs.sync()})
     with run.lock.held():
         (run.path / ".owner").write_bytes(data)

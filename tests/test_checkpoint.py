@@ -50,7 +50,7 @@ def new_run(path: Path, step: int = 5, **content) -> RunDir:
     run, tokenizer = RunDir(path), small_tokenizer()
     run.path.mkdir()
     run.save_config(CONFIG)
-    run.save_tokenizer(tokenizer)
+    run.text.save_tokenizer(tokenizer)
     torch.manual_seed(1)
     model = build_model(CONFIG, tokenizer)
     whole = {**NOTES, "model": model.state_dict(), "tokenizer_sha256": tokenizer.sha256, "progress": {"step": step}}
@@ -362,7 +362,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(run, value):
 
 
 def test_another_tokenizer_than_that_of_the_training_is_refused(run):
-    run.save_tokenizer(small_tokenizer("quite another text for this"))
+    run.text.save_tokenizer(small_tokenizer("quite another text for this"))
     with pytest.raises(
         CheckpointError, match=r"step-000005\.pt: trained with another tokenizer than the one in .*/run"
     ):

@@ -142,7 +142,7 @@ def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator)
 
 
 def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path) -> None:
-    profile = RunDir(trained_run).load_profile()
+    profile = RunDir(trained_run).text.load_profile()
     assert profile is not None
     assert profile.characters == "".join(sorted(set(" redcatogshu")))
     assert 2 <= profile.longest_src <= 16 and profile.several_sentences == 0
@@ -151,10 +151,10 @@ def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path) -> None:
 
 def test_a_damaged_note_of_the_training_text_is_told_and_none_is_done_without(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    assert run.load_profile() is None
-    run.profile_file.write_text('{"longest_src": "many"}')
+    assert run.text.load_profile() is None
+    run.text.profile_file.write_text('{"longest_src": "many"}')
     with pytest.raises(RunDirError, match=r"corpus\.json: damaged; restore it, or delete it"):
-        run.load_profile()
+        run.text.load_profile()
 
 
 def test_doubts_are_in_json_and_on_request_on_stderr(mt: Mt, trained_run: Path) -> None:

@@ -25,6 +25,8 @@ ORDER = [
     "model",
     "run_lock",
     "run_logs",
+    "run_text",
+    "run_sets",
     "run_dir",
     "checkpoint",
     "provenance",
@@ -127,6 +129,8 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "text/dataset",
         "run_lock",
         "run_logs",
+        "run_text",
+        "run_sets",
         "run_dir",
         "fetch",
     ):
@@ -218,6 +222,13 @@ def test_every_command_has_a_file_of_its_own():
 
     assert all(f"cli/{command.__name__}" in FILES for command in COMMANDS)
     assert all(command.__module__ == f"mt_cli.cli.{command.__name__}" for command in COMMANDS)
+
+
+def test_no_class_is_longer_than_150_lines():
+    for name, tree in FILES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                assert (node.end_lineno or 0) - node.lineno + 1 <= 150, f"{name}.py: {node.name}"
 
 
 def test_no_function_of_the_command_line_is_longer_than_a_screen():

@@ -908,7 +908,7 @@ def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkey
 def tiny_model(tiny, trained_run):
     config = load_config(Path("tiny.yaml"))
     torch.manual_seed(1)
-    return build_model(config, RunDir(trained_run).load_tokenizer(True))
+    return build_model(config, RunDir(trained_run).text.load_tokenizer(True))
 
 
 def test_updates_too_small_for_bf16_still_add_up(tiny_model):

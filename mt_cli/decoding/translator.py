@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint import load_model
+from mt_cli.checkpoint import LoadedModel, load_model
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
@@ -61,14 +61,11 @@ class Translator:
         """
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         loaded = [load_model(RunDir.existing(Path(run)), name) for run in runs for name in names]
-        tokenizer, config = loaded[0].tokenizer, loaded[0].config
-        for run, other in zip([run for run in runs for _ in names], loaded, strict=True):
-            if other.tokenizer.sha256 != tokenizer.sha256:
-                raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
-            directions = [f"{language(c.data.src_lang)} to {language(c.data.tgt_lang)}" for c in (config, other.config)]
-            if len(set(directions)) > 1:
-                raise CheckpointError(f"{run} translates {directions[1]}, {runs[0]} {directions[0]}; leave one out")
-        return cls([one.model.to(choose_device(device)) for one in loaded], tokenizer, config, loaded[0].profile)
+        _refuse_different([run for run in runs for _ in names], loaded)
+        first = loaded[0]
+        return cls(
+            [one.model.to(choose_device(device)) for one in loaded], first.tokenizer, first.config, first.profile
+        )
 
     @property
     def model(self) -> Transformer:
@@ -190,6 +187,19 @@ class Translator:
             usual = self.profile.usual_lengths(n_src + 1)[1] if self.profile is not None else 0
             limit = max(2 * n_src + 10, settings.min_length + 10, usual)
         return min(limit + n_prefix, self.n_positions - 1)
+
+
+def _refuse_different(runs: Sequence[str | Path], loaded: Sequence[LoadedModel]) -> None:
+    """Raises CheckpointError for models that do not share a tokenizer and a direction with the first."""
+    first = loaded[0]
+    for run, other in zip(runs, loaded, strict=True):
+        if other.tokenizer.sha256 != first.tokenizer.sha256:
+            raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
+        own, expected = (
+            f"{language(c.data.src_lang)} to {language(c.data.tgt_lang)}" for c in (other.config, first.config)
+        )
+        if own != expected:
+            raise CheckpointError(f"{run} translates {own}, {runs[0]} {expected}; leave one out")
 
 
 def _refuse_text(lines: Sequence[str]) -> None:

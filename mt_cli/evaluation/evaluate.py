@@ -57,7 +57,7 @@ def evaluate_run(
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
     if not files:
         _refuse_missing_sets(run, config)
-    test_sets = {Path(files[0]).name: files} if files else run.test_sets(config)
+    test_sets = {Path(files[0]).name: files} if files else run.sets.all_files(config.data)
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
     about_the_run = {
@@ -87,7 +87,7 @@ def evaluate_run(
 
 
 def _refuse_missing_sets(run: RunDir, config: Config) -> None:
-    for name, paths in run.test_sets(config).items():
+    for name, paths in run.sets.all_files(config.data).items():
         key = "dev" if name == "dev" else f"test.{name}"
         if missing := [path for path in paths if not Path(path).exists()]:
             raise DataError(

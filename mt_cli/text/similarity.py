@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 # Both by eye on pairs of captions, news and phrases: at 0.7 two sentences differ in a word or two, at 0.6 many say
 # something else in the same pattern.

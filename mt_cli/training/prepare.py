@@ -138,41 +138,45 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         check.finish()
         if config.data.dev is None:
             _hold_out(config, run, read_all)
-            dev = _Set("dev", run.dev_files(config), config.data)
+            dev = _Set("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
-        train.left_out = run.left_out_lines()
+        train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
         tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
         train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
-    run.save_profile(profile)
+    run.text.save_profile(profile)
     run.save_config(config, reasons)
-    run.save_tokenizer(tokenizer)
+    run.text.save_tokenizer(tokenizer)
     # The last: from here on the run keeps its text and its config. Until now both could still be corrected.
-    run.save_data({**sha256, "tokenizer": tokenizer.sha256})
+    run.text.save_hashes(_hashes(sha256, tokenizer, run))
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
 def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
-    dev = _Set("dev", run.dev_files(config), config.data)
+    dev = _Set("dev", run.sets.dev_files(config.data), config.data)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
-    tokenizer, profile = run.load_tokenizer(config.tokenizer.joint), run.load_profile()
-    run.refuse_other_data({**sha256, "tokenizer": tokenizer.sha256})
+    tokenizer, profile = run.text.load_tokenizer(config.tokenizer.joint), run.text.load_profile()
+    run.text.refuse_other_data(_hashes(sha256, tokenizer, run), bool(run.steps()))
     dev_pairs = list(dev.read())
-    train.left_out = run.left_out_lines()
+    train.left_out = run.sets.left_out_lines()
     if profile is None:  # deleted, or the run began before profiles were kept
         abbreviations = AbbreviationCounter()
         for pair in train.read():
             abbreviations.add(pair.src)
         train_dataset, profile = _build_with_profile(run, tokenizer, train, train.read, abbreviations)
-        run.save_profile(profile)
+        run.text.save_profile(profile)
     else:
         found = train.open(run, tokenizer)
         train_dataset = found if found is not None else train.build(run, tokenizer, train.read())
         train.refuse_empty(train_dataset)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+
+
+def _hashes(files: dict[str, str], tokenizer: Tokenizer, run: RunDir) -> dict[str, str]:
+    return {**files, "tokenizer": tokenizer.sha256, "left_out": run.sets.left_out_sha256() or "none"}
 
 
 def _count(
@@ -195,10 +199,10 @@ def _hold_out(config: Config, run: RunDir, read_all: ReadPairs) -> None:
             left_out.append((found.held_out[pair.line], pair))
         elif pair.line in found.left_out:
             left_out.append((found.left_out[pair.line], pair))
-    run.save_held_out(config, held_out)
-    run.save_left_out(left_out)
+    run.sets.save_held_out(config.data, held_out)
+    run.sets.save_left_out(left_out)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in held_out.items())
-    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run.left_out_file}")
+    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run.sets.left_out_file}")
 
 
 def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, str]]:

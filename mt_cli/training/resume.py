@@ -95,7 +95,7 @@ class Checkpoints:
                 "config": state.config.model_dump(),
                 "data_sha256": self._data.sha256,
                 "tokenizer_sha256": self._data.tokenizer.sha256,
-                "profile_sha256": self.run.profile_sha256(),
+                "profile_sha256": self.run.text.profile_sha256(),
                 "precision": str(state.dtype).removeprefix("torch."),
             },
         )
@@ -180,7 +180,7 @@ class Checkpoints:
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
         if data_changed:
-            raise self.run.other_data_error("train or dev")
+            raise self.run.text.other_data_error("train or dev")
 
     def _take_over(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(state.model, content["model"], file)

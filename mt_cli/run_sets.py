@@ -1,0 +1,64 @@
+"""Which files are the dev set and the test sets of a run, and which training pairs are left out, in its own directory.
+
+Where a config names no dev set, some pairs of the training text are held out and kept here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mt_cli.config import DataConfig
+from mt_cli.errors import RunDirError
+from mt_cli.files import make_folder, read_inside, write_text
+from mt_cli.text.corpus import SentencePair
+
+_MAX_LIST_BYTES = 1 << 31
+
+
+class RunSets:
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.held_out = folder / "held_out"
+        self.left_out_file = folder / "left_out.tsv"
+
+    def dev_files(self, data: DataConfig) -> list[str]:
+        return self.held_out_files(data, "dev") if data.dev is None else data.dev
+
+    def all_files(self, data: DataConfig) -> dict[str, list[str]]:
+        """The files of the dev set and of each test set, by name."""
+        sets = {"dev": self.dev_files(data), **data.test}
+        if data.dev is None and not data.test:
+            sets["test"] = self.held_out_files(data, "test")
+        return sets
+
+    def held_out_files(self, data: DataConfig, name: str) -> list[str]:
+        return [str(self.held_out / f"{name}.{tag}") for tag in (data.src_lang, data.tgt_lang)]
+
+    def save_held_out(self, data: DataConfig, sets: Mapping[str, Sequence[SentencePair]]) -> None:
+        make_folder(self.held_out)
+        for name, pairs in sets.items():
+            for file, side in zip(self.held_out_files(data, name), ("src", "tgt"), strict=True):
+                write_text(Path(file), "".join(f"{getattr(pair, side)}\n" for pair in pairs))
+
+    def save_left_out(self, pairs: Iterable[tuple[str, SentencePair]]) -> None:
+        """`pairs` come with the reason why they are not trained on."""
+        rows = (f"{pair.line}\t{reason}\t{pair.src}\t{pair.tgt}\n" for reason, pair in pairs)
+        write_text(self.left_out_file, "line\treason\tsource\ttarget\n" + "".join(rows))
+
+    def left_out_lines(self) -> set[int]:
+        """The lines of the training files that are not trained on. Raises RunDirError when the list is damaged."""
+        try:
+            content = read_inside(self._folder, self.left_out_file, _MAX_LIST_BYTES)
+            return {int(row.partition("\t")[0]) for row in content.decode("utf-8").split("\n")[1:-1]}
+        except FileNotFoundError:
+            return set()
+        except (OSError, ValueError):
+            raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
+
+    def left_out_sha256(self) -> str | None:
+        try:
+            return hashlib.sha256(read_inside(self._folder, self.left_out_file, _MAX_LIST_BYTES)).hexdigest()
+        except OSError:
+            return None

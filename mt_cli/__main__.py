@@ -7,8 +7,8 @@ from mt_cli.errors import is_out_of_memory
 
 
 def main() -> None:
-    # Until a command says otherwise, Ctrl-C ends the process without Python's help: KeyboardInterrupt would print a
-    # traceback, or be swallowed by a library that is just loading and then goes on half loaded.
+    # Until a command changes it, Ctrl-C ends the process at once: a KeyboardInterrupt would print a traceback, or be
+    # swallowed by a library that is being imported, which would then go on half loaded.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

@@ -1,8 +1,8 @@
-"""The only `torch.save` and `torch.load`: whole or absent, verified before they are believed, never able to run code.
+"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code.
 
 A checkpoint is torch's zip format, uncompressed, which carries a CRC of each record. Loading checks these first: of
-400 single flipped bits `torch.load` alone accepted 384 without a word. Then `weights_only=True`, and every shape
-against the model that the config describes before memory is taken.
+400 single flipped bits `torch.load` alone accepted 384 without an error. Then it reads with `weights_only=True`, and
+compares every shape with the model that the config describes before it allocates memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
 def _write(file: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
-    except RuntimeError as error:  # torch tells a full disk as an unexpected position in its file
+    except RuntimeError as error:  # torch reports a full disk as an unexpected position in its file
         if is_out_of_memory(error) or is_device_failure(error):
             raise
         raise RunDirError(
@@ -69,7 +69,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
                 _refuse_foreign_objects(archive, file)
         if damaged:
             raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
-        with file.open("rb") as handle:  # torch maps by name, which it wants in UTF-8
+        with file.open("rb") as handle:  # torch opens a file to map by its name, which must be UTF-8
             is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
             content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
     except (CheckpointError, MemoryError):
@@ -94,18 +94,19 @@ _OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _
 
 
 def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
-    """`weights_only` also makes things that no checkpoint of ours holds, such as a bytearray of any size."""
+    """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more, such as a bytearray
+    of any size."""
     for name in archive.namelist():
         if name.endswith("data.pkl"):
             for opcode, argument, _ in pickletools.genops(archive.read(name)):
-                makes = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
-                if makes and not _OBJECTS.fullmatch(str(argument)):
+                is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
+                if is_constructor and not _OBJECTS.fullmatch(str(argument)):
                     raise CheckpointError(f"{file}: not an mt checkpoint (a {argument} in it)")
 
 
 def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:
-    """Raises RunDirError when these sections or keys are not what the checkpoint was trained with: no shape tells that
-    heads were split in another way, or that positions were counted from another number."""
+    """Raises RunDirError when these sections or keys are not what the checkpoint was trained with. Shapes alone do not show
+    it: another number of heads, for example, leaves all shapes the same."""
     if "config" not in content:  # format 1
         return
     trained = Config.model_validate(content["config"])
@@ -129,9 +130,9 @@ def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
 
 
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
-    """A freshly initialised model. Raises TrainingError before memory is taken that is not there."""
-    sketch = outline(config, tokenizer)
-    needed, available = sum(t.nbytes for t in [*sketch.parameters(), *sketch.buffers()]), available_memory()
+    """A freshly initialised model. Raises TrainingError if there is too little memory for it."""
+    model = meta_model(config, tokenizer)
+    needed, available = sum(t.nbytes for t in [*model.parameters(), *model.buffers()]), available_memory()
     if available is not None and needed > available:
         raise TrainingError(
             f"out of memory: the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free; lower"
@@ -140,8 +141,8 @@ def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
 
 
-def outline(config: Config, tokenizer: Tokenizer) -> Transformer:
-    """The model without memory for its weights: names and shapes."""
+def meta_model(config: Config, tokenizer: Tokenizer) -> Transformer:
+    """The model on the `meta` device: names and shapes, without memory for its weights."""
     with torch.device("meta"):
         return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
 
@@ -159,16 +160,16 @@ def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path)
 
 
 def shape_of(weight: object) -> tuple[int, ...] | str:
-    """The shape of a tensor that takes the room it claims; of anything else, what it is."""
+    """The shape of a float32 tensor that is stored in full; for anything else, words that say what it is."""
     if type(weight) is not torch.Tensor:
         return type(weight).__name__
     if weight.dtype != torch.float32 or weight.layout != torch.strided or weight.device.type != "cpu":
         return f"{weight.dtype} on {weight.device}, {weight.layout}"
-    # One number may pose as any number of them.
+    # A tensor that is not contiguous may claim a huge shape for a single stored number.
     return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
 
 
-_TRANSLATES_WITH = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
+_KEYS_OF_TRANSLATING = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
 
 
 class LoadedModel(NamedTuple):
@@ -180,8 +181,11 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint (`best`, `last`, `step-N`: whichever weights had the lower dev loss when it was last
-    computed; or `averaged`, those of the last), ready to translate, with what belongs to it."""
+    """The model of a run's checkpoint, ready to translate, with its tokenizer, config and profile.
+
+    Of `best`, `last` and `step-N` it takes the weights, averaged or not, that had the lower dev loss at the last
+    validation; `averaged` are the averaged weights of the last checkpoint.
+    """
     config = run.load_config()
     tokenizer = run.text.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
@@ -189,15 +193,15 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
     try:
-        refuse_other_config(config, content, run, _TRANSLATES_WITH)
+        refuse_other_config(config, content, run, _KEYS_OF_TRANSLATING)
     except ValidationError:
-        raise CheckpointError(f"{file}: not an mt checkpoint (its config is none)") from None
+        raise CheckpointError(f"{file}: not an mt checkpoint (its config is not valid)") from None
     refuse_other_profile(content, run)
     weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():
-        refuse_other_shapes(outline(config, tokenizer), weights, file)
+        refuse_other_shapes(meta_model(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
     refuse_non_finite(weights, file)
     model.load_state_dict(weights)
@@ -205,8 +209,8 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Leaves out drawing the random weights that a checkpoint's will replace. It saves half of the time to start: on the
-    `meta` device torch draws with the help of its compiler, whose import alone takes a second."""
+    """Skips the random initialisation, since the checkpoint's weights replace it. It saves half of the start-up time: to
+    draw numbers on the `meta` device torch imports its compiler, which alone takes a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

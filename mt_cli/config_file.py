@@ -57,8 +57,8 @@ def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
         for keys, message in contradictions(config):
             if any(".".join(key[:2]) in still_open for key in keys):
                 continue
-            written = next((key for key in keys if key in draft.places), keys[0])
-            draft.problems.append(f"{draft.place_of(written)}: {message}")
+            written = next((key for key in keys if key in draft.locations), keys[0])
+            draft.problems.append(f"{draft.location_of(written)}: {message}")
     draft.raise_problems()
     assert config is not None
     return config
@@ -88,15 +88,15 @@ def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = (
         draft.apply_override(override)
     values = draft.values.pop("decoding", {})
     for key, value in draft.values.items():
-        place = draft.place_of((key,))
+        location = draft.location_of((key,))
         if key in _KEYS:
-            draft.problems.append(f"{place}: only decoding.KEY can be set here; set the rest in `mt train`")
+            draft.problems.append(f"{location}: only decoding.KEY can be set here; set the rest in `mt train`")
         else:
-            draft.problems.append(f"{place}: {key}: unknown key, {suggest_key((key,), value)}")
+            draft.problems.append(f"{location}: {key}: unknown key, {suggest_key((key,), value)}")
     if isinstance(values, dict):
         for name, value in options.items():
             values[name] = value
-            draft.places["decoding", name] = f"--{name.replace('_', '-')} {value}"
+            draft.locations["decoding", name] = f"--{name.replace('_', '-')} {value}"
     settings = None
     try:
         settings = DecodingConfig.model_validate(values)
@@ -192,7 +192,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _yaml_fl
 # Reading -------------------------------------------------------------------------------------------------------------
 
 _MAX_BYTES = 1 << 20  # cap the size, so that /dev/zero fails fast
-_CLEARER = {  # PyYAML's words for the most frequent mistakes, and words that say what to do
+_CLEARER_WORDS = {  # PyYAML's words for the most frequent mistakes, and words that say what to do
     "found character '\\t' that cannot start any token": "a tab; indent with spaces",
     "but found another document": "a second document begins here; keep one",
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
@@ -214,7 +214,7 @@ class _Draft:
 
     file: str
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[Keys, str] = field(default_factory=dict)
+    locations: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def read_file(self, path: Path) -> None:
@@ -232,7 +232,7 @@ class _Draft:
             mark = error.problem_mark or error.context_mark
             problem = str(error.problem or error.context)
             line = mark.line + 1 if mark else 1
-            raise ConfigError(f"{path}:{line}: {_CLEARER.get(problem, problem)}") from None
+            raise ConfigError(f"{path}:{line}: {_CLEARER_WORDS.get(problem, problem)}") from None
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             raise ConfigError(f"{path}:{line}: a control character (0x{error.character:02x}); delete it") from None
@@ -244,16 +244,16 @@ class _Draft:
     def apply_override(self, override: str) -> None:
         """Lays the value of `section.key=value` over what is there."""
         name, equals, text = override.partition("=")
-        keys, place = tuple(name.strip().split(".")), f"--set {override}"
+        keys, location = tuple(name.strip().split(".")), f"--set {override}"
         if not equals or not all(keys):
-            self.problems.append(f"{place}: expected KEY=VALUE, such as training.max_steps=1000")
+            self.problems.append(f"{location}: expected KEY=VALUE, such as training.max_steps=1000")
             return
-        option = _Draft(place)
+        option = _Draft(location)
         try:
             node = yaml.compose(text, Loader=_Loader)
             value = None if node is None else option._build(node, keys)
         except (yaml.YAMLError, RecursionError):
-            self.problems.append(f"{place}: cannot read the value as YAML")
+            self.problems.append(f"{location}: cannot read the value as YAML")
             return
         self.problems += option.problems
         section = self.values
@@ -261,15 +261,15 @@ class _Draft:
             if section.get(key) is None:  # missing, or with nothing below it
                 section[key] = {}
             if not isinstance(section[key], dict):
-                self.problems.append(f"{place}: {key} is no section")
+                self.problems.append(f"{location}: {key} is no section")
                 return
             section = section[key]
         section[keys[-1]] = value
-        for replaced in [written for written in self.places if written[: len(keys)] == keys]:
-            del self.places[replaced]
+        for replaced in [written for written in self.locations if written[: len(keys)] == keys]:
+            del self.locations[replaced]
         for depth in range(1, len(keys)):
-            self.places.setdefault(keys[:depth], place)
-        self.places[keys] = place
+            self.locations.setdefault(keys[:depth], location)
+        self.locations[keys] = location
 
     def _build(self, node: yaml.Node, keys: Keys) -> Any:
         """The plain value of a node of YAML, which stands at `keys`."""
@@ -284,37 +284,37 @@ class _Draft:
             items = []
             for index, child in enumerate(node.value):
                 item_keys = (*keys, str(index))
-                self.places[item_keys] = self._line_of(child)
+                self.locations[item_keys] = self._line_of(child)
                 items.append(self._build(child, item_keys))
             return items
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = self._line_of(key_node)
+            location = self._line_of(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(f"{place}: a key is one word, found a list or a section")
+                self.problems.append(f"{location}: a key is one word, found a list or a section")
                 continue
             key = str(key_node.value)
             if key in values:
-                first_line = self.places[(*keys, key)].rpartition(":")[2]
-                self.problems.append(f"{place}: duplicate key '{key}' (first on line {first_line}); delete one")
+                first_line = self.locations[(*keys, key)].rpartition(":")[2]
+                self.problems.append(f"{location}: duplicate key '{key}' (first on line {first_line}); delete one")
                 continue
-            self.places[(*keys, key)] = place
+            self.locations[(*keys, key)] = location
             values[key] = self._build(value_node, (*keys, key))
         return values
 
     def _line_of(self, node: yaml.Node) -> str:
         return f"{self.file}:{node.start_mark.line + 1}"
 
-    def place_of(self, keys: Keys) -> str:
+    def location_of(self, keys: Keys) -> str:
         """The file and line, or the option, where a key is written, or else the section that it would be in."""
-        while keys and keys not in self.places:
+        while keys and keys not in self.locations:
             keys = keys[:-1]
-        return self.places.get(keys, self.file)
+        return self.locations.get(keys, self.file)
 
     def explain(self, details: ErrorDetails, *section: str) -> str:
-        """A problem that pydantic has found below `section`, with its place."""
+        """A problem that pydantic has found below `section`, with its location."""
         keys = (*section, *(str(part) for part in details["loc"] if part != "[key]"))
-        return f"{self.place_of(keys)}: {'.'.join(keys)}: {_explain(keys, details)}"
+        return f"{self.location_of(keys)}: {'.'.join(keys)}: {_explain(keys, details)}"
 
     def raise_problems(self) -> None:
         """Raises ConfigError if there are any: first those of options, then those of the file from top to bottom."""

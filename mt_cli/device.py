@@ -1,4 +1,4 @@
-"""Which device to compute on and in which precision, chosen or asked for; and how much memory there is."""
+"""The device and the precision to compute with, as requested or chosen automatically; and the memory that is free."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import torch
 from mt_cli.errors import UsageError
 
 
-def choose_device(wish: str) -> torch.device:
+def choose_device(requested: str) -> torch.device:
     """`auto` is cuda, else mps, else cpu. Raises UsageError for a device that is not there or does not work."""
-    name, others = wish, "cpu, or auto"
-    if wish == "auto":
+    name, others = requested, "cpu, or auto"
+    if requested == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         others = "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
-        raise UsageError(f"device '{wish}': expected auto, cpu, cuda, cuda:N or mps")
+        raise UsageError(f"device '{requested}': expected auto, cpu, cuda, cuda:N or mps")
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()  # a GPU that this torch has no code for fails here, not at the first step
@@ -31,17 +31,17 @@ def choose_device(wish: str) -> torch.device:
         reason = str(error).strip().splitlines()[0].partition(". ")[0].rstrip(".")[:150]
         raise UsageError(f"device {name} cannot be used ({reason}); use device {others}") from None
     # On new GPUs torch prefers cuDNN's attention, which makes a plan for each new shape, a second long; shapes are new at
-    # nearly every step. And its gradients can be no numbers (pytorch #196678).
+    # nearly every step. And its gradients can be NaN (pytorch #196678).
     torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
 
-def choose_precision(wish: str, device: torch.device) -> tuple[torch.dtype, str]:
+def choose_precision(requested: str, device: torch.device) -> tuple[torch.dtype, str]:
     """The dtype that the network computes in, and why."""
-    if wish != "auto":
-        return (torch.bfloat16 if wish == "bf16" else torch.float32), "as set"
+    if requested != "auto":
+        return (torch.bfloat16 if requested == "bf16" else torch.float32), "as set"
     if device.type == "cuda":
-        with torch.cuda.device(device):  # it asks about the current one
+        with torch.cuda.device(device):  # is_bf16_supported asks about the current device
             is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
         return (torch.bfloat16, "this GPU has it") if is_fast else (torch.float32, "this GPU has no bf16")
     if device.type == "cpu" and _cpu_multiplies_bf16():
@@ -50,7 +50,7 @@ def choose_precision(wish: str, device: torch.device) -> tuple[torch.dtype, str]
 
 
 def _cpu_multiplies_bf16() -> bool:
-    # torch has no public name for it; without these two the answer is no.
+    # torch has no public function for it; where it lacks these two, the answer is no.
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(check() for check in checks if check is not None)
 
@@ -58,8 +58,8 @@ def _cpu_multiplies_bf16() -> bool:
 def multiply_float32_fast() -> None:
     """Lets torch choose oneDNN's float32 products on a CPU, which on AMD's run up to twice as fast as MKL's.
 
-    torch offers them where oneDNN may compute in bf16, which some CPUs then do; there all stays as it was. Products on a
-    GPU are not touched.
+    The only setting that does so also permits oneDNN to compute in bf16. Where the CPU then does, which a small product
+    shows, the setting is taken back. GPUs are not affected.
     """
     numbers = torch.linspace(1, 2, 1 << 16).view(256, 256)
     exact = numbers.double() @ numbers.double()
@@ -88,9 +88,9 @@ def keep_freed_memory() -> None:
     By default every large tensor is mapped anew and each of its pages is faulted in and zeroed by the kernel, which
     costs a training step on a CPU a quarter of its time. Other C libraries have no such call and go without.
 
-    oneDNN keeps machine code for the sizes that it has met, of 1,024 products unless told before its first one. Sizes
-    are new at nearly every step, and code that lies between the tensors keeps their memory in pieces: with room for
-    128 a training of an hour takes a quarter less, and no longer.
+    oneDNN caches the code that it generates for each size of a product: 1,024 of them, unless a limit is set before the
+    first product. Sizes are new at nearly every step, and cached code between the tensors fragments their memory: with
+    a limit of 128, a training of an hour takes a quarter less memory and no more time.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:
@@ -143,9 +143,9 @@ _CGROUP_2 = ("memory.max", "memory.current", "inactive_file")
 
 @contextlib.contextmanager
 def memory_limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
-    """On a CPU of Linux: asking for more than that share of `available_memory` fails, as it does on a GPU.
+    """Makes allocations of more than that share of `available_memory` fail on a CPU, as they do on a GPU. Linux only.
 
-    The kernel otherwise promises more than there is, and kills the process that uses it.
+    Otherwise the kernel promises more memory than there is, and kills the process that uses it.
     """
     available = available_memory() if device.type == "cpu" else None
     if available is None:

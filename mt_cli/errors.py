@@ -10,7 +10,7 @@
 
     Interrupted   129/130/143   SIGHUP, SIGINT or SIGTERM; the work so far is saved
 
-`cli/app.py` alone shows them and ends with their code; a file below may catch one to add to its words or to try something
+`cli/app.py` alone shows them and ends with their code; a file below may catch one to extend its message or to try something
 else. A message says what was found, what was expected and what to do next; where a file is the matter it begins with
 `<file>:<line>:`.
 """
@@ -22,7 +22,7 @@ import signal
 
 
 class MTError(Exception):
-    """A mistake of the user or of the world. Each argument is a problem, which is shown as one line."""
+    """A mistake of the user, or a failure of the machine. Each argument is a problem, which is shown as one line."""
 
     exit_code = 1
 
@@ -57,7 +57,7 @@ class TrainingError(MTError):
 class Interrupted(BaseException):
     """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect.
 
-    No Exception, so that nothing on its way takes it for damage or bad input.
+    Not an Exception, so that no handler for damage or bad input catches it.
     """
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT):
@@ -67,13 +67,16 @@ class Interrupted(BaseException):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether Python, torch on a CPU or a GPU, or the loader of a library asked for more memory than there is."""
-    # torch has a class of its own for the memory of a GPU, which not every module may import. All others say it in words.
-    in_words = isinstance(error, (RuntimeError, ImportError, OSError)) and _OUT_OF_MEMORY.search(str(error)) is not None
-    return in_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    # torch's class for GPU memory is known by its name, since not every module may import torch. The others are known by
+    # their messages.
+    is_in_message = (
+        isinstance(error, (RuntimeError, ImportError, OSError)) and _OUT_OF_MEMORY.search(str(error)) is not None
+    )
+    return is_in_message or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-# The libraries of GPUs have words of their own; "map segment" is the loader's. The last is oneDNN's, which asks for memory
-# of its own before it multiplies matrices and names no reason.
+# GPU libraries have their own wordings; "map segment" is the loader's. The last one is oneDNN's, which allocates memory
+# before a matrix product and gives no reason when that fails.
 _OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size|failed to map segment"
     r"|^could not create a (primitive|memory object)$"
@@ -81,7 +84,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def is_device_failure(error: BaseException) -> bool:
-    """Whether a GPU has failed, and not what it was asked for."""
+    """Whether the GPU itself has failed, not the operation that it was given."""
     return type(error).__name__ == "AcceleratorError"  # torch's
 
 

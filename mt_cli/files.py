@@ -1,4 +1,4 @@
-"""A file is whole or absent: it is written beside its place, synced and renamed; and what a full disk is told as.
+"""Replaces files atomically: a new file is written beside the old one, synced, and renamed over it.
 
 This file knows nothing of what the bytes mean.
 """
@@ -24,7 +24,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        make_folder(path.parent)  # no parents: a run directory that has vanished stays away
+        make_folder(path.parent)  # but no parents: a run directory that was removed is not made again
         try:
             with temporary.open("wb") as handle:
                 write(handle)
@@ -40,8 +40,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def refuse_special_file(path: Path) -> None:
-    """Raises RunDirError for a file that is there and is none that bytes lie in: a pipe would block for ever, and a
-    device may have no end."""
+    """Raises RunDirError for a folder, a pipe or a device: reading a pipe would block for ever, and a device may have no
+    end."""
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
         raise RunDirError(f"{path}: is {kind}, expected a regular file; delete it")
@@ -54,8 +54,8 @@ def refuse_outside(folder: Path, file: Path) -> None:
 
 
 def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
-    """The content of a file of a run directory. Raises RunDirError for one that lies outside, is larger or no regular
-    file; OSError for none."""
+    """The content of a file of a run directory. Raises RunDirError if it leads outside, is larger or is not a regular file;
+    OSError if it is missing."""
     refuse_outside(folder, file)
     refuse_special_file(file)
     with file.open("rb") as handle:
@@ -81,8 +81,8 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where folders can be opened (not on Windows) and are written for themselves (not on some
-    shared and network file systems)."""
+    """Makes a rename durable, where the system can sync a folder: not on Windows, nor on some shared and network file
+    systems."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -36,14 +36,14 @@ MAX_LINES = 2048  # processed at a time: enough to fill batches with lines of on
 
 
 class LineProcess(Protocol):
-    """Makes output lines of input lines."""
+    """Turns input lines into output lines."""
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        """The output for the next lines of the input, of which `n_before` came before."""
+        """The output for the next lines of the input, after the first `n_before`."""
         ...
 
     def finish(self, n_lines: int) -> None:
-        """Called after the last of `n_lines`: reports what can only be known then, or raises MTError."""
+        """Called after the last of `n_lines`: reports what is only known at the end, or raises MTError."""
         ...
 
 
@@ -138,7 +138,7 @@ def _decode(raw: bytes, number: int, name: str, replaces_bad_input: bool) -> str
         raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
 
 
-# What is made of lines -----------------------------------------------------------------------------------------------
+# Line processes -----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -208,8 +208,8 @@ def _n_best_lines(number: int, translation: Translation) -> list[str]:
 class ScoreLines:
     """Log-probabilities of given translations: the sum, a tab, and each token with its own.
 
-    The line is empty where a side is blank. It is empty too, with a warning, where one is longer than the model can read:
-    the probability of a whole is not the product of those of its parts.
+    The line is empty where a side is blank, and, with a warning, where one is longer than the model can read: a line that is
+    split has no probability as a whole.
     """
 
     translator: Translator
@@ -258,7 +258,7 @@ class TraceLines:
 
 @dataclass
 class AttendLines:
-    """Translates, and puts what was attended to on a page."""
+    """Translates, and adds the attention of each line to a page."""
 
     translator: Translator
     options: dict[str, Any]  # keys of the config's `decoding`

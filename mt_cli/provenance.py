@@ -51,7 +51,8 @@ def record_start(run: RunDir, **facts: object) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the code that runs, when it runs from a checkout: not of a user's that it is installed in."""
+    """The commit of the code that runs. None unless its own repository has this file: an installed package may lie in a
+    user's repository."""
     here = Path(__file__)
     try:
         _git(here.parent, "ls-files", "--error-unmatch", here.name)

@@ -87,7 +87,7 @@ class RunDir:
         return self.text.hashes_file.exists() or bool(self.steps())
 
     def refuse_links(self) -> None:
-        """Raises RunDirError where writing in place would go wherever a stranger wants, or would block."""
+        """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
         for path in (*self.lock.files, *self.logs.files, self.checkpoints, self.cache):
             is_folder = path in (self.checkpoints, self.cache)
             if path.is_symlink():
@@ -115,7 +115,7 @@ class RunDir:
     # Checkpoints
 
     def make_checkpoints_folder(self) -> None:
-        """What stands in its way is better met before the first step than after the first validation."""
+        """Made before the first step, so that a file in its way is not reported only after the first validation."""
         try:
             self.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
@@ -135,7 +135,7 @@ class RunDir:
         write_text(self.path / name, f"checkpoints/{self.checkpoint_file(step).name}\n")
 
     def find_checkpoint(self, name: str) -> Path:
-        """The file of `best`, `last`, `step-N` or `averaged` (that of the last). A name never leads out of the run."""
+        """The file of `best`, `last`, `step-N` or `averaged` (which is in that of `last`). A name never leads out of the run."""
         if re.fullmatch(r"step-\d{1,12}", name):
             file = self.checkpoint_file(int(name[5:]))
         elif name not in {"best", "last", "averaged"}:

@@ -23,8 +23,7 @@ class RunLock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Raises RunDirError when another process holds it. The kernel lets go of it when the process ends, however it
-        ends."""
+        """Raises RunDirError when another process holds it. The kernel releases it however the process ends."""
         try:
             for folder in (*reversed(self._folder.parents), self._folder):
                 make_folder(folder)
@@ -43,8 +42,8 @@ class RunLock:
         try:
             self._held = self._lock_file.stat()
             for orphan in (*self._folder.glob(".tmp-*"), *(self._folder / "checkpoints").glob(".tmp-*")):
-                if not orphan.is_dir():  # an export's, which may still be writing
-                    orphan.unlink(missing_ok=True)  # of a process that was killed while it wrote
+                if not orphan.is_dir():  # a folder belongs to an export, which may still be writing
+                    orphan.unlink(missing_ok=True)  # left by a process that was killed while it wrote
             write_text(self._owner_file, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
             yield
         finally:
@@ -54,7 +53,7 @@ class RunLock:
             lock.release()
 
     def refuse_lost(self) -> None:
-        """Raises RunDirError when the folder or its lock was removed meanwhile: another training may be in its place."""
+        """Raises RunDirError when the folder or its lock was removed meanwhile: another training may have taken it."""
         if self._held is None:
             return
         try:

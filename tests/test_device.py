@@ -29,9 +29,9 @@ def test_a_cpu_computes_in_bf16_only_when_it_has_instructions_for_it(monkeypatch
     assert dtype == expected and "cpu" in why.lower()
 
 
-@pytest.mark.parametrize(("wish", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
-def test_a_precision_asked_for_is_taken(wish, expected):
-    assert choose_precision(wish, torch.device("cpu")) == (expected, "as set")
+@pytest.mark.parametrize(("requested", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
+def test_a_precision_asked_for_is_taken(requested, expected):
+    assert choose_precision(requested, torch.device("cpu")) == (expected, "as set")
 
 
 def test_a_gpu_that_does_not_work_is_told_and_not_left_for_the_cpu(monkeypatch):

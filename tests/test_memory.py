@@ -259,7 +259,7 @@ def test_memory_that_ends_on_a_gpu_is_given_back_before_less_is_tried(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError(words)
 
-    monkeypatch.setattr(memory, "_try", refuse)
+    monkeypatch.setattr(memory, "_try_batches", refuse)
     gpu = SimpleNamespace(empty_cache=lambda: given_back.append(1))
     monkeypatch.setattr(torch, "get_device_module", lambda device: gpu)
     auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})

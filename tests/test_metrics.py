@@ -108,7 +108,7 @@ def test_no_lines_at_all_are_an_error():
 
 
 @pytest.mark.parametrize(
-    ("wish", "language", "chosen"),
+    ("requested", "language", "chosen"),
     [
         ("auto", "de", "13a"),
         ("auto", "zh", "zh"),
@@ -121,8 +121,8 @@ def test_no_lines_at_all_are_an_error():
         ("13a", "ja", "13a"),
     ],
 )
-def test_the_target_language_chooses_the_tokenizer_of_bleu(wish, language, chosen):
-    assert bleu_tokenizer(wish, language) == chosen
+def test_the_target_language_chooses_the_tokenizer_of_bleu(requested, language, chosen):
+    assert bleu_tokenizer(requested, language) == chosen
 
 
 @pytest.mark.parametrize("language", ["ja", "ko"])

@@ -51,7 +51,7 @@ MODULES = {
 FILES = {name: tree for name, tree in MODULES.items() if name.rpartition("/")[2] not in {"__init__", "__main__"}}
 
 
-def place(name: str) -> int:
+def rank(name: str) -> int:
     return ORDER.index(name.partition("/")[0])
 
 
@@ -103,7 +103,7 @@ def test_a_file_imports_only_from_those_above_it(name):
     below = [
         other
         for other in imported_files(name)
-        if place(other) > place(name) or (place(other) == place(name) and "/" not in name)
+        if rank(other) > rank(name) or (rank(other) == rank(name) and "/" not in name)
     ]
     assert not below, f"{name}.py imports from {below}, which the design puts below it"
 

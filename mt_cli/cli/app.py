@@ -100,7 +100,7 @@ def _make_command() -> Any:
 
 
 def _report_failure(error: Exception) -> int:
-    """Shows an error that is none of ours and gives its exit code. Raises it again if it is a bug."""
+    """Shows an error that is not an MTError and returns its exit code. Raises it again if it is a bug."""
     if is_out_of_memory(error):
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ImportError) or any("importlib" in frame.filename for frame in frames):

@@ -44,7 +44,7 @@ def export(
 
     translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
     catch_ctrl_c()
-    # Written beside its place and renamed, so that the folder is whole or absent.
+    # Written under a temporary name and renamed, so that the folder is complete or absent.
     unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
     try:
         unfinished.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr, whatever state they are in, and the files that replace them."""
+"""stdin, stdout and stderr, also when they are closed or fail, and the files that replace them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search: the W best beginnings of each translation are carried on at every step (Wu et al. 2016, section 7).
+"""Beam search: the W best partial hypotheses of each sentence are extended at every step (Wu et al. 2016, section 7).
 
 Shapes: B sentences, W beam width, S source length, t tokens so far, V vocabulary.
 """
@@ -59,13 +59,13 @@ def beam_search(
 
 
 class _Beams:
-    """The W beginnings of each sentence that is still searched, best first."""
+    """The W partial hypotheses of each sentence that is still searched, best first."""
 
     def __init__(self, n_sentences: int, beam_size: int, device: torch.device):
         self.beam_size = beam_size
         self.sentences = list(range(n_sentences))  # which sentence each row is
         self.tokens = torch.empty((n_sentences, beam_size, 0), dtype=torch.long, device=device)  # (B,W,t)
-        # All W beginnings are empty at first: only one of them may be carried on.
+        # All W partial hypotheses are empty at first: only one of them may be extended.
         self.scores = torch.full((n_sentences, beam_size), -torch.inf, device=device)  # (B,W)
         self.scores[:, 0] = 0
 
@@ -77,27 +77,27 @@ class _Beams:
         return [sentence for sentence in self.sentences for _ in range(self.beam_size)]
 
     def extend(self, log_probs: Tensor, finished: list[_Finished]) -> Tensor:
-        """Takes the next token of each beginning from log_probs (B*W,V); what ends goes to `finished`.
+        """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`.
 
-        Returns the beginning that each new one continues, (B,W).
+        Returns the index of the partial hypothesis that each new one continues, (B,W).
         """
         vocab_size = log_probs.size(-1)
         totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
-        # Of 2W continuations at most W can end, one for each beginning, so at least W go on.
+        # Of 2W continuations at most W can end, one for each partial hypothesis, so at least W go on.
         scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
         parents, tokens = flat // vocab_size, flat % vocab_size
         is_end = tokens == EOS_ID
-        # An end counts only among the best W continuations, where it would have been carried on if it were no end.
+        # An end counts only among the best W continuations: there any other token would have been kept.
         rows, columns = (is_end & scores.isfinite())[:, : self.beam_size].nonzero().unbind(1)
         ended = rows, self.tokens[rows, parents[rows, columns]], scores[rows, columns]
-        # All numbers at once: each time that one is asked for, a GPU is waited for.
+        # One transfer for each tensor, not for each number: every transfer waits for the GPU.
         for row, ids, log_prob in zip(*(tensor.tolist() for tensor in ended), strict=True):
             finished[self.sentences[row]].add(ids, log_prob, self.length + 1)
         order = is_end.int().argsort(dim=1, stable=True)[:, : self.beam_size]
         parents, tokens = parents.gather(1, order), tokens.gather(1, order)
         self.scores = scores.gather(1, order).masked_fill(is_end.gather(1, order), -torch.inf)
-        beginnings = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, self.length))
-        self.tokens = torch.cat([beginnings, tokens[:, :, None]], dim=2)
+        continued = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, self.length))
+        self.tokens = torch.cat([continued, tokens[:, :, None]], dim=2)
         return parents
 
     def keep(self, rows: list[int]) -> Tensor:
@@ -108,7 +108,7 @@ class _Beams:
 
 
 class _Finished:
-    """The complete hypotheses of one sentence, and whether a beginning can still come before them."""
+    """The W best hypotheses of one sentence that have ended."""
 
     def __init__(self, beam_size: int, penalty: Callable[[int], float], max_length: int):
         self.beam_size, self.penalty, self.max_length = beam_size, penalty, max_length
@@ -120,18 +120,17 @@ class _Finished:
         del self.hypotheses[self.beam_size :]
 
     def take_unfinished(self, beams: _Beams, row: int) -> None:
-        """At the greatest length, where fewer than W have ended, what is unfinished counts as it is."""
+        """At the maximum length, if fewer than W hypotheses have ended, adds the partial ones as they are."""
         if beams.length >= self.max_length and len(self.hypotheses) < self.beam_size:
             for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
                 if log_prob > -torch.inf:
                     self.add(ids, log_prob, beams.length, is_complete=False)
 
     def is_closed(self, beams: _Beams, row: int, best: float) -> bool:
-        """True when no beginning in `row`, of which the best has the score `best`, can still beat the W finished ones.
+        """True when no partial hypothesis in `row`, of which the best has the score `best`, can beat the W finished ones.
 
-        Log-probabilities only fall, so the most that a beginning can come to is what it has now, divided by the
-        penalty of the greatest length it may reach. A beam of one is greedy search, which takes the first end it comes
-        to.
+        Log-probabilities only fall, so the highest score that a partial hypothesis can reach is its present sum, divided
+        by the penalty of the maximum length. A beam of one is greedy search, which takes the first end.
         """
         if beams.length >= self.max_length or (self.beam_size == 1 and self.hypotheses):
             return True

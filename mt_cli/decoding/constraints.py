@@ -1,6 +1,6 @@
-"""What a search may not say next: not the end before a length, not an n-gram again, nothing but a given beginning.
+"""Constraints on the next token of a search: a minimum length, no repeated n-gram, a given prefix.
 
-Shapes: R rows (beginnings), t tokens so far, V vocabulary.
+Shapes: R rows (partial hypotheses), t tokens so far, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mt_cli.text.tokenizer import EOS_ID
 class Constraints:
     min_length: int = 0  # tokens before the end symbol
     no_repeat_ngram: int = 0  # no sequence of n tokens twice in a translation; 0: no limit
-    prefixes: Sequence[Sequence[int]] = ()  # for each sentence how its translation begins; or none
+    prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with; () for no prefixes
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
         """log_probs (R,V) with -inf for what is forbidden after tokens (R,t); `sentences` names the rows' sentences.
 
-        A row in which nothing is left may end.
+        A row in which every token is forbidden may end.
         """
         n_tokens = tokens.size(1)
         allowed = log_probs.clone()

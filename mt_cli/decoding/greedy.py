@@ -28,22 +28,22 @@ class SearchModel(Protocol):
 class Hypothesis:
     ids: list[int]  # without begin and end symbols
     score: float  # log-probability, end symbol included, divided by the length penalty of a beam search
-    is_complete: bool = True  # ended by the end symbol, not by the greatest length
+    is_complete: bool = True  # ended by the end symbol, not cut off at the maximum length
 
     @property
-    def said(self) -> list[int]:
+    def ids_with_end(self) -> list[int]:
         """`ids`, and the end symbol if there was one."""
         return [*self.ids, EOS_ID] if self.is_complete else self.ids
 
 
 def next_log_probs(logits: Tensor) -> Tensor:
-    """Log-probabilities (...,V) of the next token; symbols that are never part of a translation get none.
+    """Log-probabilities (...,V) of the next token; -inf for symbols that are never part of a translation.
 
-    `logits` are used up. Raises CheckpointError where they are not finite: all that a search made of them would be blank
+    Overwrites `logits`. Raises CheckpointError where they are not finite: all that a search made of them would be blank
     or endless."""
-    never = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
-    log_probs = logits.float().index_fill_(-1, never, -torch.inf).log_softmax(-1)
-    if bool(log_probs[..., EOS_ID].isnan().any()):  # one that is not finite makes all of its row NaN
+    forbidden = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
+    log_probs = logits.float().index_fill_(-1, forbidden, -torch.inf).log_softmax(-1)
+    if bool(log_probs[..., EOS_ID].isnan().any()):  # one logit that is not finite makes its whole row NaN
         raise CheckpointError("the model computes values that are not finite; choose an earlier checkpoint")
     return log_probs
 
@@ -76,7 +76,7 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
 
 
 def live_rows(is_live: list[bool]) -> list[int]:
-    """The rows to go on with. Gaps are filled from the end, so that few rows change their place and have to be copied."""
+    """The rows to continue with. Gaps are filled from the end, so that few rows move and have to be copied."""
     n_live = sum(is_live)
     from_end = [row for row in range(n_live, len(is_live)) if is_live[row]]
     return [row if is_live[row] else from_end.pop() for row in range(n_live)]

@@ -1,8 +1,8 @@
 """Sampling: the next token drawn by its probability, from all tokens, the k most probable, or the fewest that make up p
 (Fan et al. 2018; Holtzman et al. 2020).
 
-Every sentence draws from random numbers of its own, so that a sample depends on (seed, line, sample) and not on the
-sentences beside it.
+Every sentence has its own random numbers, so that a sample depends on its seeds and not on the other sentences of the
+batch.
 
 Shapes: B rows, S source length, V vocabulary.
 """
@@ -30,8 +30,8 @@ def sample(
     top_p: float = 1.0,
     constraints: Constraints | None = None,
 ) -> list[Hypothesis]:
-    """One drawn hypothesis for each row of src_ids (B,S); `seeds` names each row's random numbers. Scores are the
-    model's log-probabilities, not those of the narrowed distribution."""
+    """One sampled hypothesis for each row of src_ids (B,S); each row has its own seed. Scores are the model's
+    log-probabilities, before temperature, top_k and top_p change them."""
     device, n_steps = src_ids.device, max(max_lengths)
     numbers = np.stack([np.random.default_rng(seed).random(n_steps) for seed in seeds])
     uniform = torch.tensor(numbers, dtype=torch.float32, device=device)  # (B, n_steps)
@@ -52,20 +52,20 @@ def sample(
         is_live &= (last != EOS_ID) & (step + 1 < limits)
         if not is_live.any():
             break
-    said = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in tokens.tolist()]
+    outputs = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in tokens.tolist()]
     return [
         Hypothesis(ids, score, len(ids) < limit)
-        for ids, score, limit in zip(said, scores.tolist(), max_lengths, strict=True)
+        for ids, score, limit in zip(outputs, scores.tolist(), max_lengths, strict=True)
     ]
 
 
 def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """A token (B,) for each row of log_probs (B,V), the one at which the summed probability passes uniform (B,)."""
+    """A token (B,) for each row of log_probs (B,V): the one at which the cumulative probability exceeds uniform (B,)."""
     probs, order = (log_probs / temperature).softmax(-1).sort(dim=-1, descending=True)
     if top_k:
         probs[:, top_k:] = 0
     before = probs.cumsum(-1) - probs
-    probs = probs.masked_fill(before >= top_p, 0)  # the most probable one always stays
+    probs = probs.masked_fill(before >= top_p, 0)  # always keeps the most probable one
     summed = probs.cumsum(-1)
     passed = summed > uniform[:, None] * summed[:, -1:]
     return order.gather(1, passed.int().argmax(-1, keepdim=True))[:, 0]

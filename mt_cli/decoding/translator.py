@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,11 @@ class Translator:
     ) -> list[Translation]:
         """`translate`, with all hypotheses and their scores.
 
-        Each translation begins with its line's prefix if `prefixes` are given; `on_batch` is called with the number of
-        sentences after each batch; a sample depends on `first_line`, the number of lines before these, and not on the
-        batch.
+        Each translation begins with its line's prefix if `prefixes` are given; `on_batch` gets the number of sentences of
+        each batch; a sample depends on `first_line`, the number of lines before these, and not on the batch.
         """
-        for texts in (lines, prefixes or ()):
-            _refuse_text(texts)
+        _refuse_text(lines)
+        _refuse_text(prefixes or ())
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
         settings = self.settings(**options)
@@ -112,14 +112,9 @@ class Translator:
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
         in_order = iter(requests)
+        join = partial(join_parts, tokenizer=self.tokenizer, tgt_lang=self.config.data.tgt_lang)
         return [
-            join_parts(
-                source,
-                [Part(ids, hypotheses[next(in_order)]) for ids in of_line],
-                settings.n_best,
-                self.tokenizer,
-                self.config.data.tgt_lang,
-            )
+            join(source, [Part(ids, hypotheses[next(in_order)]) for ids in of_line], settings.n_best)
             for source, of_line in zip(sources, parts, strict=True)
         ]
 

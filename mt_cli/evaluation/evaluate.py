@@ -28,7 +28,7 @@ def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]
     """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
     tokenize = tokenize or "13a"
     refuse_tokenizer(tokenize)
-    is_asian = tokenize in {"zh", "ja-mecab", "char"}  # nothing else tells of the language
+    is_asian = tokenize in {"zh", "ja-mecab", "char"}  # the only hint of the language
     hypotheses, references = read_lines(hyp), read_lines(ref)
     if len(hypotheses) != len(references):
         raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
@@ -99,7 +99,7 @@ def _refuse_missing_sets(run: RunDir, config: Config) -> None:
 def _result(
     translator: Translator, pairs: Sequence[SentencePair], report: CorpusReport, tokenize: str, search: dict[str, Any]
 ) -> dict[str, Any]:
-    """Scores, loss and speed on one test set, and what makes them other than they seem."""
+    """Scores, loss and speed on one test set, with warnings where these mislead."""
     sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     started = time.monotonic()
     outputs = translator.translate(sources, **search)
@@ -118,7 +118,7 @@ def _result(
 def _warnings(
     outputs: list[str], references: Sequence[str] = (), report: CorpusReport | None = None, n_without_loss: int = 0
 ) -> list[str]:
-    """What makes scores other than they seem."""
+    """Reasons why scores mislead."""
     warnings = []
     if not any(line.strip() for line in outputs):
         warnings.append("every translation is blank")
@@ -160,7 +160,7 @@ COLUMNS = {  # of the table: title and format
 
 
 def as_table(results: list[dict[str, Any]]) -> str:
-    """A row for each result, of columns that any of them fills; then the signatures of the scores."""
+    """A row for each result, then the signatures of the scores. A column in which no result has a value is left out."""
     columns = {key: column for key, column in COLUMNS.items() if any(result.get(key) is not None for result in results)}
     rows = [[title for title, _ in columns.values()]]
     rows += [
@@ -176,7 +176,7 @@ def as_table(results: list[dict[str, Any]]) -> str:
 
 
 def _signatures(results: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each score; where runs have several signatures of it, each with its runs."""
+    """A line for each score, or, where the runs differ in its signature, a line for each signature with its runs."""
     for metric in ("bleu", "chrf", "ter"):
         runs_of: dict[str, list[str]] = {}
         for result in results:

@@ -25,14 +25,14 @@ from mt_cli.text.languages import language, writes_spaces
 class Scores:
     bleu: float
     chrf: float
-    ter: float | None  # slow, so only where it is asked for, and only where it has words to count
-    signatures: dict[str, str]  # what makes a score comparable; a bare number is none
+    ter: float | None  # None where it is not requested (it is slow) or words are written without spaces
+    signatures: dict[str, str]  # of each score, without which it cannot be compared with others
 
 
-def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
+def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
     """sacrebleu's tokenizer for the target language; `auto` takes characters where words cannot be told apart."""
-    if wish != "auto":
-        return wish
+    if requested != "auto":
+        return requested
     code = language(tgt_lang)
     if code == "zh":
         return "zh"
@@ -40,19 +40,19 @@ def bleu_tokenizer(wish: str, tgt_lang: str) -> str:
         return "ja-mecab"
     if code == "ko":
         return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
-    # Where nothing stands between words, 13a takes a sentence for one.
+    # Without spaces between words, 13a would take a whole sentence for one word.
     return "13a" if writes_spaces(code) else "char"
 
 
 def ter_of(tgt_lang: str) -> TER | None:
-    """sacrebleu's TER counts what spaces part, or characters of Chinese and Japanese. Of Thai, for one, it would take a
-    sentence for a word: none."""
+    """sacrebleu's TER for the target language. It counts words between spaces, or characters of Chinese and Japanese; for
+    other languages without spaces, such as Thai, None: a whole sentence would count as one word."""
     is_asian = language(tgt_lang) in {"zh", "ja"}
     return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
 
 
 def refuse_tokenizer(tokenize: str) -> None:
-    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs: before the work that it is to score."""
+    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs. Called before the work that is scored."""
     try:
         BLEU(tokenize=tokenize)
     except Exception as error:  # KeyError, RuntimeError or OSError, by what is missing
@@ -72,7 +72,7 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         raise DataError("no lines to score; expected at least one reference")
     # sacrebleu's command strips the right end of each line as it reads.
     hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
-    is_tokenized = tokenize == "none"  # as told, so sacrebleu need not warn of it
+    is_tokenized = tokenize == "none"  # as the user says; without `force` sacrebleu would warn about it
     metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
     if ter is not None:
         metrics["ter"] = ter
@@ -82,7 +82,7 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
 
 
 def perplexity(loss: float) -> float:
-    return math.exp(min(loss, 700))  # beyond 709 no float holds it
+    return math.exp(min(loss, 700))  # exp overflows above 709
 
 
 @torch.inference_mode()

@@ -41,7 +41,9 @@ class AttentionMaps:
 
 def attention_maps(translator: Translator, translation: Translation) -> list[AttentionMaps]:
     """The attention behind the best translation of a line: one for each part of the line, none for a blank line."""
-    return [attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].said) for part in translation.parts]
+    return [
+        attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].ids_with_end) for part in translation.parts
+    ]
 
 
 @torch.inference_mode()
@@ -86,7 +88,7 @@ class CrossAttention(NamedTuple):
 @torch.inference_mode()
 def cross_attention(translator: Translator, translations: Sequence[Translation]) -> list[list[CrossAttention]]:
     """For each line, how each of its parts was attended to. It works in batches, unlike `attention_maps`."""
-    pairs = [(part.src_ids, part.hypotheses[0].said) for one in translations for part in one.parts]
+    pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
     found: dict[int, CrossAttention] = {}
     for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))

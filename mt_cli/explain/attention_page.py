@@ -44,7 +44,7 @@ class AttentionPage:
 
     @property
     def is_full(self) -> bool:
-        """Whether a browser could hardly show more."""
+        """Whether the page is as large as browsers can open."""
         return len(self._sentences) >= MAX_SENTENCES or self._n_characters >= _MAX_CHARACTERS
 
     def add(self, maps: AttentionMaps) -> None:

@@ -45,7 +45,7 @@ def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
     objects = []
     for line, of_line in zip(lines, hypotheses, strict=True):
         # A hypothesis that was cut off has no end symbol, and no score of one.
-        tokens = [[(h.said, next(scores)[: len(h.said)]) for _, h in parts] for parts in of_line]
+        tokens = [[(h.ids_with_end, next(scores)[: len(h.ids_with_end)]) for _, h in parts] for parts in of_line]
         objects.append(json.dumps(_object(translator, line, tokens), ensure_ascii=False))
     return objects
 

@@ -1,6 +1,6 @@
 """Writes a run as a CTranslate2 model: the engine that many translation services run, fast on a CPU, 8 bits included.
 
-Weights go through `ctranslate2.specs`, as NumPy arrays. What the format has no word for is folded into weights
+Weights go through `ctranslate2.specs`, as NumPy arrays. What the format cannot express is folded into weights
 (temperature, scale of the projection) or refused by name.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
-from mt_cli.export.vocabulary import NEVER, write_tokenizer
+from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
@@ -100,7 +100,7 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_linears(cross_spec.linear[2], [cross.w_o])
     spec.decoder.projection.weight = _array(model.scaled_projection())
     bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
-    bias[[PAD_ID, UNK_ID, BOS_ID]] = NEVER
+    bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
     spec.decoder.projection.bias = bias
 
 
@@ -109,7 +109,7 @@ def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_n
     spec.scale_embeddings = False
     if isinstance(embeddings.positions, SinusoidPositions):
         spec.position_encodings.encodings = _array(embeddings.positions.table[1:])  # row 0 is for padding
-    elif hasattr(spec, "position_encodings"):  # of an encoder: there is no doing without
+    elif hasattr(spec, "position_encodings"):  # an encoder of this format always has some
         spec.position_encodings.encodings = np.zeros(
             (embeddings.positions.n_positions, embeddings.token.embedding_dim), np.float32
         )

@@ -1,7 +1,7 @@
 """Translates with CTranslate2 in place of our own searches: the same commands, the same output, the engine's speed.
 
 The model is exported anew at every start, which takes less time than importing torch: a stored one could be that of another
-checkpoint, or a stranger's. What the engine does not do as we do it is refused by name.
+checkpoint, or a stranger's. Options that the engine does not support as we define them are refused by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SUPPORTED = {
     "sample",
     "batch_size",
 }
-_SEARCH_ON = 10.0  # patience: like our beam search, go on until nothing open can win; enough up to a penalty of 1
+_PATIENCE = 10.0  # goes on, as our beam search does, until no partial hypothesis can win; for length penalties up to 1
 
 
 def avoid_saturated_int8() -> None:
@@ -116,14 +116,14 @@ class CTranslate2Translator(Translator):
             ]
             for result in results
         ]
-        # The engine has one limit for all sentences; a sentence that passed its own is searched again by ourselves.
+        # The engine has one limit for all sentences; a sentence that exceeds its own is searched again by our own search.
         too_long = [i for i, limit in enumerate(limits) if max(len(one.ids) for one in found[i]) > limit]
         for i, hypotheses in zip(too_long, super().search([requests[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found
 
     def _patience(self, settings: DecodingConfig, limit: int) -> float:
-        """A penalty above 1 lets a hypothesis gain by length alone: only at the limit is it sure which one wins."""
+        """With a length penalty above 1 a hypothesis can win by growing longer, so the search must go on to the limit."""
         if settings.beam_size == 1:
             return 1
-        return _SEARCH_ON if settings.length_penalty <= 1 else max(_SEARCH_ON, limit)
+        return _PATIENCE if settings.length_penalty <= 1 else max(_PATIENCE, limit)

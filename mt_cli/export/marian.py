@@ -3,8 +3,8 @@
 Two formats of that library hold the Transformer of the paper: Marian, whose norms come after the sublayers (post-norm),
 and Pegasus, which has the same parts with the norms before them (pre-norm). Both have biases everywhere, heads of
 d_model / n_heads, and here Marian's tokenizer. Marian makes its own sinusoids, from position 0, all sines first and then
-all cosines; ours take turns. The order of the d_model dimensions means nothing to the rest of the network, so they are
-put into that order in every weight that touches them.
+all cosines; ours alternate. The rest of the network does not depend on the order of the d_model dimensions, so every
+weight that has this dimension is permuted into Marian's order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from mt_cli.config import Config, ModelConfig
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
-from mt_cli.export.vocabulary import NEVER, write_tokenizer
+from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
@@ -56,7 +56,7 @@ def _refuse_unsupported(config: Config) -> None:
             f" model.n_heads {model.n_heads}); train one of which it is"
         )
     head_dim = model.d_model // model.n_heads
-    wanted = {
+    required = {
         "layer_norm": (model.layer_norm, "variance"),
         "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-5),
         "embedding_norm": (model.embedding_norm, False),
@@ -65,10 +65,10 @@ def _refuse_unsupported(config: Config) -> None:
         "head_dim": (model.d_k, head_dim),
         "value_dim": (model.d_v, head_dim),
     }
-    wrong = {key: (is_, must) for key, (is_, must) in wanted.items() if is_ != must}
+    wrong = {key: (value, needed) for key, (value, needed) in required.items() if value != needed}
     if wrong:
-        found = ", ".join(f"model.{key} is {is_}" for key, (is_, _) in wrong.items())
-        settings = " ".join(f"--set model.{key}={str(must).lower()}" for key, (_, must) in wrong.items())
+        found = ", ".join(f"model.{key} is {value}" for key, (value, _) in wrong.items())
+        settings = " ".join(f"--set model.{key}={str(needed).lower()}" for key, (_, needed) in wrong.items())
         raise UsageError(
             f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train CONFIG {settings}"
         )
@@ -116,8 +116,8 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
 
     weights |= _embeddings(translator, own, order)
     bias = torch.zeros(1, weights["lm_head.weight"].size(0))
-    bias[0, [PAD_ID, UNK_ID, BOS_ID]] = NEVER
-    bias[0, translator.tokenizer.tgt_vocab_size :] = NEVER  # rows that only the source's embeddings have
+    bias[0, [PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
+    bias[0, translator.tokenizer.tgt_vocab_size :] = FORBIDDEN_BIAS  # rows that only the source's embeddings have
     weights["final_logits_bias"] = bias
     return {name: tensor.contiguous().clone() for name, tensor in weights.items()}  # safetensors takes no shared memory
 
@@ -126,7 +126,7 @@ def _embeddings(translator: Translator, own: dict[str, Tensor], order: Tensor) -
     config = translator.config.model
     src, tgt = own["src_embeddings.token.weight"][:, order], own["tgt_embeddings.token.weight"][:, order]
     projection = translator.model.scaled_projection().float().cpu()[:, order]
-    if config.norm == "pre":  # one number of rows for all three
+    if config.norm == "pre":  # all three need the same number of rows
         n_rows = max(len(src), len(tgt))
         src, tgt, projection = (F.pad(weight, (0, 0, 0, n_rows - len(weight))) for weight in (src, tgt, projection))
     weights = {"lm_head.weight": projection}
@@ -187,7 +187,7 @@ def _model_config(translator: Translator) -> dict[str, object]:
 
 
 def _generation_config(config: Config) -> dict[str, object]:
-    """A beam divides by length ** penalty there; of `gnmt` there is no counterpart."""
+    """transformers divides the score of a beam by length ** penalty, as `average` does; it has nothing like `gnmt`."""
     decoding = config.decoding
     penalty = {"length_penalty": decoding.length_penalty} if decoding.length_normalization == "average" else {}
     return {

@@ -1,4 +1,4 @@
-"""What every format is told of the vocabulary: the files of the tokenizer, and what is never said."""
+"""What all export formats have in common: the files of the tokenizer, and symbols that are never generated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mt_cli.text.tokenizer import Tokenizer
 
-NEVER = -1e4  # the bias of what is no part of a translation: no probability, as in our own search; float16 has it
+FORBIDDEN_BIAS = -1e4  # gives symbols that are no part of a translation probability 0, also in float16
 
 
 def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

@@ -52,8 +52,9 @@ def attend(
 def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
     """Whether torch's fused kernel, which never stores the weights, computes `attend` right and faster.
 
-    On an NVIDIA GPU it always does. On a CPU it is the faster one forward, but with the backward pass slower than two
-    matrix products at the lengths of sentences; a loss on the dev set is computed like that of training, by the formula.
+    On an NVIDIA GPU it always does. On a CPU it is faster in the forward pass, but forward and backward together take longer
+    than two matrix products at the lengths of sentences. Only a search uses it there: the dev loss is computed as in
+    training, by the formula.
     On Apple's GPUs the kernel for few queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180).
     """
     return device.type == "cuda" or (device.type == "cpu" and is_inference)

@@ -20,7 +20,7 @@ _noise = threading.local()
 
 
 def seed_dropout(*seeds: int) -> None:
-    """Makes all that the calling thread drops from now on a function of `seeds`; on a GPU, all that any thread drops.
+    """Makes the calling thread's dropout from here on a function of `seeds`; on a GPU, that of every thread.
 
     A training can then continue from its position alone, without the state of a generator. Each thread has a generator of
     its own: with one for all, the result would depend on which thread draws first.

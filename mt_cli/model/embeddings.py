@@ -12,7 +12,7 @@ from mt_cli.model.positions import Positions
 
 
 class Embeddings(nn.Module):
-    """norm(dropout(scale * token + position)); without a `norm` the rest of it."""
+    """norm(dropout(scale * token + position)), or without the norm if `norm` is None."""
 
     def __init__(
         self,

@@ -82,10 +82,10 @@ class DecoderState:
     def select(self, rows: Tensor) -> None:
         """Continues with `rows` (B*W) of the present rows: for each sentence that stays, W partial hypotheses of its own.
 
-        Sentences may leave and change places, but not multiply. Only those that change places are copied.
+        Sentences may be dropped and reordered, but not repeated. Only those whose index changes are copied.
         """
         rows = rows.view(-1, self.beam_size)
-        sentences = rows[:, 0] // self.beam_size  # the present place of each sentence that stays
+        sentences = rows[:, 0] // self.beam_size  # the present index of each sentence that stays
         if self.token_mask is not None:
             self.token_mask = self.token_mask[sentences[:, None], rows % self.beam_size]
         moved = (sentences != torch.arange(len(sentences), device=rows.device)).nonzero()[:, 0]
@@ -122,7 +122,7 @@ class LayerState:
         return self.key.narrow(1, 0, n_before + width), self.value.narrow(1, 0, n_before + width)
 
     def select(self, sentences: Tensor, moved: Tensor, n_tokens: int) -> None:
-        """Keeps `sentences` and drops the others. `moved`: the places whose sentence comes from another place."""
+        """Keeps `sentences` and drops the others. `moved`: the indices whose sentence had another index before."""
         for tensor, n in (
             (self.memory_key, None),
             (self.memory_value, None),

@@ -86,7 +86,7 @@ def layer_norm(config: ModelConfig) -> LayerNorm:
 
 
 def dropout_rate(own: float | None, general: float) -> float:
-    """That of one place in the network: the config's `own` key for it, or `dropout` where that is null."""
+    """The rate at one point of the network: the config's `own` key for it, or the `general` one where that is null."""
     return general if own is None else own
 
 

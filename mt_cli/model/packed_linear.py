@@ -33,8 +33,7 @@ class PackedLinear(Linear):
         bias = weight.new_zeros(weight.size(0)) if bias is None else bias
         super().__init__(weight, bias)
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight)
-        # The product with a single row takes as long as it takes to read W. As a batch of two products, two threads read
-        # half of W each.
+        # A product with a single row is bound by reading W. As a batch of two products, two threads read half of W each.
         self.can_split = weight.size(0) % 2 == 0
         if self.can_split:
             self.halves = weight.view(2, -1, weight.size(1)).transpose(1, 2)  # (2,features,outputs/2)

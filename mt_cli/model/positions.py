@@ -1,4 +1,4 @@
-"""How the network learns where a token stands. All that knows one position encoding from another is in this file.
+"""Position encodings: how the network knows where a token stands. Only this file distinguishes one from another.
 
 An encoding either adds something to the embeddings or changes the queries and keys of attention. A new one is a class
 here, a case in `positions_of`, and a name in `ModelConfig.positions`; exports refuse what they do not name.

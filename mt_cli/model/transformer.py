@@ -123,5 +123,5 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.projection.weight)
 
     def scaled_projection(self) -> Tensor:
-        """(V,D): the projection with its scale in the weights, for inference and exports, which have no place for it."""
+        """(V,D): the projection with its scale in the weights, for inference and exports, which cannot apply it apart."""
         return self.projection.weight.detach() * self.projection_scale

@@ -1,7 +1,7 @@
 """The loss of objective.py from hidden states to gradients, without ever holding the logits of a whole batch.
 
-Logits (N,V) are by far the largest tensors of a training step, and a loss and its gradient need several of them. Here some
-rows at a time go all the way to their gradient, while they are still in the processor's cache. `F.linear_cross_entropy`
+Logits (N,V) are by far the largest tensors of a training step, and a loss and its gradient need several of them. Here both
+are computed for some rows at a time, while the logits are still in the processor's cache. `F.linear_cross_entropy`
 of torch 2.13 does the same without label smoothing and R-Drop, and in bf16 on a CPU takes three times as long.
 
 Shapes: P forward passes (1, or 2 for R-Drop), N target tokens, n of these at a time, D d_model, V target vocabulary.
@@ -42,7 +42,7 @@ class _FusedLoss(torch.autograd.Function):
             at_labels = slice(None), torch.arange(len(labels), device=labels.device), labels
             logits = rows @ weight.T  # (P,n,V)
             probs = logits.softmax(-1)
-            # A probability too small for its type counts as the smallest one.
+            # A probability that underflows counts as the smallest positive number.
             log_prob = probs[at_labels].float().clamp(min=torch.finfo(probs.dtype).tiny).log()  # (P,n)
             log_normalizer = logits[at_labels] - log_prob
             mean_logit = rows @ mean_weight

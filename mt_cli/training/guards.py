@@ -1,5 +1,5 @@
-"""What ends a training with advice, before it costs more: too little disk or memory, numbers that are not finite, a loss
-that runs away."""
+"""Checks that end a training early, with advice: too little disk or memory, values that are not finite, a loss that
+diverges."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mt_cli.training.progress import Progress
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
 
-FAR_ABOVE = 1.0  # nats above its lowest where the loss may not stay; in the trainings of configs/ it varies by a quarter of that
+FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that
 N_RECORDS_FAR_ABOVE = 10  # log records, 500 steps: a training that recovers from a bad stretch has done so by then
 _ADVICE = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
 
 
 def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> None:
-    """A full disk is better met before the first step than at the first save."""
+    """Raises RunDirError if the checkpoints will not fit on the disk: before the first step, not at the first save."""
     # Weights, their average and two moments of each, as AdamW keeps them; Muon keeps one.
     n_bytes = 4 * sum(weight.nbytes for weight in model.parameters())
     needed, free = n_checkpoints * n_bytes, shutil.disk_usage(run.path).free
@@ -64,7 +64,7 @@ def smaller_searches(settings: DecodingConfig) -> str:
 def refuse_non_finite_update(
     update: Update, step: int, dataset: TokenDataset, saved_steps: Callable[[], list[int]]
 ) -> None:
-    """Asked before the update changes the weights."""
+    """Called before the update changes the weights."""
     if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
         return
     what = f"loss is {update.loss}"
@@ -77,7 +77,7 @@ def refuse_non_finite_update(
 
 
 def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], list[int]]) -> None:
-    """Asked before a checkpoint is written: finite gradients can still make weights that are not."""
+    """Called before a checkpoint is written: finite gradients can still make weights that are not."""
     for model in state.candidates.values():
         for name, weight in model.named_parameters():
             if not bool(weight.isfinite().all()):
@@ -88,7 +88,7 @@ def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], li
 
 
 def refuse_non_finite_losses(losses: dict[str, float], step: int, saved_steps: Callable[[], list[int]]) -> None:
-    """Asked before a checkpoint is written: weights that are finite can still be too large to compute with."""
+    """Called before a checkpoint is written: weights that are finite can still be too large to compute with."""
     for loss in losses.values():
         if not math.isfinite(loss):
             raise TrainingError(f"step {step}: dev loss is {loss}; not saved, {_last_good(saved_steps())} {_ADVICE}")
@@ -99,7 +99,7 @@ def _last_good(saved_steps: list[int]) -> str:
 
 
 def refuse_divergence(progress: Progress, loss: float, log_every_steps: int) -> None:
-    """A loss that went up and stayed there does not come down again. Asked with each log record."""
+    """A loss that went up and stayed there does not come down again. Called with each log record."""
     p = progress
     p.lowest_loss = min(p.lowest_loss, loss)
     p.n_records_far_above = p.n_records_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0

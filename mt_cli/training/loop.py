@@ -80,7 +80,7 @@ class Trainer:
     # Validation ------------------------------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        """Scores the dev set and saves. A signal meanwhile leaves it to be done again."""
+        """Scores the dev set and saves. After a signal it does neither: the run validates when it is continued."""
         state, p, began = self.state, self.state.progress, time.monotonic()
         refuse_non_finite_weights(state, self.checkpoints.steps)
         advice = lambda: smaller_searches(state.config.decoding)  # noqa: E731
@@ -93,7 +93,7 @@ class Trainer:
         seconds = time.monotonic() - began
         self.metrics.note_validation(validation, is_best, seconds)
         state.speed.note_validation(seconds)
-        self.checkpoints.save(state)  # before it is told
+        self.checkpoints.save(state)  # before the scores are logged
         state.speed.validation_seconds += time.monotonic() - began - seconds  # saving takes time too
         self.metrics.leave_out(time.monotonic() - began)
         validation.show(p.step, p.epoch, is_best, self.data.dev_pairs[: state.settings.n_samples])
@@ -105,12 +105,12 @@ class Trainer:
 
     def _refuse_divergence(self, loss: float) -> None:
         p, n_passes = self.state.progress, self.state.phase.n_passes
-        if p.n_passes != n_passes:  # R-Drop begins, and its loss is another, which starts higher
+        if p.n_passes != n_passes:  # R-Drop has begun, whose loss is a different one and starts higher
             p.n_passes, p.lowest_loss, p.n_records_far_above = n_passes, math.inf, 0
         else:
             refuse_divergence(p, loss, LOG_EVERY_STEPS)
 
-    # A given time ----------------------------------------------------------------------------------------------------
+    # Training for a given time ----------------------------------------------------------------------------------------------------
 
     @property
     def _seconds_left(self) -> float:
@@ -123,11 +123,11 @@ class Trainer:
             return False
         if state.progress.step % PLAN_EVERY_STEPS == 0:
             return True
-        are_slow = state.speed.training_seconds > 0.1 * 60 * state.settings.minutes
-        return state.speed.plan is None and (are_slow or state.is_at_last_step)
+        is_tenth_used = state.speed.training_seconds > 0.1 * 60 * state.settings.minutes
+        return state.speed.plan is None and (is_tenth_used or state.is_at_last_step)
 
     def extend(self) -> None:
-        """A run that is continued may have got more minutes, or more steps, than it had."""
+        """Adapts a continued run that was given more minutes, or more steps, than it had."""
         state = self.state
         is_longer = (state.settings.minutes or 0) > state.speed.planned_minutes
         if state.speed.training_seconds and is_longer and self._seconds_left > 0:
@@ -135,7 +135,7 @@ class Trainer:
         state.progress.extend_to(state.settings.max_steps)
 
     def _plan(self) -> None:
-        """Plans by the speed so far, again and again: the nearer the end, the less there is to be wrong about."""
+        """Plans the rest by the speed so far. Repeated, since the estimate gets better towards the end."""
         state, speed, minutes = self.state, self.state.speed, self.state.settings.minutes
         assert minutes is not None
         plan = plan_steps(

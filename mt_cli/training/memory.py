@@ -1,7 +1,7 @@
 """Whether the largest batch fits into memory, tried before the first step instead of met after a day.
 
-The trial is a forward and a backward pass and nothing else: no weight, no moment and no random generator is afterwards
-other than before, so a training goes on exactly as without it.
+The trial is a forward and a backward pass and nothing else: it leaves weights, moments and random generators as they
+were, so a training goes on exactly as without it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 48
-MOST_PAIRS = 100_000  # that the largest batches are looked for among: a start shall not take longer for a large corpus
+MOST_PAIRS = (
+    100_000  # among which the largest batches are looked for, so that a start takes no longer for a large corpus
+)
 
 
 def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
     """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a third, with an eighth
     in reserve.
 
-    Raises what torch or Python raises when memory ends, and TrainingError when `auto` finds nothing that fits.
+    Raises what torch or Python raises when memory runs out, and TrainingError when `auto` finds nothing that fits.
     """
     if training.batch_tokens != AUTO:
-        _try(optimizer, dataset, training, training.batch_tokens, epoch)
+        _try_batches(optimizer, dataset, training, training.batch_tokens, epoch)
         return training.batch_tokens
     for n_tokens in _candidates():
         try:
-            # An eighth in reserve: other epochs cut other batches, and memory falls into pieces with time. Half of a
-            # computer's memory is left to its other programs, which a large batch is not worth. In a thread of its own,
-            # since one in which oneDNN got too little memory once gets no more from it.
+            # An eighth in reserve: other epochs have other batches, and memory fragments with time. Half of a computer's
+            # memory is left to its other programs, which matter more than a large batch. Each trial has its own thread:
+            # in one where oneDNN has once run out of memory, it keeps failing.
             with ThreadPoolExecutor(1) as thread:
-                thread.submit(_try, optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5).result()
+                thread.submit(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5).result()
             return n_tokens
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -65,7 +67,7 @@ def _candidates() -> Iterator[int]:
         n_tokens //= 2
 
 
-def _try(
+def _try_batches(
     optimizer: Optimizer,
     dataset: TokenDataset,
     training: TrainingConfig,
@@ -76,7 +78,7 @@ def _try(
     device, network = optimizer.model.device, optimizer.network
     network.train()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
-    # With little memory torch warns that it multiplies in slower ways.
+    # With little memory torch warns that it falls back to slower algorithms.
     with memory_limited(device, share), generators, warnings.catch_warnings(action="ignore"):
         try:
             is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
@@ -98,8 +100,8 @@ def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: 
     """The batches with the most target positions, source positions and pairs of positions (attention), of an epoch or
     of the beginning of a long one.
 
-    Those of other epochs differ from them by the order of pairs of one length alone, and where there are more than
-    100,000 pairs by which of them are sorted together.
+    The largest of other epochs are nearly as large: they differ in the order of pairs of equal length, and above 100,000
+    pairs in which of them are sorted together.
     """
     largest: dict[int, tuple[int, list[int]]] = {}
     n_pairs = 0

@@ -36,7 +36,7 @@ class MetricsLog:
         self._window_tokens, self._window_started = 0, time.monotonic()
 
     def note_update(self, update: Update, learning_rate: float, bar: tqdm) -> float | None:
-        """Returns the mean loss since the last record where one was due."""
+        """Returns the mean loss since the last record, if a record was due."""
         p = self._state.progress
         p.loss_sum += update.loss_sum
         p.n_tokens += update.n_tokens
@@ -78,7 +78,7 @@ class MetricsLog:
         self._append_time(validation_seconds=round(seconds, 2))
 
     def leave_out(self, seconds: float) -> None:
-        """Time that was not spent on updates: the speed is theirs."""
+        """Excludes seconds that were not spent on updates from the measured speed."""
         self._window_started += seconds
 
     def _append(self, **figures: object) -> None:

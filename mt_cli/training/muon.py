@@ -1,8 +1,8 @@
 """Muon (Jordan et al. 2024): the update of a matrix, made equally large in all of its directions.
 
-torch has one that takes matrix after matrix, and always in bf16. Here matrices of one shape go together, which takes a
-third of the time at the sizes of small models, and in the precision that the network computes in: a CPU that has no bf16 in
-hardware imitates it a dozen times as slowly as it multiplies float32.
+torch's own takes one matrix after the other, and always in bf16. Here matrices of the same shape are updated in one batch,
+which takes a third of the time at the sizes of small models. They are multiplied in the precision of the network: on a
+CPU without bf16 in hardware, bf16 is a dozen times slower than float32.
 """
 
 from __future__ import annotations

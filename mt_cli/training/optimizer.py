@@ -21,9 +21,9 @@ from mt_cli.training.muon import Muon
 
 
 class Optimizer:
-    """With `training.optimizer: muon` the matrices of the layers are updated by Muon (Jordan et al. 2024), which makes
-    all directions of an update equally large, and by AdamW as ever what looks up or scales (embeddings, norms, biases) and
-    convolutions. An update is as large as AdamW's would be (Liu et al. 2025), so one learning rate serves both."""
+    """With `training.optimizer: muon`, Muon (Jordan et al. 2024) updates the matrices of the layers: it makes all directions
+    of an update equally large. AdamW updates the rest: embeddings, norms, biases and convolutions. Muon's updates are
+    scaled to the size of AdamW's (Liu et al. 2025), so one learning rate serves both."""
 
     def __init__(self, model: Transformer, training: TrainingConfig, dtype: torch.dtype):
         self.model = model
@@ -42,11 +42,14 @@ class Optimizer:
             {"params": [weight for weight in others if weight.dim() == 1]},  # norms and biases
         ]
         betas = training.adam_beta1, training.adam_beta2
-        self._parts: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
+        self._optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
         if matrices:
-            self._parts.append(Muon(matrices, dtype))
-        self._part_of = {
-            weight: part for part in self._parts for group in part.param_groups for weight in group["params"]
+            self._optimizers.append(Muon(matrices, dtype))
+        self._optimizer_of = {
+            weight: optimizer
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            for weight in group["params"]
         }
 
     def add(self, gradients: Sequence[Tensor]) -> None:
@@ -66,11 +69,11 @@ class Optimizer:
 
     def step(self, learning_rate: float, weight_decay: float, step: int) -> None:
         """Update number `step`, counted from 1. Norms and biases do not decay."""
-        for part in self._parts:
-            for group in part.param_groups:
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
                 is_matrix = group["params"][0].dim() > 1
                 group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
-            part.step()
+            optimizer.step()
         self.drop_gradients()
         self.sync_network()
         self._average(step)
@@ -81,29 +84,31 @@ class Optimizer:
 
     @torch.no_grad()
     def _average(self, step: int) -> None:
-        """An exponential moving average (Polyak and Juditsky 1992), over fewer updates while there are only few."""
+        """An exponential moving average (Polyak and Juditsky 1992), whose first values forget the initial weights sooner."""
         if self.averaged is not None:
             decay = min(self.average_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.averaged.parameters()), self._weights, 1 - decay)
 
     def state(self) -> dict[int, dict[str, Tensor]]:
-        """What has been gathered for each of `model.parameters()`, by its number: AdamW's two moments and count of steps,
+        """The optimizers' state of each of `model.parameters()`, by its number: AdamW's two moments and count of steps,
         Muon's momentum. Empty before the first step."""
         return {
-            i: moments for i, weight in enumerate(self._weights) if (moments := self._part_of[weight].state[weight])
+            i: moments
+            for i, weight in enumerate(self._weights)
+            if (moments := self._optimizer_of[weight].state[weight])
         }
 
     def restore(self, state: dict[int, dict[str, Any]]) -> None:
-        """Goes on with `state`. Raises ValueError when it is not of these weights."""
+        """Continues with `state`. Raises ValueError when it is not of these weights."""
         for index, moments in state.items():
-            weight, part = self._weights[index], self._part_of[self._weights[index]]
+            weight, optimizer = self._weights[index], self._optimizer_of[self._weights[index]]
             shape = tuple(weight.shape)
-            is_muon = isinstance(part, Muon)
+            is_muon = isinstance(optimizer, Muon)
             expected = {"momentum_buffer": shape} if is_muon else {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
             found = {name: shape_of(moment) for name, moment in moments.items()}
             if found != expected:
                 raise ValueError(f"moments of weight {index} are {found}, expected {expected}")
-            part.state[weight] = {name: moment.to(weight.device, copy=True) for name, moment in moments.items()}
+            optimizer.state[weight] = {name: moment.to(weight.device, copy=True) for name, moment in moments.items()}
         self.sync_network()
 
     @torch.no_grad()

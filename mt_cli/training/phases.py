@@ -1,6 +1,6 @@
 """What a training step does (direction, number of forward passes), and how many steps fit into a given time.
 
-Pure functions: the loop, the memory trial and the plan ask them, and nothing about them has to be remembered.
+Pure functions of step and settings, so that a checkpoint need not hold what they return.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Phase(NamedTuple):
 def phase(step: int, training: TrainingConfig) -> Phase:
     """What the update after `step` updates does.
 
-    In the first `both_directions` of the steps every other one learns the pairs backwards, so that a small corpus teaches
-    twice as much of both languages before it is all about one direction (Ding et al. 2021). R-Drop begins after that.
+    In the first part of the training, a share `both_directions` of its steps, every other step learns to translate
+    backwards: a small corpus then teaches more of both languages (Ding et al. 2021). R-Drop begins after that.
     """
     learns_both = step < training.both_directions * training.max_steps
     return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
@@ -64,18 +64,18 @@ def plan_steps(
     """
     one_pass, two_pass = step_seconds
     one_pass_share = training.both_directions if training.r_drop else 1.0  # of all steps
-    every = previous.validate_every_steps if previous else training.validate_every_steps
-    validating = validation_seconds / every  # seconds of a step
+    validate_every = previous.validate_every_steps if previous else training.validate_every_steps
+    validation_share = validation_seconds / validate_every  # seconds for each step
     training_seconds = seconds_left - validation_seconds  # the last validation follows the last step
-    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validating
-    n_steps = (training_seconds + step * (one_pass + validating)) / mean_step
+    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validation_share
+    n_steps = (training_seconds + step * (one_pass + validation_share)) / mean_step
     if step > one_pass_share * n_steps:  # only steps with two passes are left
-        n_steps = step + training_seconds / (two_pass + validating)
+        n_steps = step + training_seconds / (two_pass + validation_share)
     max_steps = min(max(step + 1, int(n_steps)), _MAX_STEPS)
     return Plan(
         max_steps=max_steps,
         warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),
-        validate_every_steps=previous.validate_every_steps if previous else min(every, max(1, max_steps // 4)),
+        validate_every_steps=previous.validate_every_steps if previous else min(validate_every, max(1, max_steps // 4)),
         learning_rate=peak_rate(training, d_model),
         schedule="cosine" if training.schedule == "cosine" else "linear",
     )

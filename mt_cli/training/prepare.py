@@ -62,7 +62,7 @@ class _Set:
         self.report = CorpusReport()  # on what was read last
 
     def read(self) -> Iterator[SentencePair]:
-        """The normalized pairs; of the files whose hash is `sha256`, or there is a DataError after the last one."""
+        """The normalized pairs. Raises DataError after the last one if the files have changed since `sha256` was computed."""
         self.report = CorpusReport()
         return read_pairs(
             self.files,
@@ -82,7 +82,7 @@ class _Set:
     def build(
         self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], profile: ProfileBuilder | None = None
     ) -> TokenDataset:
-        """The ids of `pairs`, which were read from this set. Says what was read; `profile` is told each source text."""
+        """The ids of `pairs`, which were read from this set. Logs what was read, and adds each source text to `profile`."""
         folder = run.cache / self.name
         encoded = self._encode(pairs, tokenizer, profile)
         try:
@@ -149,7 +149,7 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     run.text.save_profile(profile)
     run.save_config(config, reasons)
     run.text.save_tokenizer(tokenizer)
-    # The last: from here on the run keeps its text and its config. Until now both could still be corrected.
+    # Written last: from here on the run keeps its text and its config, which could be corrected until now.
     run.text.save_hashes(_hashes(sha256, tokenizer, run))
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 

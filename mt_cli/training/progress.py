@@ -1,4 +1,4 @@
-"""Where a training stands, beside its weights: counters and scores, and how fast it has been.
+"""The state of a training beside its weights: counters and scores, and how fast it has been.
 
 Both are saved with every checkpoint. They are pydantic dataclasses, so a value of a wrong type or beyond its range is
 refused when a checkpoint is read back.
@@ -41,7 +41,7 @@ class Progress:
     n_tokens: Count = 0  # likewise, of the target
     n_passes: Annotated[int, Field(ge=1, le=2)] = 1  # forward passes of each pair in the steps of the next log record
 
-    # Since the run was given its present length:
+    # Starting anew when the run is given more steps (`extend_to`):
     max_steps: Step = 0
     best_score_since: Score = -math.inf
     n_validations_without_best: Count = 0  # in a row
@@ -67,7 +67,7 @@ class Progress:
 
 @dataclass(config=_STRICT)
 class Speed:
-    """How fast a training has been, by which the rest is planned when it has a given time."""
+    """How fast a training has been. The rest of a training for a given time is planned by it."""
 
     training_seconds: Seconds = 0.0
     two_pass_seconds: Seconds = 0.0  # of these: of the steps with two forward passes (R-Drop)

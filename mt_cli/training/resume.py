@@ -125,7 +125,7 @@ class Checkpoints:
             self._step = step
             log.info(f"continuing {self.run.path} from step {step}")
             self.verify_best(state.progress)
-            self._point(state.progress)  # the process may have ended between the checkpoint and these two
+            self._point(state.progress)  # the process may have ended after saving the checkpoint and before these two
             self._prune(state.progress)
             return
         if steps:
@@ -133,7 +133,7 @@ class Checkpoints:
         self.run.logs.empty()  # of steps that were never saved
 
     def verify_best(self, progress: Progress) -> None:
-        """Warns of a damaged best checkpoint, whose place the next best one takes."""
+        """Warns of a damaged best checkpoint; the next validation then makes a new best one."""
         if progress.best_step in {0, self._step}:  # the latter has just been written or read
             return
         try:
@@ -163,14 +163,14 @@ class Checkpoints:
         refuse_other_profile(content, self.run)
         try:
             data_changed = dict(content["data_sha256"]) != self._data.sha256
-            content = _in_present_terms(content)
+            content = _with_current_names(content)
             if not data_changed:
                 refuse_other_config(state.config, content, self.run, ("data", "tokenizer", "model", "training"))
-                self._take_over(state, content, file)
+                self._load_state(state, content, file)
                 if state.progress.step != step:
                     raise ValueError(f"it is of step {state.progress.step}")
         except ValidationError as error:
-            # Never the values: what a stranger nests can take gigabytes to print.
+            # Without the values: nested lists in a stranger's file can take gigabytes to print.
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:100]})") from None
@@ -182,7 +182,7 @@ class Checkpoints:
         if data_changed:
             raise self.run.text.other_data_error("train or dev")
 
-    def _take_over(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
+    def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(state.model, content["model"], file)
         refuse_non_finite(content["model"], file)
         state.model.load_state_dict(content["model"])
@@ -206,7 +206,7 @@ class Checkpoints:
             log.warning(f"{damage}, and goes on as it is; restore it from a copy")
 
 
-_PRESENT_NAMES = {  # of format 1
+_CURRENT_NAMES = {  # of format 1
     "best_step_before": "previous_best_step",
     "last_validation": "last_validation_step",
     "n_logs_far_above": "n_records_far_above",
@@ -218,12 +218,12 @@ _PRESENT_NAMES = {  # of format 1
 }
 
 
-def _in_present_terms(content: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint of format 1 with the names of format 2; it has no hashes of logs and no config."""
+def _with_current_names(content: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint with the names of format 2. Format 1 has no hashes of logs and no config."""
     if content["format"] != 1:
         return content
     progress, speed = (
-        {_PRESENT_NAMES.get(name, name): value for name, value in content[section].items()}
+        {_CURRENT_NAMES.get(name, name): value for name, value in content[section].items()}
         for section in ("progress", "pace")
     )
     progress["n_passes"] = 2 if progress["n_passes"] is True else 1

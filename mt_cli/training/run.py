@@ -68,7 +68,7 @@ def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started:
     run.begin(config)
     data = prepare(config, run)
     config = data.config
-    keep_freed_memory()  # of training alone: what preparing took is given back
+    keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)
     if device.type == "cpu":
         multiply_float32_fast()
@@ -103,7 +103,7 @@ def _train(trainer: Trainer, run: RunDir) -> None:
 
 
 def fit_batch_tokens(trainer: Trainer) -> None:
-    """Memory that does not suffice is better met before the first step. What `auto` is resolved to stays the run's."""
+    """Tries the largest batch, so that too little memory shows before the first step. Saves what `auto` is resolved to."""
     state, run = trainer.state, trainer.checkpoints.run
     advice = lambda: smaller_batches(state.settings, run.steps())  # noqa: E731
     with advise_when_out_of_memory(state.model.device, advice):

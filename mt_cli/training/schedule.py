@@ -1,4 +1,4 @@
-"""The learning rate and the weight decay: pure functions, so that nothing about them has to be remembered."""
+"""The learning rate and the weight decay: pure functions of the step, so that a checkpoint need not hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and the SIGHUP of a terminal that closes: the first one asks, the second one insists."""
+"""SIGINT, SIGTERM and the SIGHUP of a terminal that closes: the first one asks to save and stop, the second one kills."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 class StopSignals:
     """While it is entered, a first signal stops the work and a second one the process.
 
-    Before there is anything to save (`is_saving_needed` False) the first one ends the process too, wherever it is: what
-    is on the disk is whole at any moment, and an exception would be lost in libraries that are just loading, which
-    swallow it and go on half loaded. After that it is only noted, and the loop asks `is_stopping` between steps. The
-    message ends with the command that continues.
+    Before there is anything to save (`is_saving_needed` False) the first one ends the process too, wherever it is: files
+    are whole at any moment, and libraries that are being imported would swallow an exception and go on half loaded.
+    Later a first signal is only recorded, and the loop reads `is_stopping` between steps. The message ends with the
+    command that continues.
     """
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class StopSignals:
             below_any_bar = "\n" if sys.stderr.isatty() else ""
             line = f"{below_any_bar}stopped before a step was taken, nothing to save; {_how_to_continue()}\n"
             with contextlib.suppress(OSError):
-                os.write(2, line.encode("utf-8", "backslashreplace"))  # `sys.stderr` may be in the middle of something
+                os.write(2, line.encode("utf-8", "backslashreplace"))  # `sys.stderr` may be in the middle of a write
             os._exit(128 + number)
         for one in self._previous:
-            # Of a terminal that closes both the shell and the system tell: that is no second wish.
+            # When a terminal closes, both the shell and the system send SIGHUP: the second one is no second request.
             signal.signal(one, signal.SIG_IGN if one == _SIGHUP else signal.SIG_DFL)
         self.received = number
 
@@ -50,7 +50,7 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         for number in (signal.SIGINT, signal.SIGTERM, _SIGHUP):
-            # What is ignored from the start, under `nohup` or in the background of a script, means to go on.
+            # A signal that is ignored from the start, by `nohup` or in the background of a script, stays ignored.
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._handle)
         return self

@@ -1,4 +1,4 @@
-"""What a training changes: weights, moments, counters, plan. A checkpoint holds it all; `resume.py` says how."""
+"""Everything that a training changes: weights, moments, counters, plan. `resume.py` writes it to checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrainingState:
     dtype_reason: str
     progress: Progress = field(default_factory=Progress)
     speed: Speed = field(default_factory=Speed)
-    settings: TrainingConfig = field(init=False)  # the config's `training`, with the plan laid over it
+    settings: TrainingConfig = field(init=False)  # the config's `training`, with the values of the plan
 
     def __post_init__(self) -> None:
         self.follow(self.speed.plan)
@@ -32,7 +32,7 @@ class TrainingState:
         return cls(config, model, Optimizer(model, config.training, dtype), dtype, dtype_reason)
 
     def follow(self, plan: Plan | None) -> None:
-        """Lays a plan for a given time over the config's steps and schedule."""
+        """Replaces the config's steps and schedule by those of a plan for a given time."""
         self.speed.plan = plan
         self.settings = self.config.training.model_copy(update=asdict(plan) if plan else None)
 
@@ -49,7 +49,7 @@ class TrainingState:
 
     @property
     def candidates(self) -> dict[str, Transformer]:
-        """The weights that a checkpoint holds; the dev loss decides which of them translate."""
+        """The weights of a checkpoint, plain and averaged: those with the lower dev loss translate."""
         averaged = self.optimizer.averaged
         return {"model": self.model} if averaged is None else {"model": self.model, "averaged": averaged}
 
@@ -59,7 +59,7 @@ class TrainingState:
 
     @property
     def is_out_of_patience(self) -> bool:
-        """Never in a given time: the best comes at its end, where the learning rate is low."""
+        """Never when training for a given time: the best scores come at its end, where the learning rate is low."""
         p = self.progress
         return self.settings.minutes is None and p.n_validations_without_best >= self.settings.patience
 

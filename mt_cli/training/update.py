@@ -21,7 +21,7 @@ class Update(NamedTuple):
     loss_sum: float  # nats, summed over the target tokens
     n_tokens: int  # target tokens, padding left out
     grad_norm: float  # before clipping
-    pairs: list[int]  # what was learnt from
+    pairs: list[int]  # of the dataset, in these batches
 
     @property
     def loss(self) -> float:
@@ -43,7 +43,7 @@ def remaining_batches(dataset: TokenDataset, batch_tokens: int, seed: int, progr
 def compute_update(
     state: TrainingState, dataset: TokenDataset, batches: Iterator[list[int]], workers: Workers
 ) -> Update:
-    """Takes the next batches and leaves their gradient, averaged over target tokens and clipped, with the weights."""
+    """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`."""
     chosen = [next(batches) for _ in range(state.settings.accumulate)]
     state.optimizer.network.train()
     dataset = dataset.backwards() if state.phase.is_backward else dataset
@@ -58,7 +58,7 @@ def compute_update(
         losses.append(part_loss)
         n_tokens += part_tokens
     grad_norm = state.optimizer.average_and_clip(n_tokens)
-    loss_sum = sum(loss.item() for loss in losses)  # waits for the device, which has all of its work by now
+    loss_sum = sum(loss.item() for loss in losses)  # waits for the device, when all of its work is queued
     return Update(loss_sum, n_tokens, grad_norm.item(), [pair for batch in chosen for pair in batch])
 
 

@@ -1,4 +1,4 @@
-"""How good the weights of a training are by now: loss and scores of greedy translations of the dev set."""
+"""How good the present weights of a training are: loss and scores of greedy translations of the dev set."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Validation:
 def validate(
     state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool], saved_steps: Callable[[], list[int]]
 ) -> Validation | None:
-    """Translates the dev set with the candidate of the lower loss. None when `is_stopping` said so meanwhile. Raises
+    """Translates the dev set with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
     TrainingError when a loss is not finite."""
     candidates, config = state.candidates, state.config
     n_sentences = len(candidates) * len(data.dev) + len(data.dev_pairs)

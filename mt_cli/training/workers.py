@@ -1,8 +1,9 @@
 """The cores of a CPU share an update: each thread computes the gradient of a part of the sentences.
 
-Two threads inside every operation (torch's own way) wait for each other a thousand times a step, and what is not worth
-sharing, such as drawing random numbers, leaves one of them idle. With sentences shared they meet once, and all of it is
-shared: on two cores a tenth faster for the benchmark's model. The sum of the parts' gradients is that of the batch.
+When threads share every operation, as torch does by default, they wait for each other a thousand times a step, and an
+operation that is not worth dividing, such as drawing random numbers, leaves all but one idle. With the sentences divided
+they synchronise once, and everything runs in parallel: on two cores a tenth faster for the benchmark's model. The sum of
+the parts' gradients is that of the batch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-_TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than sharing gains
+_TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than parallel work gains
 
 
 class Workers:

@@ -138,7 +138,7 @@ def _decode(raw: bytes, number: int, name: str, replaces_bad_input: bool) -> str
         raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
 
 
-# Line processes -----------------------------------------------------------------------------------------------
+# Line processes ------------------------------------------------------------------------------------------------------
 
 
 @dataclass

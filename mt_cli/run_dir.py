@@ -135,7 +135,7 @@ class RunDir:
         write_text(self.path / name, f"checkpoints/{self.checkpoint_file(step).name}\n")
 
     def find_checkpoint(self, name: str) -> Path:
-        """The file of `best`, `last`, `step-N` or `averaged` (which is in that of `last`). A name never leads out of the run."""
+        """The file of `best`, `last`, `step-N` or `averaged` (that of `last`). A name never leads out of the run."""
         if re.fullmatch(r"step-\d{1,12}", name):
             file = self.checkpoint_file(int(name[5:]))
         elif name not in {"best", "last", "averaged"}:

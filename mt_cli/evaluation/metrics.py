@@ -52,7 +52,7 @@ def ter_of(tgt_lang: str) -> TER | None:
 
 
 def refuse_tokenizer(tokenize: str) -> None:
-    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs. Called before the work that is scored."""
+    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs: before there is work to score."""
     try:
         BLEU(tokenize=tokenize)
     except Exception as error:  # KeyError, RuntimeError or OSError, by what is missing

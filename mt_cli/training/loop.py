@@ -110,7 +110,7 @@ class Trainer:
         else:
             refuse_divergence(p, loss, LOG_EVERY_STEPS)
 
-    # Training for a given time ----------------------------------------------------------------------------------------------------
+    # Training for a given time ---------------------------------------------------------------------------------------
 
     @property
     def _seconds_left(self) -> float:

@@ -65,12 +65,12 @@ def plan_steps(
     one_pass, two_pass = step_seconds
     one_pass_share = training.both_directions if training.r_drop else 1.0  # of all steps
     validate_every = previous.validate_every_steps if previous else training.validate_every_steps
-    validation_share = validation_seconds / validate_every  # seconds for each step
+    validation_per_step = validation_seconds / validate_every  # seconds
     training_seconds = seconds_left - validation_seconds  # the last validation follows the last step
-    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validation_share
-    n_steps = (training_seconds + step * (one_pass + validation_share)) / mean_step
+    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validation_per_step
+    n_steps = (training_seconds + step * (one_pass + validation_per_step)) / mean_step
     if step > one_pass_share * n_steps:  # only steps with two passes are left
-        n_steps = step + training_seconds / (two_pass + validation_share)
+        n_steps = step + training_seconds / (two_pass + validation_per_step)
     max_steps = min(max(step + 1, int(n_steps)), _MAX_STEPS)
     return Plan(
         max_steps=max_steps,

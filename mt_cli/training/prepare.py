@@ -62,7 +62,7 @@ class _Set:
         self.report = CorpusReport()  # on what was read last
 
     def read(self) -> Iterator[SentencePair]:
-        """The normalized pairs. Raises DataError after the last one if the files have changed since `sha256` was computed."""
+        """The normalized pairs. Raises DataError after the last one if the files no longer have the hash `sha256`."""
         self.report = CorpusReport()
         return read_pairs(
             self.files,

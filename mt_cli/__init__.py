@@ -4,7 +4,7 @@ from mt_cli import Translator, train
 train("configs/phrasebook.yaml", "runs/phrasebook")
 Translator.load("runs/phrasebook").translate(["我有一只猫。"])
 
-What is told meanwhile goes to the logger "mt_cli".
+Progress is logged to the logger "mt_cli".
 """
 
 from __future__ import annotations

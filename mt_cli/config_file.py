@@ -78,7 +78,7 @@ def complete(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """What a command line asks of a search, by the keys of `decoding`: its `--set decoding.KEY=VALUE` in `overrides`, and
+    """The search options of a command line, as keys of `decoding`: its `--set decoding.KEY=VALUE` in `overrides`, and
     `options`, of which `beam_size` is `--beam-size`.
 
     Raises ConfigError with a line for every problem found in one value alone.
@@ -192,7 +192,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _yaml_fl
 # Reading -------------------------------------------------------------------------------------------------------------
 
 _MAX_BYTES = 1 << 20  # cap the size, so that /dev/zero fails fast
-_CLEARER_WORDS = {  # PyYAML's words for the most frequent mistakes, and words that say what to do
+_CLEARER_WORDS = {  # PyYAML's messages for the most frequent mistakes, and messages that say what to do
     "found character '\\t' that cannot start any token": "a tab; indent with spaces",
     "but found another document": "a second document begins here; keep one",
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",

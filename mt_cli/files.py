@@ -1,6 +1,6 @@
 """Replaces files atomically: a new file is written beside the old one, synced, and renamed over it.
 
-This file knows nothing of what the bytes mean.
+This file does not know what the bytes mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies where in a run directory.
+"""The files of a run directory.
 
     config.yaml            every key with its value, and why, where it was chosen; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model

@@ -149,6 +149,6 @@ def refuse_missing_checkpoints(runs: list[Path], checkpoints: list[str]) -> None
 
 
 def catch_ctrl_c() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, so that a command can clean up. `__main__` says why not before."""
+    """From here on Ctrl-C raises KeyboardInterrupt, so that a command can clean up. `__main__` explains why not earlier."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

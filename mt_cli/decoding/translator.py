@@ -1,7 +1,7 @@
 """From lines of text to lines of text: what `mt translate`, validation and Python users all call.
 
 It splits lines into parts (`parts.py`), sorts these by length into batches, searches each batch (`search.py`) and gives
-the results back in order, blank for blank. It knows nothing of files of text or terminals.
+the results back in order, blank for blank. It knows nothing about text files and terminals.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Scores:
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer for the target language; `auto` takes characters where words cannot be told apart."""
+    """sacrebleu's tokenizer for the target language; `auto` takes characters where words have no spaces between."""
     if requested != "auto":
         return requested
     code = language(tgt_lang)

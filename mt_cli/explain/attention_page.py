@@ -1,7 +1,7 @@
 """The attention of translations as a page for a browser.
 
 The page is `attention.html` with the values put in as JSON. It contains all it needs, loads nothing from the network (its
-own security policy forbids it), and shows text as text, whatever the text says.
+own security policy forbids it), and never takes text for code.
 """
 
 from __future__ import annotations

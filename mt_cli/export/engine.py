@@ -123,7 +123,7 @@ class CTranslate2Translator(Translator):
         return found
 
     def _patience(self, settings: DecodingConfig, limit: int) -> float:
-        """With a length penalty above 1 a hypothesis can win by growing longer, so the search must go on to the limit."""
+        """With a length penalty above 1 a hypothesis can win by growing longer, so the search goes on to the limit."""
         if settings.beam_size == 1:
             return 1
         return _PATIENCE if settings.length_penalty <= 1 else max(_PATIENCE, limit)

@@ -1,4 +1,4 @@
-"""From ids to vectors: what a token means plus where it stands (Vaswani et al. 2017, section 3.4).
+"""From ids to vectors: the embedding of a token plus that of its position (Vaswani et al. 2017, section 3.4).
 
 Shapes: B sentences, T positions, D d_model.
 """

@@ -1,6 +1,6 @@
 """The trained network in the form that a search uses: a state, and one more token for every partial hypothesis at a time.
 
-`Transformer` says what is computed; here the same weights compute the same in fewer and faster steps. The three verbs:
+`Transformer` defines what is computed; here the same weights compute it in fewer and faster steps. The three verbs:
 
     state = model.start(src_ids, src_mask, max_length, beam_size)   encodes the source, before the first target token
     logits = model.advance(state, last_ids)                         feeds one token to every partial hypothesis

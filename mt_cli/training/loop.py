@@ -1,6 +1,6 @@
 """The training loop: validate and save when due, then one update: learning rate, forward, backward, clip, step, log.
 
-It knows nothing of files: `resume.py` saves and restores, `metrics_log.py` writes the logs.
+It does not know any file: `resume.py` saves and restores, `metrics_log.py` writes the logs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PLAN_EVERY_STEPS = 20
 
 
 class Trainer:
-    """Runs the updates of a training from where its state stands to its end."""
+    """Runs the updates of a training, from its present state to its end."""
 
     def __init__(self, state: TrainingState, data: PreparedData, checkpoints: Checkpoints, signals: StopSignals):
         self.state, self.data, self.checkpoints, self.signals = state, data, checkpoints, signals

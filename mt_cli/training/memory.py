@@ -1,4 +1,4 @@
-"""Whether the largest batch fits into memory, tried before the first step instead of met after a day.
+"""Tries whether the largest batch fits into memory: before the first step, not after a day.
 
 The trial is a forward and a backward pass and nothing else: it leaves weights, moments and random generators as they
 were, so a training goes on exactly as without it.
@@ -25,9 +25,7 @@ from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 48
-MOST_PAIRS = (
-    100_000  # among which the largest batches are looked for, so that a start takes no longer for a large corpus
-)
+MOST_PAIRS = 100_000  # among which the largest batches are looked for: a large corpus starts as fast
 
 
 def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
@@ -59,7 +57,7 @@ def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingC
 
 
 def _candidates() -> Iterator[int]:
-    """32768, 24576, 16384, 12288 and so on: powers of two and what lies between."""
+    """32768, 24576, 16384, 12288 and so on: powers of two, and 3/4 of each."""
     n_tokens = MOST_TOKENS
     while n_tokens > LEAST_TOKENS:
         yield n_tokens

@@ -56,7 +56,7 @@ class Optimizer:
         """Adds gradients of the network's weights to those of the float32 weights."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
             if weight.grad is None:
-                # With the strides of the weight, which a convolution's need not have and fused AdamW wants on a GPU.
+                # A convolution's gradient may have other strides than its weight, which fused AdamW on a GPU refuses.
                 weight.grad = gradient.float().flatten().view_as(weight)
             else:
                 weight.grad.add_(gradient)

@@ -110,7 +110,7 @@ class Checkpoints:
         return [step for step in self.run.steps() if step <= self._step]
 
     def restore_newest(self, state: TrainingState) -> None:
-        """Puts `state` where the newest whole checkpoint stands; names each that is damaged. Never starts from zero where
+        """Restores `state` from the newest whole checkpoint; names each that is damaged. Never starts from zero where
         there was a checkpoint."""
         steps = self.run.steps()
         for step in reversed(steps):

@@ -64,7 +64,7 @@ def train(
 
 
 def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started: float) -> Trainer:
-    """A trainer that stands where the run's newest checkpoint does. The run's lock must be held."""
+    """A trainer that continues from the run's newest checkpoint, if there is one. The run's lock must be held."""
     run.begin(config)
     data = prepare(config, run)
     config = data.config

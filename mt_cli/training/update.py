@@ -30,7 +30,7 @@ class Update(NamedTuple):
 
 
 def remaining_batches(dataset: TokenDataset, batch_tokens: int, seed: int, progress: Progress) -> Iterator[list[int]]:
-    """The pairs of each batch from where `progress` stands, epoch after epoch without end. Moves `progress` along."""
+    """The pairs of each batch that follows `progress`, epoch after epoch without end. Advances `progress`."""
     while True:
         n_done = progress.batch
         for number, pairs in enumerate(epoch_batches(dataset, batch_tokens, seed, progress.epoch)):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 _FILES_SCHEMA = [
     {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
-    {"title": "one .tsv file", "type": "string"},
+    {"title": "one .tsv, .csv or .xlsx file", "type": "string"},
 ]
 Files = Annotated[
     list[str],
@@ -22,7 +22,8 @@ Files = Annotated[
     Field(min_length=1, max_length=2),
     WithJsonSchema({"anyOf": _FILES_SCHEMA}),
 ]
-"""`[source file, target file]`, line n beside line n; or one two-column `.tsv`. Any of them may end in `.gz`."""
+"""`[source file, target file]`, line n beside line n; or one table: `.tsv`, `.csv` or `.xlsx`. All but the last may end in
+`.gz`."""
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 AUTO = 0
@@ -59,8 +60,9 @@ class DataConfig(Section):
     tgt_lang: Language
     """Language code of the target text. It decides how scores split words, and whether sentences are joined by a space."""
     train: Files
-    """The training text: [source file, target file], where line n of one translates line n of the other, or one file.tsv
-    with two columns. Files may be compressed (.gz). Paths are relative to the directory where mt is started."""
+    """The training text: [source file, target file], where line n of one translates line n of the other, or one table:
+    a .tsv, .csv or .xlsx file with a pair in each row. Text files may be compressed (.gz). Paths are relative to the directory
+    where mt is started."""
     dev: Files | None = None
     """The validation text, in the same form. It decides which checkpoint is the best and when training stops early, so it
     must not contain training pairs. 500 to 3,000 pairs are usual. null: some pairs of the training text are held out as
@@ -68,6 +70,9 @@ class DataConfig(Section):
     test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
+    columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
+    """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
+    they are found by themselves, and told. It has no effect on pairs of files."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -359,6 +364,9 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
         )
 
 
+_TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)
+
+
 def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
     if data.src_lang.lower() == data.tgt_lang.lower():
         keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
@@ -373,8 +381,8 @@ def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
         name = ".".join(("data", *key))
         if len(files) == 2 and files[0] == files[1]:
             yield [("data", *key)], f"{name}: source and target are the same file, {files[0]}"
-        if len(files) == 1 and not files[0].removesuffix(".gz").endswith(".tsv"):
-            yield [("data", *key)], f"{name}: one file must be a two-column .tsv, found {files[0]}"
+        if len(files) == 1 and not _TABLE.search(files[0]):
+            yield [("data", *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
     if "dev" in data.test:
         yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
 

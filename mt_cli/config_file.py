@@ -364,9 +364,11 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
     elif kind == "literal_error":
         expected = f"expected {details['ctx']['expected']}"
     elif kind in {"list_type", "too_long", "too_short"}:
-        expected = "expected [source file, target file] or one .tsv file"
+        expected = "expected [source file, target file] or one .tsv, .csv or .xlsx file"
     elif kind == "string_pattern_mismatch" and keys[-1] == "device":
         expected = "expected auto, cpu, cuda, cuda:N or mps"
+    elif kind == "string_pattern_mismatch" and keys[-1] == "columns":
+        expected = "expected two columns such as es,gn or 1,3"
     elif kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
         expected = "expected a language code such as en, de or zh"
     else:

@@ -75,7 +75,9 @@ def evaluate_run(
     }
     reports = {name: CorpusReport() for name in test_sets}
     pairs_of = {  # all are read before the first is translated
-        name: read_test_set(paths, on_bad_line=config.data.on_bad_line, report=reports[name])
+        name: read_test_set(
+            paths, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=reports[name]
+        )
         for name, paths in test_sets.items()
     }
     return [

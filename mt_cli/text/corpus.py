@@ -3,7 +3,7 @@
 A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without `\\n` is a line, too. Files are read as
 bytes and decoded as UTF-8 line by line, so that an error names file and line; a file whose name ends in `.gz` is
 unpacked. Every line that is trained on or translated passes `normalize`; what `mt evaluate` scores stays as it is. This
-file knows nothing of tokens.
+file knows nothing of tokens, and of tables only the rows that `tables.py` reads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, further_lines
+from mt_cli.text.tables import TableLayout, describe, find_layout, read_rows
 
 
 class SentencePair(NamedTuple):
@@ -158,21 +159,22 @@ _N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetition
 def read_pairs(
     files: list[str],
     *,
+    columns: str | None = None,
     on_bad_line: str = "error",
     dedup: bool = False,
     report: CorpusReport | None = None,
     sha256: str | None = None,
 ) -> Iterator[SentencePair]:
-    """The normalized pairs of two aligned files or of one TSV, one at a time.
+    """The normalized pairs of two aligned files or of one table, one at a time. `columns` names those of a table.
 
     Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
-    have different numbers of lines, a TSV row has not two columns, more than half of the pairs have an empty side, no
+    have different numbers of lines, a row of a table has not its columns, more than half of the pairs have an empty side, no
     pair is left, or, after the last pair, when the files are no longer those whose `sha256_of` is `sha256`.
     """
     _refuse_special_files(files)
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
-    for pair in _decoded_pairs(files, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
+    for pair in _decoded_pairs(files, columns, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
         src, tgt = normalize(pair.src), normalize(pair.tgt)
         if not src or not tgt:
             report.drop("with an empty side")
@@ -219,10 +221,12 @@ def read_copy(file: Path) -> Iterator[SentencePair]:
             yield SentencePair(src, tgt, int(line))
 
 
-def read_test_set(files: list[str], *, on_bad_line: str, report: CorpusReport) -> list[SentencePair]:
+def read_test_set(
+    files: list[str], *, columns: str | None = None, on_bad_line: str, report: CorpusReport
+) -> list[SentencePair]:
     """The pairs of a set that is to be scored: not normalized, with those that have an empty side."""
     _refuse_special_files(files)
-    pairs = list(_decoded_pairs(files, on_bad_line, report, "fix the line"))
+    pairs = list(_decoded_pairs(files, columns, on_bad_line, report, "fix the line"))
     if not pairs:
         raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
     return pairs
@@ -239,9 +243,11 @@ def _refuse_special_files(files: Iterable[str]) -> None:
             raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
 
 
-def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, remedy: str) -> Iterator[SentencePair]:
-    rows = _rows_of_tsv(files[0]) if len(files) == 1 else _rows_of_two(files[0], files[1])
-    for number, sides in enumerate(rows, 1):
+def _decoded_pairs(
+    files: list[str], columns: str | None, on_bad_line: str, report: CorpusReport, remedy: str
+) -> Iterator[SentencePair]:
+    rows = enumerate(_rows_of_two(*files), 1) if len(files) == 2 else _rows_of_one(files[0], columns, report)
+    for number, sides in rows:
         report.n_pairs += 1
         try:
             src, tgt = (decode_line(raw, number, name) for raw, name in sides)
@@ -249,9 +255,9 @@ def _decoded_pairs(files: list[str], on_bad_line: str, report: CorpusReport, rem
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 continue
-            others = _further_lines(
-                n for n, later in enumerate(rows, number + 1) if not all(_is_utf_8(raw) for raw, _ in later)
-            )
+            others = further_lines(n for n, later in rows if not all(_is_utf_8(raw) for raw, _ in later))
+            if ".csv" in Path(files[0]).name.lower() and len(files) == 1:  # other spreadsheets' usual .csv is not UTF-8
+                remedy = f"save the table as CSV UTF-8, or {remedy}"
             raise DataError(f"{error}{others}; {remedy}") from None
         for (raw, name), text in zip(sides, (src, tgt), strict=True):
             if raw.endswith(b"\r\n"):
@@ -267,15 +273,6 @@ def _is_utf_8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _further_lines(lines: Iterable[int]) -> str:
-    """Names further lines with the same mistake, so that a person can mend all of them at once."""
-    numbers = list(lines)
-    if not numbers:
-        return ""
-    more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
-    return f", likewise line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:10]))}{more}"
 
 
 Side = tuple[bytes, str]  # the raw line, and the file's name for messages
@@ -295,6 +292,30 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
         yield (src, src_file), (tgt, tgt_file)
 
 
+def _rows_of_one(file: str, columns: str | None, report: CorpusReport) -> Iterator[tuple[int, tuple[Side, Side]]]:
+    """The rows of a table, each with the line where it begins; says in `report` how the table was read."""
+    path = Path(file)
+    if path.suffix.lower() != ".xlsx":
+        for number, raw in enumerate(islice(_raw_lines(path), 2), 1):
+            if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which spreadsheets write
+                break
+            _refuse_other_files(raw, number, file)
+    layout = find_layout(path, columns)
+    if layout.is_plain:
+        return enumerate(_rows_of_tsv(file), 1)
+    report.notes.append(describe(layout))
+    return _rows_of_table(layout)
+
+
+def _rows_of_table(layout: TableLayout) -> Iterator[tuple[int, tuple[Side, Side]]]:
+    for line, *cells in read_rows(layout.file, layout):
+        src, tgt = ((_LINE_END.sub(" ", cell).encode("utf-8", "surrogateescape"), str(layout.file)) for cell in cells)
+        yield line, (src, tgt)
+
+
+_LINE_END = re.compile("\r?\n|\r")  # within a cell: a pair has a line on either side
+
+
 def _rows_of_tsv(file: str) -> Iterator[tuple[Side, Side]]:
     rows = enumerate(_raw_lines(Path(file)), 1)
     for number, raw in rows:
@@ -302,7 +323,7 @@ def _rows_of_tsv(file: str) -> Iterator[tuple[Side, Side]]:
             _refuse_other_files(raw, number, file)
         columns = raw.split(b"\t")  # the last one with its line end, which `_decoded_pairs` notes and removes
         if len(columns) != 2:
-            others = _further_lines(n for n, later in rows if later.count(b"\t") != 1)
+            others = further_lines(n for n, later in rows if later.count(b"\t") != 1)
             raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")
         yield (columns[0], file), (columns[1], file)
 

@@ -1,8 +1,10 @@
-"""Knows the codes of languages, which files are in which, and which languages write spaces between words and sentences."""
+"""Knows the codes of languages, what people call a language, which files are in which, and which languages write
+spaces between words and between sentences."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 _SHORT = {  # codes of three letters for languages that this file knows by two
@@ -28,17 +30,72 @@ def writes_spaces_between_sentences(tag: str) -> bool:
     return language(tag) not in {"zh", "ja"}
 
 
-_CODE = re.compile(r"[a-z]{2,3}([-_]([A-Z]{2}|[A-Z][a-z]{3}|\d{3}))?")
-_NO_CODES = {"src", "tgt", "txt", "tsv", "csv", "dat", "doc", "raw", "tok", "lc", "out", "in", "mt", "ref", "dev"}
+# Names --------------------------------------------------------------------------------------------------------------
+
+_CODES = set(  # ISO 639-1
+    re.findall(
+        r"\w+",
+        """
+    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
+    en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
+    ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
+    nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
+    sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+    """,
+    )
+)
+_NO_CODES = {
+    "src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new",
+    "doc", "url", "sid", "tid",
+}  # fmt: skip
+_TAG = re.compile(r"([A-Za-z]{2}|[a-z]{3}|[A-Z]{3})((?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?)")
+
+
+def _plain(name: str) -> str:
+    """Without accents and capitals: both Espanol and ESPAÑOL are español."""
+    letters = unicodedata.normalize("NFD", name.casefold().replace("\u2019", "'"))
+    return "".join(char for char in letters if not unicodedata.combining(char))
+
+
+_NAMED = {
+    _plain(name): code
+    for code, *names in map(
+        str.split,
+        """ar arabic العربية|ay aymara aimara|bg bulgarian български|bn bengali বাংলা|ca catalan català|cs czech čeština
+        cy welsh cymraeg|da danish dansk|de german deutsch|el greek ελληνικά|en english inglés anglais englisch
+        es spanish español castellano espagnol spanisch|eu basque euskara|fa persian farsi فارسی|fi finnish suomi
+        fr french français francés französisch|ga irish gaeilge|gl galician galego|gn guarani avañe'ẽ|he hebrew עברית
+        hi hindi हिन्दी|hu hungarian magyar|id indonesian|it italian italiano|ja japanese 日本語|ko korean 한국어
+        nl dutch nederlands|no norwegian norsk|pl polish polski|pt portuguese português|qu quechua quichua|ro romanian română
+        ru russian русский|sk slovak slovenčina|sv swedish svenska|sw swahili kiswahili|ta tamil தமிழ்|th thai ไทย
+        tr turkish türkçe|uk ukrainian українська|ur urdu اردو|vi vietnamese|zh chinese 中文 汉语""".replace(
+            "\n", "|"
+        ).split("|"),
+    )
+    for name in names
+}
+
+
+def code_of_name(name: str) -> str | None:
+    """The code of the language that a column of this name holds: es of es, Spanish, Español (México) and text_es, en_US of
+    en_US. None if the name tells no language."""
+    name = unicodedata.normalize("NFC", name.strip())
+    tag = _TAG.fullmatch(name)
+    if tag and (tag[1].lower() in _CODES or (len(tag[1]) == 3 and tag[1].lower() not in _NO_CODES)):
+        return tag[1].lower() + tag[2]
+    words = re.findall(r"[^\s_\-./:()]+", name)
+    named = [_NAMED[word] for word in map(_plain, words) if word in _NAMED]
+    if not named and len(words) == 2:
+        named = [word.lower() for word in words if word.lower() in _CODES]
+    return named[0] if len(set(named)) == 1 else None
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages that the names of files tell, as of train.es and train.gn, or corpus_es.txt and corpus_gn.txt;
-    None if they tell none: the one part in which the names differ has to be a code in both."""
+    """The two languages that the names of files tell, as of train.es and train.gn, or corpus-spanish.txt and
+    corpus-guarani.txt; None if they tell none: the one part in which the names differ has to name a language in both."""
     parts = [re.split(r"[.\-_]", Path(name).name.removesuffix(".gz")) for name in (src, tgt)]
-    if len(parts[0]) != len(parts[1]):
+    differing = [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]]
+    if len(parts[0]) != len(parts[1]) or len(differing) != 1:
         return None
-    differing = [pair for pair in zip(*parts, strict=True) if pair[0] != pair[1]]
-    if len(differing) != 1 or not all(_CODE.fullmatch(code) and code not in _NO_CODES for code in differing[0]):
-        return None
-    return differing[0]
+    codes = code_of_name(differing[0][0]), code_of_name(differing[0][1])
+    return codes if codes[0] and codes[1] else None

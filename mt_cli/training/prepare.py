@@ -66,6 +66,7 @@ class _Set:
         self.report = CorpusReport()
         return read_pairs(
             self.files,
+            columns=self._data.columns,
             on_bad_line=self._data.on_bad_line,
             dedup=self._dedup,
             report=self.report,
@@ -132,7 +133,8 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         dev = _Set("dev", config.data.dev, config.data)
         dev_pairs = list(check.held_out("dev", dev.read()))
     for name, files in config.data.test.items():
-        for _ in check.held_out(name, read_pairs(files, on_bad_line=config.data.on_bad_line)):
+        pairs = read_pairs(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line)
+        for _ in check.held_out(name, pairs):
             pass
     with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()

@@ -198,8 +198,10 @@ def _explain(error: csv.Error, file: Path, start: int, line: int) -> DataError:
     if "field limit" in reason:
         return _unclosed(file, start, f"{csv.field_size_limit():,} characters")
     if "expected after" in reason:
+        where = f" (in line {line})" if line > start else ""
         return DataError(
-            f"{file}:{line}: text comes after a closing quote, expected the next column; write quotes within a cell twice"
+            f"{file}:{start}: text comes after the quote that closes a cell{where}, expected the next column;"
+            " close the cell before it, or write quotes within a cell twice"
         )
     return DataError(f"{file}:{line}: a carriage return within a row, expected it at line ends only; delete it")
 
@@ -257,7 +259,7 @@ def _form_of(file: Path, encoding: str, is_csv: bool) -> tuple[str, bool, list[C
     best = max(trials, key=_Trial.rank)  # the first of equals
     if is_csv and lines:
         if sum(line.count("\0") for line in lines) * 10 > n_chars:
-            raise DataError(f"{file}:1: zero bytes, expected text; save the table as UTF-8")
+            raise DataError(f"{file}:1: zero bytes, expected text; save the table as UTF-8, and unpack it if it is packed")
         if len(lines) == 1 and "\r" in lines[0].rstrip("\r\n"):
             raise DataError(f"{file}:1: lines end in carriage returns alone; save the table with line ends of Windows")
         if best.width < 2:
@@ -276,7 +278,8 @@ class _Trial:
         parsed = self._parse("".join(lines), is_whole)
         bare = [_split(line, delimiter) for line in lines]
         # A .csv has quotes as spreadsheets write them, unless most of its cells contradict that.
-        self.is_quoted = self._n_open <= self._n_quoted if is_csv else self._is_surely_quoted(parsed, bare)
+        may_be_quoted = self._n_open <= self._n_quoted and (self._n_quoted > 0 or not is_whole)
+        self.is_quoted = may_be_quoted if is_csv else self._is_surely_quoted(parsed, bare)
         self.rows = parsed if self.is_quoted else bare
         widths = Counter(len(row) for row in self.rows if any(map(str.strip, row)))
         self.width, n_alike = widths.most_common(1)[0] if widths else (0, 0)
@@ -367,7 +370,7 @@ def _is_header(rows: list[Cells], is_bare: bool) -> bool:
     lengths = sorted(statistics.median(map(len, cells)) if cells else 0 for cells in columns)
     times_longer = lengths[-2] / statistics.median(map(len, names))  # of the two columns with the longest cells
     if len(known) == len(names):
-        return bool(sure) or times_longer > 2
+        return bool(sure) or times_longer >= 2
     if is_bare:
         return False
     if any(cells and not _has_digit(name) and all(map(_is_number, cells)) for name, cells in zip(first, columns, strict=True) if name):  # fmt: skip

@@ -78,10 +78,10 @@ def records_of(checkpoint: Path) -> dict[str, bytes]:
 
 
 def corpus(data: bytes) -> None:
-    """The two sides of a corpus, and the same bytes as a TSV."""
+    """The two sides of a corpus, and the same bytes as a table."""
     middle = len(data) // 2
     two = [str(file_of(data[:middle], "train.src")), str(file_of(data[middle:], "train.tgt"))]
-    for files in (two, [str(file_of(data, "train.tsv"))]):
+    for files in (two, [str(file_of(data, "train.tsv"))], [str(file_of(data, "train.csv"))]):
         for on_bad_line in ("error", "skip"):
             with contextlib.suppress(MTError):
                 for pair in read_pairs(files, on_bad_line=on_bad_line):

@@ -174,7 +174,11 @@ def test_a_wrong_section_is_named(problems, section, message):
     [
         ("tgt_lang: english!", 3, "tgt_lang: expected a language code such as en, de or zh, found english!"),
         ("tgt_lang: 3", 3, "tgt_lang: input should be a valid string, found 3"),
-        ("train: [a, b, c]", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found ['a', 'b', 'c']"),
+        (
+            "train: [a, b, c]",
+            4,
+            "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found ['a', 'b', 'c']",
+        ),
         ("train: []", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found []"),
         ("train:", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found nothing"),
         ("train: 3", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found 3"),
@@ -194,9 +198,17 @@ def test_mistakes_in_the_data_section_are_named(problems, line, place, message):
     [
         ("  test: [a, b]\n", 6, "data.test: expected a section with keys, found ['a', 'b']"),
         ("  test:\n", 6, "data.test: expected a section with keys, found nothing"),
-        ("  test:\n    news: 3\n", 7, "data.test.news: expected [source file, target file] or one .tsv, .csv or .xlsx file, found 3"),
+        (
+            "  test:\n    news: 3\n",
+            7,
+            "data.test.news: expected [source file, target file] or one .tsv, .csv or .xlsx file, found 3",
+        ),
         ("  test:\n    news: [a, a]\n", 7, "data.test.news: source and target are the same file, a"),
-        ("  test:\n    news: a.txt\n", 7, "data.test.news: one file must be a table (.tsv, .csv or .xlsx), found a.txt"),
+        (
+            "  test:\n    news: a.txt\n",
+            7,
+            "data.test.news: one file must be a table (.tsv, .csv or .xlsx), found a.txt",
+        ),
     ],
 )
 def test_mistakes_in_test_sets_are_named(problems, test_sets, place, message):

@@ -259,7 +259,9 @@ def _form_of(file: Path, encoding: str, is_csv: bool) -> tuple[str, bool, list[C
     best = max(trials, key=_Trial.rank)  # the first of equals
     if is_csv and lines:
         if sum(line.count("\0") for line in lines) * 10 > n_chars:
-            raise DataError(f"{file}:1: zero bytes, expected text; save the table as UTF-8, and unpack it if it is packed")
+            raise DataError(
+                f"{file}:1: zero bytes, expected text; save the table as UTF-8, and unpack it if it is packed"
+            )
         if len(lines) == 1 and "\r" in lines[0].rstrip("\r\n"):
             raise DataError(f"{file}:1: lines end in carriage returns alone; save the table with line ends of Windows")
         if best.width < 2:
@@ -367,15 +369,20 @@ def _is_header(rows: list[Cells], is_bare: bool) -> bool:
     roles = _SOURCE_NAMES | _TARGET_NAMES
     known = [name for name in names if name.casefold() in roles or code_of_name(name)]
     sure = [name for name in known if name.casefold() in roles or len(name) > 3]  # "no" and "it" are words, too
-    lengths = sorted(statistics.median(map(len, cells)) if cells else 0 for cells in columns)
-    times_longer = lengths[-2] / statistics.median(map(len, names))  # of the two columns with the longest cells
     if len(known) == len(names):
-        return bool(sure) or times_longer >= 2
+        has_codes = not is_bare and all(len(name) == 2 for name in names)
+        return bool(sure) or has_codes or _times_longer(columns, names, 0.5) >= 2
     if is_bare:
         return False
     if any(cells and not _has_digit(name) and all(map(_is_number, cells)) for name, cells in zip(first, columns, strict=True) if name):  # fmt: skip
         return True
-    return all(len(name.split()) <= 3 for name in names) and times_longer >= (2 if sure else 4)
+    return all(len(name.split()) <= 3 for name in names) and _times_longer(columns, names, 0.1) >= (1 if sure else 2)
+
+
+def _times_longer(columns: list[Cells], names: Cells, share: float) -> float:
+    """How many times as long as the names the cells below are, all but a `share` of them, in the two longest columns."""
+    lengths = sorted(sorted(map(len, cells))[int(len(cells) * share)] if cells else 0 for cells in columns)
+    return lengths[-2] / statistics.median(map(len, names))
 
 
 def _has_digit(text: str) -> bool:
@@ -421,8 +428,11 @@ class _Columns:
         if len(src) == len(tgt) == 1:
             return src[0], tgt[0]
         filled = [i for i, cells in enumerate(self._cells) if cells or self._names[i]]
+        named = [
+            i for i in filled if code_of_name(self._names[i]) and not self._is_numbered(i)
+        ]  # "id" and "nr" are codes
         texts = [i for i in filled if self._is_text(i)]
-        for found in (filled, texts, [i for i in texts if code_of_name(self._names[i])], self._longest(texts)):
+        for found in (filled, named, texts, self._longest(texts)):
             if len(found) == 2:
                 return found[0], found[1]
         raise self._unclear(f"{self.n_columns} columns, and which are source and target is not clear")
@@ -431,7 +441,12 @@ class _Columns:
         """Whether most cells are filled, have more letters than other signs, and differ from each other."""
         cells = self._cells[i]
         n_texts = sum(not _IDENTIFIER.fullmatch(cell) and 2 * _n_letters(cell) >= len(cell) for cell in cells)
-        return 2 * len(cells) >= self._n_rows and 5 * n_texts > 4 * len(cells) and 10 * len(set(cells)) > len(cells)
+        is_text = 5 * n_texts >= 4 * len(cells) and not self._is_numbered(i)
+        return is_text and 2 * len(cells) >= self._n_rows and 10 * len(set(cells)) > len(cells)
+
+    def _is_numbered(self, i: int) -> bool:
+        """Whether nearly all cells have digits: 17, John 3:16, CC-BY 2.0."""
+        return 10 * sum(map(_has_digit, self._cells[i])) > 9 * len(self._cells[i])
 
     def _longest(self, texts: list[int]) -> list[int]:
         """The two with the most letters, if no other has a quarter as many."""

@@ -16,7 +16,7 @@ from mt_cli.errors import DataError, missing_extra
 _MAX_UNPACKED = 1 << 30  # bytes: a sheet of a million long sentence pairs has a third of it
 _MAX_ROWS = 1 << 20  # of a sheet, by the format
 _MAX_COLUMNS = 100
-_CHUNK = 1024  # rows read at once
+_CHUNK = 1024  # rows read at once; divides _MAX_ROWS
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")  # a UTF-16 code unit that XML cannot hold
 
 
@@ -36,7 +36,7 @@ def rows_of_workbook(file: Path) -> Iterator[tuple[int, list[str]]]:
                     raise DataError(f"{file}: no sheet with cells; save the table as .csv")
                 sheet = workbook.worksheets[0]
                 sheet.reset_dimensions()  # some programs write wrong ones
-                rows = sheet.iter_rows(max_col=_MAX_COLUMNS, values_only=True)
+                rows = sheet.iter_rows(values_only=True)
             for start in range(1, _MAX_ROWS + 2, _CHUNK):
                 with _explained(file):
                     chunk = [_cells_of(row) for row in islice(rows, _CHUNK)]
@@ -78,6 +78,7 @@ def _explained(file: Path) -> Iterator[None]:
 
 def _cells_of(row: tuple[object, ...]) -> list[str]:
     """Without the empty cells at the end."""
+    row = row[:_MAX_COLUMNS]
     n_cells = max((i for i, value in enumerate(row, 1) if value is not None), default=0)
     return [_text_of(value) for value in row[:n_cells]]
 

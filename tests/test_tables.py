@@ -153,6 +153,7 @@ def test_what_is_written_as_csv_comes_back(rows, delimiter, quoting, end):
 def test_a_tsv_of_two_bare_columns_is_read_line_by_line(content):
     layout = find_layout(write("a.tsv", content))
     assert layout.is_plain
+    assert describe(layout).endswith("source is column 1, target is column 2")
     report = CorpusReport()
     if content.count("\t") > 1:
         rows = [tuple(line.split("\t")) for line in content.splitlines()]
@@ -324,6 +325,12 @@ def test_bad_utf_8_is_named_with_all_lines_or_skipped():
 def test_a_spreadsheet_of_another_format_is_to_be_saved_anew(name):
     with pytest.raises(DataError, match=r"^a\.\w+: a spreadsheet of another format; save it as \.xlsx or \.csv$"):
         find_layout(write(name, b"\xd0\xcf\x11\xe0"))
+
+
+@pytest.mark.parametrize("content", ["", "one\n"])
+def test_a_tsv_in_utf_16_without_two_columns_is_refused(content):
+    told = "a.tsv:1: one column, expected source and target; " if content else "a.tsv: no rows; "
+    assert message("a.tsv", content.encode("utf-16")).startswith(told)
 
 
 def test_a_missing_table_is_named():

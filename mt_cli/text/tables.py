@@ -70,7 +70,7 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         encoding = _encoding_of(file)
         delimiter, is_quoted, rows = _form_of(file, encoding, is_csv=suffix == ".csv")
     rows = [row for row in rows if any(map(str.strip, row))]
-    if not rows and suffix in {".csv", ".xlsx"}:
+    if not rows and (suffix in {".csv", ".xlsx"} or encoding == "utf-16"):
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
     widths = Counter(map(len, rows))
     width = widths.most_common(1)[0][0] if delimiter and rows else max(widths, default=0)
@@ -84,7 +84,7 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         chosen = 0, 1
     else:
         chosen = table.guess()
-    return TableLayout(file, delimiter, is_quoted, header, chosen, table.n_columns, encoding)
+    return TableLayout(file, delimiter, is_quoted, header, chosen, max(2, table.n_columns), encoding)
 
 
 def languages_of(layout: TableLayout) -> tuple[str | None, str | None]:
@@ -257,7 +257,7 @@ def _form_of(file: Path, encoding: str, is_csv: bool) -> tuple[str, bool, list[C
         n_chars += len(line)
     trials = [_Trial(lines, delimiter, is_csv, is_whole) for delimiter in (_DELIMITERS if is_csv else "\t")]
     best = max(trials, key=_Trial.rank)  # the first of equals
-    if is_csv and lines:
+    if lines and (is_csv or encoding == "utf-16"):  # what is wrong with another .tsv is said when it is read
         if sum(line.count("\0") for line in lines) * 10 > n_chars:
             raise DataError(
                 f"{file}:1: zero bytes, expected text; save the table as UTF-8, and unpack it if it is packed"
@@ -427,15 +427,19 @@ class _Columns:
         src, tgt = ([i for i, name in enumerate(names) if name in roles] for roles in (_SOURCE_NAMES, _TARGET_NAMES))
         if len(src) == len(tgt) == 1:
             return src[0], tgt[0]
-        filled = [i for i, cells in enumerate(self._cells) if cells or self._names[i]]
-        named = [
-            i for i in filled if code_of_name(self._names[i]) and not self._is_numbered(i)
-        ]  # "id" and "nr" are codes
-        texts = [i for i in filled if self._is_text(i)]
-        for found in (filled, named, texts, self._longest(texts)):
+        for found in self._likely():
             if len(found) == 2:
                 return found[0], found[1]
         raise self._unclear(f"{self.n_columns} columns, and which are source and target is not clear")
+
+    def _likely(self) -> Iterator[list[int]]:
+        filled = [i for i, cells in enumerate(self._cells) if cells or self._names[i]]
+        yield filled
+        # "id" and "nr" are codes of languages, too.
+        yield [i for i in filled if code_of_name(self._names[i]) and not self._is_numbered(i)]
+        texts = [i for i in filled if self._is_text(i)]
+        yield texts
+        yield self._longest(texts)
 
     def _is_text(self, i: int) -> bool:
         """Whether most cells are filled, have more letters than other signs, and differ from each other."""

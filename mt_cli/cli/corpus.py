@@ -13,6 +13,7 @@ from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import UsageError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.languages import languages_of_files
+from mt_cli.text.tables import find_layout, languages_of
 
 CorpusArgument = Annotated[
     list[Path],
@@ -55,7 +56,7 @@ def read_config(
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
         return load_config(corpus[0], overrides)
-    languages = _languages(corpus, src_lang, tgt_lang)
+    languages = _languages(corpus, src_lang, tgt_lang, columns)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -89,17 +90,22 @@ def usual_run_dir(corpus: list[Path], config: Config) -> Path:
         return Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
     run = RunDir(corpus[0].parent)
     is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
-    return run.path if is_of_a_run else Path("runs") / corpus[0].name.removesuffix(".gz").rpartition(".")[0]
+    return run.path if is_of_a_run else Path("runs") / _stem(corpus[0])
 
 
 def _suffix(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
-def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None) -> tuple[str, str]:
+def _languages(
+    corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None
+) -> tuple[str, str]:
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
-    found = languages_of_files(str(corpus[0]), str(corpus[1])) if len(corpus) == 2 else _languages_of_table(corpus[0])
+    if len(corpus) == 2:
+        found = languages_of_files(str(corpus[0]), str(corpus[1]))
+    else:
+        found = _languages_of_table(corpus[0], columns)
     if found is None:
         raise UsageError(
             f"{' and '.join(map(str, corpus))}: the names do not tell the languages; add"
@@ -108,11 +114,13 @@ def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None) -
     return src_lang or found[0], tgt_lang or found[1]
 
 
-def _languages_of_table(file: Path) -> tuple[str, str] | None:
-    """From the name, such as es-gn.tsv, or from the header."""
-    if named := re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(file)):
-        return named[1], named[2]
-    return None
+def _languages_of_table(file: Path, columns: str | None) -> tuple[str, str] | None:
+    """From the header, or from a name such as es-gn.tsv."""
+    src, tgt = languages_of(find_layout(file, columns))
+    if src and tgt:
+        return src, tgt
+    named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(file))
+    return (named[1], named[2]) if named else None
 
 
 def _stem(file: Path) -> str:

@@ -97,5 +97,5 @@ def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
     differing = [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]]
     if len(parts[0]) != len(parts[1]) or len(differing) != 1:
         return None
-    codes = code_of_name(differing[0][0]), code_of_name(differing[0][1])
-    return codes if codes[0] and codes[1] else None
+    src_code, tgt_code = map(code_of_name, differing[0])
+    return (src_code, tgt_code) if src_code and tgt_code else None

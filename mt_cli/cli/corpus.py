@@ -97,9 +97,7 @@ def _suffix(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
-def _languages(
-    corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None
-) -> tuple[str, str]:
+def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None) -> tuple[str, str]:
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
     if len(corpus) == 2:

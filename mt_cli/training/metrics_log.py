@@ -48,7 +48,7 @@ class MetricsLog:
         if p.step % LOG_EVERY_STEPS and not self._state.is_at_last_step:
             return None
         loss, speed = p.loss_sum / p.n_tokens, self._window_tokens / (time.monotonic() - self._window_started)
-        if not self._has_told_time:
+        if not self._has_told_time and not self._state.is_at_last_step:
             log.info(f"about {told_time(self._seconds_left)} left")
             self._has_told_time = True
         self._append(loss=loss, learning_rate=learning_rate, grad_norm=update.grad_norm)

@@ -14,17 +14,17 @@ class Point(NamedTuple):
 
 
 def verdict(
-    curve: Sequence[Point], copied_chrf: float, n_pairs: int, last_step: int, share_left_out: float
+    curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
     """Two lines for people. `curve`: the validations in their order; `copied_chrf`: of the sources taken as translations;
-    `n_pairs`: distinct training pairs; `share_left_out`: of the pairs, how many have a fault that `mt check` would drop."""
+    `n_pairs`, `n_epochs`: trained on, and how often; `share_faulty`: of the pairs, how many `mt check` would drop."""
     best = max(curve, key=lambda point: point.chrf)
     beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
     if best.chrf < copied_chrf + _HARDLY:
         learnt = f"it has hardly learnt to translate: {beside}"
     else:
         learnt = f"it has learnt to translate: {beside}; {_in_words(best.chrf)}"
-    return [learnt, f"what would help most: {_advice(curve, best, copied_chrf, n_pairs, last_step, share_left_out)}"]
+    return [learnt, f"what would help most: {_advice(curve, copied_chrf, n_pairs, n_epochs, share_faulty)}"]
 
 
 _HARDLY = 5.0  # chrF; words that both languages share move it by as much
@@ -42,14 +42,18 @@ def _in_words(chrf: float) -> str:
     return "single words come across"
 
 
-def _advice(
-    curve: Sequence[Point], best: Point, copied_chrf: float, n_pairs: int, last_step: int, share_left_out: float
-) -> str:
-    if share_left_out > 0.02:
-        return f"a cleaner corpus, {share_left_out:.0%} of its pairs have a fault (mt check, then mt train --clean)"
-    earlier = max((point.chrf for point in curve if point.step <= 0.75 * last_step), default=best.chrf)
-    if best.chrf - earlier > _STILL_RISING:
+def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:
+    best = max(point.chrf for point in curve)
+    if share_faulty > _MANY_FAULTS:
+        return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
+    earlier = max((point.chrf for point in curve if point.step <= 0.75 * curve[-1].step), default=best)
+    if best - earlier > _STILL_RISING or n_epochs < _FEW_EPOCHS:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
-    if best.chrf < copied_chrf + _HARDLY:
+    if best < copied_chrf + _HARDLY:
         return "a look at the corpus, whether its lines belong together (mt check)"
-    return f"more pairs ({n_pairs:,} are few)" if n_pairs < 200_000 else "a larger network (model.d_model)"
+    return f"more pairs, {n_pairs:,} are few" if n_pairs < _ENOUGH_PAIRS else "a larger network (model.d_model)"
+
+
+_MANY_FAULTS = 0.02
+_FEW_EPOCHS = 3
+_ENOUGH_PAIRS = 300_000

@@ -97,8 +97,8 @@ def test_the_weights_are_those_of_the_greedy_translation(translator: Translator)
     limit = translator.max_length(len(src_ids), translator.config.decoding)
     [found] = greedy_search(translator.search_model, *source_batch([src_ids]), [limit])
     maps = attend_once(translator, LINES[2])
-    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(found.said)
-    assert maps.tgt_inputs == translator.tokenizer.tgt_pieces([BOS_ID, *found.said[:-1]])
+    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(found.ids_with_end)
+    assert maps.tgt_inputs == translator.tokenizer.tgt_pieces([BOS_ID, *found.ids_with_end[:-1]])
     assert (maps.source, maps.translation) == (LINES[2], translator.translate([LINES[2]], beam_size=1)[0])
 
 

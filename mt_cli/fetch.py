@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tqdm import tqdm
 
@@ -218,7 +219,7 @@ def _body(place: str, text: Text) -> Iterator[bytes]:
     received = 0
     try:
         with (
-            urllib.request.urlopen(place, timeout=_TIMEOUT) if _is_url(place) else Path(place).open("rb") as body,
+            urllib.request.urlopen(place, timeout=_TIMEOUT) if _is_url(place) else _open(Path(place)) as body,
             tqdm(desc=place.rpartition("/")[2], unit="B", unit_scale=True, leave=False, disable=None) as bar,
         ):
             announced = getattr(body, "length", None)  # None: a local file, or a server that does not say
@@ -248,11 +249,18 @@ def _body(place: str, text: Text) -> Iterator[bytes]:
         raise _Broken(f"the connection broke after {received} of {announced} bytes")
 
 
+def _open(path: Path) -> IO[bytes]:
+    """Raises OSError for a pipe and for a device too, which could block for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # opening says what is wrong with the others
+        raise OSError(errno.EINVAL, "a pipe or a device, expected a file")
+    return path.open("rb")
+
+
 def _difference(path: Path, text: Text) -> str:
     """What tells the text of a gzip file from the expected one, or nothing; EOFError where the gzip data is cut off."""
     digest, size = hashlib.sha256(), 0
     try:
-        with gzip.open(path) as file:
+        with _open(path) as packed, gzip.open(packed) as file:
             # No further than expected: a small file can unzip to a huge one.
             while size <= text.size and (chunk := file.read(_CHUNK)):
                 digest.update(chunk)

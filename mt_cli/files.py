@@ -97,6 +97,7 @@ def sync_folder(folder: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> RunDirError:
     """The error of a full disk, of a folder that may not be written, or of one that is gone."""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    is_gone = error.errno == errno.ENOENT
-    remedy = "free space" if is_full else "bring the folder back" if is_gone else "make the folder writable"
+    remedy = {errno.ENOENT: "bring the folder back", errno.EISDIR: "delete it"}.get(
+        error.errno or 0, "free space" if is_full else "make the folder writable"
+    )
     return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")

@@ -324,6 +324,18 @@ def test_a_directory_in_the_place_of_a_file_is_refused(server: Server, tmp_path:
     assert "train.en.gz: is there, but Is a directory; " in refused(DataError, tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "target").mkdir()
+    os.mkfifo(tmp_path / "source/train.en.gz")
+    with pytest.raises(DataError, match=r"source/train\.en\.gz: a pipe or a device, expected a file; "):
+        fetch("tiny", str(tmp_path / "source"), tmp_path / "target", print)
+    os.mkfifo(tmp_path / "target/train.en.gz")
+    with pytest.raises(DataError, match=r"target/train\.en\.gz: is there, but a pipe or a device, expected a file; "):
+        fetch("tiny", str(tmp_path / "source"), tmp_path / "target", print)
+
+
 def test_a_local_directory_is_a_source_with_gz_and_plain_files(server: Server, tmp_path: Path, said: list[str]) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +191,43 @@ def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt: Mt, r
         answer.said[1],
     )
     assert answer.said[-1].startswith("finished at step 161 (the last step); best step 161;")
+
+
+# What blocks for ever ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Fails in a call that blocks."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it blocks"))
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt: Mt, run: Path) -> None:
+    needed = {"config.yaml", "tokenizer.model", "corpus.json", "best", "checkpoints/step-000160.pt"}
+    refused = {"config.yaml", "tokenizer.model", "corpus.json", "data.json", ".lock", ".owner", "metrics.jsonl"}
+    train = ("train", "tiny.yaml", "--run-dir", "run", *LONGER)
+    for name in sorted(needed | refused):
+        with contextlib.suppress(FileNotFoundError):
+            (run / name).rename(run / "kept")
+        os.mkfifo(run / name)
+        with within(30):
+            for command in [("translate", "run", "test.en")] * (name in needed) + [train] * (name in refused):
+                answer = mt(*command)
+                assert (answer.code, answer.out, len(answer.said)) == (1, b"", 1), (name, answer.said)
+        (run / name).unlink()
+        with contextlib.suppress(FileNotFoundError):
+            (run / "kept").rename(run / name)
+    for file in files_of(run):
+        if not {str(file.relative_to(run)), file.name} & (needed | refused | {"timing.jsonl"}):
+            file.unlink()
+            os.mkfifo(file)
+    with within(30):
+        assert mt("translate", "run", "test.en").code == 0
+        assert mt(*train).code == 0

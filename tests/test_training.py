@@ -258,6 +258,15 @@ def test_a_damaged_checkpoint_that_training_has_passed_does_not_count_either(tin
     assert run.steps() == [4, 8, 10]
 
 
+def test_a_folder_in_place_of_an_old_checkpoint_is_no_obstacle(tiny, scripted):
+    run = RunDir(tiny / "run")
+    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0]))
+    trainer_of(run.path, "training.max_steps=5", *SCORED).train()
+    run.checkpoint_file(1).mkdir()
+    trainer_of(run.path, "training.max_steps=6", *SCORED).train()
+    assert run.steps() == [1, 2, 5, 6]
+
+
 def test_memory_that_ends_while_continuing_is_not_told_as_damage(tiny, mt, monkeypatch):
     assert mt("train", "tiny.yaml", *options("training.max_steps=2", "training.n_samples=0")).code == 0
     with monkeypatch.context() as patch:

@@ -125,8 +125,11 @@ class TokenDataset:
     @classmethod
     def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
         """The dataset in `folder` if it is whole and was built with the same `meta` (hashes), else None."""
+        file = folder / "meta.json"
+        if not file.is_file():  # a pipe would block for ever
+            return None
         try:
-            known = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            known = json.loads(file.read_text(encoding="utf-8"))
             is_whole = known == {**meta, **_described(folder, vocab_sizes)}
         except (OSError, ValueError, RecursionError, DataError):
             return None

@@ -154,8 +154,9 @@ class Checkpoints:
         kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], progress.best_step}
         if progress.best_step > min(kept):
             kept.add(progress.previous_best_step)
-        for step in set(steps) - kept:
-            self.run.checkpoint_file(step).unlink(missing_ok=True)
+        for file in map(self.run.checkpoint_file, set(steps) - kept):
+            if not file.is_dir():  # which none of ours is
+                file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
         if content["tokenizer_sha256"] != self._data.tokenizer.sha256:

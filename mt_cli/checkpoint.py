@@ -91,17 +91,24 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 _OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
+_REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # what makes a value that may stand twice
 
 
 def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
-    """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more, such as a bytearray
-    of any size."""
+    """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more: a bytearray of any
+    size, or tuples of one tuple, again and again, which as a dict's key take hours to hash."""
     for name in archive.namelist():
         if name.endswith("data.pkl"):
+            before, repeatable = "", set[object]()
             for opcode, argument, _ in pickletools.genops(archive.read(name)):
                 is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
                 if is_constructor and not _OBJECTS.fullmatch(str(argument)):
                     raise CheckpointError(f"{file}: not an mt checkpoint (a {argument} in it)")
+                if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
+                    repeatable.add(argument)
+                if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
+                    raise CheckpointError(f"{file}: not an mt checkpoint (a tuple stands twice in it)")
+                before = opcode.name
 
 
 def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:

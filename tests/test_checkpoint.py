@@ -287,6 +287,15 @@ def test_what_weights_only_makes_beside_tensors_is_refused_before_it_is_made(tmp
     assert f"not an mt checkpoint (a __builtin__ {claim.__name__} in it)" in assert_refused(tmp_path / "a.pt")
 
 
+@pytest.mark.parametrize("memoize", [b"q\x05", b"(uq\x05", b"r\x05\0\0\0"])  # the second one by way of an empty update
+def test_tuples_that_would_take_hours_to_hash_are_refused(tmp_path, memoize):
+    file = tmp_path / "a.pt"
+    nested = b")\x85" + (memoize + b"h\x05" * 2 + b"\x87") * 60
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02}(" + nested + b"K\x01u.")
+    assert "not an mt checkpoint (a tuple stands twice in it)" in assert_refused(file)
+
+
 def test_records_that_lie_in_one_another_are_refused(tmp_path):
     """A small file whose every record is all of it would take hours to verify."""
     file, content = tmp_path / "a.pt", bytes(1000)

@@ -47,7 +47,8 @@ class RunLock:
             write_text(self._owner_file, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
             yield
         finally:
-            with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
+            with contextlib.suppress(OSError, RunDirError):  # gone, another's by now, or may no longer be written
+                self.refuse_lost()
                 self._owner_file.unlink(missing_ok=True)
             self._held = None
             lock.release()

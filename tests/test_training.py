@@ -514,6 +514,34 @@ def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt
     assert not Path("runs/tiny").exists() and RunDir(Path("elsewhere")).steps() == [12, 24]
 
 
+@pytest.mark.parametrize("removed", ["the folder", "the lock"])
+def test_a_training_whose_lock_was_removed_writes_nothing_beside_the_one_that_holds_it_now(
+    tiny, mt, monkeypatch, removed
+):
+    run, real, found = Path("runs/tiny"), resume.Checkpoints.save, dict[Path, bytes]()
+
+    def files_of_the_run() -> dict[Path, bytes]:
+        return {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+    with contextlib.ExitStack() as other:
+
+        def save(checkpoints, state):
+            real(checkpoints, state)
+            if state.progress.step == 24:
+                shutil.rmtree(run) if removed == "the folder" else (run / ".lock").unlink()
+                other.enter_context(RunDir(run).lock.held())
+                found.update(files_of_the_run())
+
+        monkeypatch.setattr(resume.Checkpoints, "save", save)
+        answer = mt("train", "tiny.yaml", *options(*SHORT, "training.n_samples=0"))
+        assert (answer.code, answer.said[-1]) == (
+            1,
+            "error: runs/tiny: another training holds its lock, since the folder or .lock was removed; nothing more is"
+            " written; choose another --run-dir",
+        )
+        assert run / ".owner" in found and files_of_the_run() == found
+
+
 @pytest.fixture
 def log_every(monkeypatch):
     def set_to(n_steps: int) -> None:

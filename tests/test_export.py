@@ -232,6 +232,20 @@ def test_what_the_engine_cannot_do_is_refused(
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(
+    joint: bool, tokenizers: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    translator = random_translator(tokenizers, joint, **({} if joint else {"tie_embeddings": "none"}))
+    write_marian(translator, tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    # Marian takes >>xx<< at the very beginning for a language; a space before it, which means nothing, helps.
+    for text in ("a </s> tree", "</s>", "<pad> a <unk>", "<s>", "a tree >>de<<", " >>de<< a tree"):
+        assert tokenizer(text).input_ids == [*translator.tokenizer.encode_src(text.strip()), EOS_ID], text
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(
     "variant", ["pre", "untied", "target-projection", "all-projection", "temperature-conv", "no-bias", "first-position"]

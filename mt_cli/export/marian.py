@@ -212,6 +212,7 @@ def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]
         "unk_token": "<unk>",
         "eos_token": "</s>",
         "pad_token": "<pad>",
+        "split_special_tokens": True,  # the names of symbols in a source are ordinary text
     }
 
 

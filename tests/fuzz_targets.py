@@ -177,8 +177,8 @@ def dataset(data: bytes) -> None:
 def fetched(data: bytes) -> None:
     """A file that `mt fetch` gets, as it is and compressed: taken only if its text is the one expected."""
     text = b"a small corpus\n" * 20
-    known = fetch.Text(len(text), hashlib.sha256(text).hexdigest())
-    fetch.CORPORA["fuzz"] = fetch.Corpus("fuzz", "", "", "", "", "", {"train.en.gz": known})
+    files = {"train.en.gz": [len(text), hashlib.sha256(text).hexdigest()]}
+    fetch.CORPORA["fuzz"] = {"url": "", "terms": "", "citation": "", "next_step": "", "files": files}
     for content, name in ((data, "train.en.gz"), (data, "train.en"), (gzip.compress(data), "train.en.gz")):
         source, target = folder() / "source", folder() / "target"
         for path in (source, target):
@@ -186,7 +186,7 @@ def fetched(data: bytes) -> None:
         source.mkdir()
         (source / name).write_bytes(content)
         try:
-            fetch.fetch("fuzz", str(source), target, lambda line: None)
+            fetch.fetch("fuzz", str(source), target)
         except MTError:
             assert not list(target.iterdir())
         else:

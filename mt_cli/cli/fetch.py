@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mt_cli.cli.options import catch_ctrl_c
-
-log = logging.getLogger(__name__)
 
 
 def fetch(
@@ -22,4 +19,4 @@ def fetch(
     from mt_cli.fetch import fetch as fetch_corpus
 
     catch_ctrl_c()
-    fetch_corpus(corpus, source, target or Path("data") / corpus, log.info)
+    fetch_corpus(corpus, source, target or Path("data") / corpus)

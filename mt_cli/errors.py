@@ -76,10 +76,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return is_in_message or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-# GPU libraries have their own wordings; "map segment" is the loader's. The last one is oneDNN's, which allocates memory
-# before a matrix product and gives no reason when that fails.
+# GPU libraries have their own wordings; "map segment" is the loader's, "paging file" that of Windows. The last one is
+# oneDNN's, which allocates memory before a matrix product and gives no reason when that fails.
 _OUT_OF_MEMORY = re.compile(
-    r"allocate memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size|failed to map segment"
+    r"allocate memory|not enough memory|out of memory|bad_alloc|STATUS_ALLOC_FAILED|Invalid buffer size|failed to map segment|paging file is too small"
     r"|^could not create a (primitive|memory object)$"
 )
 

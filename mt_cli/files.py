@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -30,13 +31,24 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
                 write(handle)
                 handle.flush()
                 os.fsync(handle.fileno())
-            temporary.replace(path)
+            _replace(temporary, path)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Windows refuses while another program has `path` open, such as a command that reads it, or a virus scanner."""
+    for pause in (0.01, 0.1, 1.0):
+        try:
+            temporary.replace(path)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    temporary.replace(path)
 
 
 def refuse_special_file(path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import math
 import os
@@ -32,6 +33,7 @@ from mt_cli.text.tokenizer import EOS_ID
 
 log = logging.getLogger(__name__)
 
+_END_KEYS = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
 MAX_LINES = 2048  # processed at a time: enough to fill batches with lines of one length
 
 
@@ -47,19 +49,21 @@ class LineProcess(Protocol):
         ...
 
 
-def process_lines(descriptor: int, name: str, process: LineProcess, out: BinaryIO, replaces_bad_input: bool) -> None:
-    """Reads lines from a file descriptor until its end and writes what `process` makes of them.
+def process_lines(
+    source: io.RawIOBase, name: str, process: LineProcess, out: BinaryIO, replaces_bad_input: bool
+) -> None:
+    """Reads lines until the end of `source` and writes what `process` makes of them.
 
     `name` is what messages call the input. At a terminal a prompt asks for each line. Raises DataError for a line that is
     not UTF-8, unless U+FFFD is to replace what is wrong.
     """
     n_lines, is_interactive = 0, False
     with contextlib.suppress(OSError):  # a closed stdin is reported when it is read
-        is_interactive = os.isatty(descriptor)
+        is_interactive = source.isatty()
     if is_interactive:
-        log.info("Type a sentence and press Enter; Ctrl-D ends.")
+        log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
     with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
-        for arrived in _read_arriving(descriptor, is_interactive):
+        for arrived in _read_arriving(source, is_interactive):
             for start in range(0, len(arrived), MAX_LINES):
                 chunk = arrived[start : start + MAX_LINES]
                 texts = [
@@ -73,7 +77,7 @@ def process_lines(descriptor: int, name: str, process: LineProcess, out: BinaryI
     process.finish(n_lines)
 
 
-def _read_arriving(descriptor: int, is_interactive: bool) -> Iterator[list[bytes]]:
+def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[bytes]]:
     """Lines of bytes, as many at a time as have arrived."""
     unfinished: list[bytes] = []  # pieces of a line whose end has not arrived yet
     while True:
@@ -81,7 +85,9 @@ def _read_arriving(descriptor: int, is_interactive: bool) -> Iterator[list[bytes
             sys.stderr.write("> ")
             sys.stderr.flush()
         try:
-            block = os.read(descriptor, 1 << 20)
+            block = source.read(1 << 20)
+            if block is None:
+                raise BlockingIOError(errno.EAGAIN, "nothing has arrived, and reading may not wait (O_NONBLOCK)")
         except OSError as error:
             raise DataError(f"cannot read the input: {error.strerror}; give a text file") from None
         if not block:

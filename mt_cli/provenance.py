@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-import shlex
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -40,7 +38,6 @@ def record_start(run: RunDir, **facts: object) -> None:
             starts = []  # a damaged note must not stop a training
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": shlex.join(["mt", *sys.argv[1:]]),
         **facts,
         "n_threads": torch.get_num_threads(),
         "machine": f"{platform.system()} {platform.machine()}",

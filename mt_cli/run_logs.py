@@ -20,7 +20,7 @@ class RunLogs:
     def append(self, file: Path, record: dict[str, Any]) -> None:
         self._lock.refuse_lost()
         try:
-            with file.open("a", encoding="utf-8") as handle:
+            with file.open("a", encoding="utf-8", newline="\n") as handle:
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
         except OSError as error:
             raise cannot_write(file, error) from None

@@ -45,8 +45,9 @@ def main() -> None:
     """
     open_closed_streams()
     _show_log()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 as the input is, in any locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 as the input is, in any locale
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     stderr: Any = UnfailingStderr(sys.stderr)
     try:
         with contextlib.redirect_stderr(stderr):

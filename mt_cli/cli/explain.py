@@ -53,19 +53,18 @@ def explain(
     if attention is None and search:
         raise UsageError(f"without --attention greedy search is shown; leave out {spell(list(search))}")
     page = AttentionPage(attention) if attention is not None else None
-    descriptor = open_input(input_file)
+    with open_input(input_file) as source:
+        from mt_cli.decoding.translator import Translator
+        from mt_cli.device import keep_freed_memory
+        from mt_cli.pipe import AttendLines, LineProcess, TraceLines, process_lines
 
-    from mt_cli.decoding.translator import Translator
-    from mt_cli.device import keep_freed_memory
-    from mt_cli.pipe import AttendLines, LineProcess, TraceLines, process_lines
-
-    keep_freed_memory()
-    translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
-    refuse_without_effect(search, translator.settings(**search))
-    name = str(input_file or "stdin")
-    process: LineProcess = TraceLines(translator) if page is None else AttendLines(translator, search, page)
-    catch_ctrl_c()
-    process_lines(descriptor, name, process, sys.stdout.buffer, bad_input == "replace")
-    if page is not None:
-        page.write()
-        log.info(f"attention: {attention}")
+        keep_freed_memory()
+        translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+        refuse_without_effect(search, translator.settings(**search))
+        name = str(input_file or "stdin")
+        process: LineProcess = TraceLines(translator) if page is None else AttendLines(translator, search, page)
+        catch_ctrl_c()
+        process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
+        if page is not None:
+            page.write()
+            log.info(f"attention: {attention}")

@@ -45,16 +45,15 @@ def score(
         RunDir.existing(run)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
-    descriptor = open_input(src)
+    with open_input(src) as source:
+        from mt_cli.decoding.translator import Translator
+        from mt_cli.device import keep_freed_memory
+        from mt_cli.pipe import ScoreLines, process_lines
+        from mt_cli.text.corpus import read_lines
 
-    from mt_cli.decoding.translator import Translator
-    from mt_cli.device import keep_freed_memory
-    from mt_cli.pipe import ScoreLines, process_lines
-    from mt_cli.text.corpus import read_lines
-
-    keep_freed_memory()
-    translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
-    name = str(src or "stdin")
-    process = ScoreLines(translator, iter(read_lines(ref)), name)
-    catch_ctrl_c()
-    process_lines(descriptor, name, process, sys.stdout.buffer, bad_input == "replace")
+        keep_freed_memory()
+        translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+        name = str(src or "stdin")
+        process = ScoreLines(translator, iter(read_lines(ref)), name)
+        catch_ctrl_c()
+        process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -74,15 +75,20 @@ def printable(text: str) -> str:
     )
 
 
-def open_input(file: Path | None) -> int:
-    """A file descriptor of the file, or of stdin. Unlike a file object, it gives what has arrived without waiting for more,
-    as a coprocess needs."""
+@contextlib.contextmanager
+def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
+    """The file, or stdin, without a buffer: it gives what has arrived without waiting for more, as a coprocess needs. At a
+    console of Windows too it gives UTF-8."""
     if file is None:
-        return sys.stdin.fileno()
+        stdin: Any = sys.stdin
+        yield stdin.buffer.raw
+        return
     try:
-        return os.open(file, os.O_RDONLY)
+        source = file.open("rb", buffering=0)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
+    with source:
+        yield source
 
 
 @contextlib.contextmanager
@@ -95,10 +101,10 @@ def open_output(file: Path | None) -> Iterator[Any]:
         out = file.open("xb", buffering=0)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; choose another --output") from None
-    with out:
-        try:
+    try:
+        with out:
             yield out
-        except BaseException:
-            if out.tell() == 0:
-                file.unlink()  # otherwise the next try would be refused
-            raise
+    except BaseException:
+        if file.stat().st_size == 0:
+            file.unlink()  # otherwise the next try would be refused
+        raise

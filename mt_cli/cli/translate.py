@@ -65,17 +65,16 @@ def translate(
     if engine != "mt":
         _refuse_with_engine(engine, has_prefix, device, n_models=len(runs) * len(checkpoints))
     refuse_columns(None if prefix_column else input_file)
-    descriptor = open_input(input_file)
+    with open_input(input_file) as source:
+        from mt_cli.pipe import TranslateLines, process_lines
 
-    from mt_cli.pipe import TranslateLines, process_lines
-
-    translator = _load_translator(runs, checkpoints, device, engine)
-    refuse_without_effect(search, translator.settings(**search))
-    catch_ctrl_c()
-    name = str(input_file or "stdin")
-    process = TranslateLines(translator, search, name, prefix, prefix_column, as_json, show_doubts)
-    with open_output(output) as out:
-        process_lines(descriptor, name, process, out, bad_input == "replace")
+        translator = _load_translator(runs, checkpoints, device, engine)
+        refuse_without_effect(search, translator.settings(**search))
+        catch_ctrl_c()
+        name = str(input_file or "stdin")
+        process = TranslateLines(translator, search, name, prefix, prefix_column, as_json, show_doubts)
+        with open_output(output) as out:
+            process_lines(source, name, process, out, bad_input == "replace")
 
 
 def _refuse_with_engine(engine: Engine, has_prefix: bool, device: str, n_models: int) -> None:

@@ -99,7 +99,7 @@ class TokenDataset:
     ) -> TokenDataset:
         """Writes the pairs as they come. What is in the folder already is deleted."""
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)  # Windows keeps what another program has open
         dtype = _dtype(vocab_sizes)
         files = {name: (folder / name).open("wb") for name in _FILES}
         ends = {"src": 0, "tgt": 0}

@@ -6,6 +6,7 @@ weights, moments, the position in the data, the best score so far, and the confi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import asdict
@@ -156,7 +157,10 @@ class Checkpoints:
             kept.add(progress.previous_best_step)
         for file in map(self.run.checkpoint_file, set(steps) - kept):
             if not file.is_dir():  # which none of ours is
-                file.unlink(missing_ok=True)
+                with contextlib.suppress(
+                    PermissionError
+                ):  # of Windows while another program reads it; so it goes later
+                    file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
         if content["tokenizer_sha256"] != self._data.tokenizer.sha256:

@@ -24,7 +24,7 @@ from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
-from mt_cli.training.signals import StopSignals
+from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
 from mt_cli.training.verdict import Point, verdict
 
@@ -160,6 +160,7 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         )
     record_start(
         run,
+        command=command_line(),
         from_step=p.step,
         seed=training.seed,
         device=str(state.model.device),

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
@@ -63,4 +64,10 @@ class StopSignals:
 
 
 def _how_to_continue() -> str:
-    return f"continue with: {shlex.join(['mt', *sys.argv[1:]])}"
+    return f"continue with: {command_line()}"
+
+
+def command_line() -> str:
+    """The command that this process is, quoted as the system's shell wants it."""
+    words = ["mt", *sys.argv[1:]]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)

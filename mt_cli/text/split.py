@@ -65,7 +65,7 @@ def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool) -> 
         return Split()
     survey = _survey(read_pairs(), seed)
     size = set_size(len(survey.sample), names)
-    n_wanted = 4 * size * len(names) + 200  # half of them may be too short, or repeated too often
+    n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
     in_stretches = _are_alike(survey.couples)
     if in_stretches:
         units = _stretches(seed, survey.n_pairs, min(25, max(10, size // 10), size), n_wanted)
@@ -76,6 +76,7 @@ def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool) -> 
     selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs)
     for unit in units:
         selection.try_unit(unit)
+    selection.check()
     return Split(selection.held_out, selection.left_out(), in_stretches)
 
 
@@ -213,7 +214,7 @@ class _Selection:
     def __init__(self, names: list[str], size: int, budget: float):
         self.held_out: dict[int, str] = {}
         self._n_free = dict.fromkeys(names, size)
-        self._budget, self._n_wanted = budget, size * len(names)
+        self._size, self._budget, self._n_wanted = size, budget, size * len(names)
         self._near: dict[int, dict[str, str]] = {}  # line that repeats a held-out one -> set -> reason
         self._n_spent = 0
         self._beside: dict[int, str] = {}
@@ -247,6 +248,15 @@ class _Selection:
         for line, how in candidate.repetitions.items():
             self._near.setdefault(line, {})[name] = f"{how} line {candidate.line} ({name})"
         return True
+
+    def check(self) -> None:
+        """Raises DataError if a set is much smaller than it should be, and too small to tell anything."""
+        for name, n_free in self._n_free.items():
+            if (n_held := self._size - n_free) < min(self._size, _SMALL_SET) / 2:
+                raise DataError(
+                    f"{n_held} pairs can be held out for a {name} set, {self._size} are needed: the others are too short, too "
+                    f"long, the same on both sides or nearly repeated in too many pairs; give {_options([*self._n_free])}"
+                )
 
     def left_out(self) -> dict[int, str]:
         reasons = self._beside | {line: next(iter(found.values())) for line, found in self._near.items()}

@@ -1,0 +1,199 @@
+"""Holding out sets: sizes, no repetition across sets, stretches where lines follow each other, a pure function."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from mt_cli.errors import DataError
+from mt_cli.text.corpus import SentencePair
+from mt_cli.text.similarity import NEAR, NearIndex, gram_length, grams, letters
+from mt_cli.text.split import set_size, split
+
+
+def word(rng: random.Random) -> str:
+    return "".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(rng.randint(1, 4)))
+
+
+def corpus(n: int, *, story: int = 1, repeated: float = 0.2, seed: int = 1) -> list[SentencePair]:
+    """Pairs of invented languages; `story` lines in a row share their names, and a share of the lines is a repetition."""
+    rng = random.Random(seed)
+    words = [word(rng) for _ in range(3000)]
+    sides: list[tuple[str, str]] = []
+    while len(sides) < n:
+        if sides and rng.random() < repeated:
+            src, tgt = rng.choice(sides)
+            sides.append(rng.choice([(src, tgt), (f"{src.upper()}!", tgt[:-2]), (src, " ".join(rng.sample(words, 8)))]))
+            continue
+        if len(sides) % story == 0:
+            names = [word(rng) + word(rng) + word(rng) for _ in range(2)]
+        src, tgt = ([*rng.sample(words, rng.randint(4, 9)), *(names if story > 1 else [])] for _ in "ab")
+        rng.shuffle(src)
+        sides.append((" ".join(src), " ".join(tgt)))
+    return [SentencePair(src, tgt, 2 * i) for i, (src, tgt) in enumerate(sides, 1)]
+
+
+def sets_of(pairs: list[SentencePair], made) -> dict[str, list[SentencePair]]:
+    sets: dict[str, list[SentencePair]] = {"train": [], "dev": [], "test": []}
+    for pair in pairs:
+        if pair.line not in made.left_out:
+            sets[made.held_out.get(pair.line, "train")].append(pair)
+    return sets
+
+
+def gives_away(one: str, other: str, n: int) -> bool:
+    """The slow, obvious measure."""
+    own, found = grams(one, n), grams(other, n)
+    return bool(own) and len(own & found) >= NEAR * max(len(own), min(len(found), 6 * n))
+
+
+@pytest.mark.parametrize("story", [1, 30])
+def test_no_pair_is_near_one_of_another_set_on_either_side(story):
+    pairs = corpus(700, story=story)
+    sets = sets_of(pairs, split(lambda: iter(pairs), 1, True, True))
+    assert min(map(len, sets.values())) >= 25
+    for side in (0, 1):
+        sentences = {name: {letters(pair[side]) for pair in found} for name, found in sets.items()}
+        n = gram_length(letters(pair[side]) for pair in pairs)
+        for held_out in ("dev", "test"):
+            others = set().union(*(found for name, found in sentences.items() if name != held_out))
+            assert not sentences[held_out] & others
+            assert not [s for s in sentences[held_out] if any(gives_away(s, other, n) for other in others)]
+
+
+def test_the_index_finds_what_comparing_all_finds():
+    sentences = [letters(pair.src) for pair in corpus(120, repeated=0.5)] + ["", "a", "我有一只狗"]
+    index, n = NearIndex(sentences), gram_length(sentences)
+    for other in [*sentences, "我有一只猫", sentences[0] + sentences[1] + sentences[2], sentences[3][4:]]:
+        assert index.near(other) == [i for i, sentence in enumerate(sentences) if gives_away(sentence, other, n)]
+
+
+def test_case_accents_punctuation_digits_and_spaces_make_no_difference():
+    assert letters("¿Qué  año, 2011: ʼÑande ﬁn?") == letters("que ano 12 'nandefin") == "queanonandefin"
+    assert letters("，我有 2 只狗。") == "我有只狗"
+    assert letters("1 2 3 ...") == ""
+
+
+def test_a_language_without_spaces_is_compared_like_one_with_spaces():
+    chinese = [
+        letters(text) for text in ["他昨天下午去学校踢足球了", "我姐姐想买一条红色的裙子", "明天早上我们坐火车去北京"]
+    ]
+    assert gram_length(chinese) < gram_length([letters("The quick brown fox jumps over the lazy dog")])
+    assert NearIndex(chinese).near(letters("她昨天下午去学校踢足球。")) == [0]
+    assert NearIndex(chinese).near(letters("他今天上午去医院看朋友了")) == []
+
+
+def test_a_phrase_of_few_words_is_not_found_in_longer_sentences():
+    index = NearIndex(["idontknow", "theyweredancinginthestreetsofrome"])
+    assert index.near("idontknowwhytheyneverdancedinotherstreets") == []
+    assert index.near("andthenwesawhowtheyweredancinginthestreetsofrome") == [1]
+
+
+def test_each_line_left_out_says_why():
+    pairs = corpus(600)
+    made = split(lambda: iter(pairs), 1, True, True)
+    reasons = {reason.partition(" line")[0] for reason in made.left_out.values()}
+    assert reasons == {"repeats", "repeats a side of", "nearly repeats"}
+    for reason in made.left_out.values():
+        line, name = reason.partition(" line ")[2].split(" ")
+        assert f"({made.held_out[int(line)]})" == name
+
+
+def test_the_sets_asked_for_have_their_size_and_are_distinct_pairs():
+    pairs = corpus(700)
+    for with_dev, with_test in [(True, True), (True, False), (False, True), (False, False)]:
+        made = split(lambda: iter(pairs), 1, with_dev, with_test)
+        sets = sets_of(pairs, made)
+        assert [len(sets["dev"]), len(sets["test"])] == [50 * with_dev, 50 * with_test]
+        held_out = [(letters(pair.src), letters(pair.tgt)) for pair in sets["dev"] + sets["test"]]
+        assert len(set(held_out)) == len(held_out)
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "size"), [(40, 4), (300, 30), (700, 50), (3000, 150), (20_000, 1000), (32_768, 1000)]
+)
+def test_small_corpora_give_a_share_and_large_ones_a_thousand(n_pairs, size):
+    assert set_size(n_pairs, ["dev"]) == size
+
+
+def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_elsewhere():
+    verses = corpus(1000, story=20, repeated=0)
+    made = split(lambda: iter(verses), 1, True, True)
+    assert made.in_stretches and set(made.held_out.values()) == {"dev", "test"}
+    position = {pair.line: i for i, pair in enumerate(verses)}
+    held_out = {position[line]: name for line, name in made.held_out.items()}
+    left_out = {position[line] for line in made.left_out}
+    for i, name in held_out.items():
+        for beside in {i - 1, i + 1} & set(range(len(verses))):
+            assert held_out.get(beside) == name or beside in left_out, "a line beside a held-out one is trained on"
+    assert sum(i + 1 in held_out for i in held_out) > 0.8 * len(held_out)
+
+    shuffled = random.Random(1).sample(verses, len(verses))
+    made = split(lambda: iter(shuffled), 1, True, True)
+    assert not made.in_stretches and len(made.held_out) == 100
+
+
+def test_the_split_depends_on_text_and_seed_alone():
+    code = (
+        "import test_split as t; pairs = t.corpus(300)\n"
+        "made = t.split(lambda: iter(pairs), 7, True, True); print(sorted(made.held_out.items()), made.left_out)"
+    )
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(answers) == 1 and b"dev" in answers.pop()
+    pairs = corpus(300)
+    assert split(lambda: iter(pairs), 7, True, True) != split(lambda: iter(pairs), 8, True, True)
+
+
+def test_training_keeps_nearly_all_of_a_corpus_made_from_patterns():
+    rng = random.Random(3)
+    people, things = ([word(rng) + word(rng) for _ in range(30)] for _ in "ab")
+    pattern = [(f"{a} has never seen the {b}", f"{b} {a} sonata kirimu") for a in people for b in things]
+    made_of = corpus(600, repeated=0) + [SentencePair(*sides, 10_000 + i) for i, sides in enumerate(pattern)]
+    made = split(lambda: iter(made_of), 1, True, True)
+    assert len(made.left_out) <= 0.03 * len(made_of) and len(made.held_out) == 150
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [
+        [("a b c d", "x y z w")] * 500,
+        [(f"{i} , {i}", "...") for i in range(500)],
+        [(text.src, text.src) for text in corpus(100)],
+        [(pair.src, pair.tgt) for pair in corpus(39, repeated=0)],
+        [],
+    ],
+    ids=["all equal", "no letters", "untranslated", "39 pairs", "nothing"],
+)
+def test_too_few_distinct_pairs_are_an_error_that_says_what_to_do(sides):
+    pairs = [SentencePair(*both, line) for line, both in enumerate(sides, 1)]
+    with pytest.raises(DataError, match=r"^\d+ distinct pairs .* at least 40 .*; add pairs or give --dev and --test$"):
+        split(lambda: iter(pairs), 1, True, True)
+
+
+def test_a_corpus_of_near_repetitions_alone_is_an_error_that_says_what_to_do():
+    rng = random.Random(1)
+    pairs = [
+        SentencePair(f"the very same long sentence about {word(rng)}", word(rng) + word(rng), i) for i in range(400)
+    ]
+    with pytest.raises(DataError, match=r"can be held out for a dev set, \d+ are needed: .*; give --dev$"):
+        split(lambda: iter(pairs), 1, True, False)
+
+
+def test_endless_lines_empty_words_and_foreign_signs_do_no_harm():
+    pairs = corpus(200, repeated=0)
+    odd = ["a " * 10_000_000, "\u0301" * 5000, "\ufdfa" * 3000, "  ", "", "\ud800", "\0 \x1f", "😀😀 😀", "1/2"]
+    pairs += [
+        SentencePair(text, other, 1000 + i) for i, (text, other) in enumerate(zip(odd, odd[1:] + odd[:1], strict=True))
+    ]
+    made = split(lambda: iter(pairs), 1, True, True)
+    assert len(made.held_out) == 40 and max(made.held_out) < 1000

@@ -21,6 +21,7 @@ ORDER = [
     "config_file",
     "recipe",
     "text",
+    "check",
     "device",
     "model",
     "run_lock",

@@ -1,0 +1,170 @@
+"""Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong partner.
+
+The lexical score of a pair (see lexicon.py) becomes the log odds that its two lines belong together: a logistic regression
+tells the corpus's own pairs from the same sources beside other targets of like length. Wrong partners among the own pairs
+spoil it a little, so both are estimated in turn (expectation maximization): how likely each pair is a wrong one, and the
+regression without those; their share of the corpus comes out as well (Saerens et al. 2002, "Adjusting the Outputs of a
+Classifier to New a Priori Probabilities"). Where the translations are so free that both kinds overlap, few pairs are likely
+wrong ones, and nothing is reported. Stretches are the best path (Viterbi) through the odds of each line with its
+neighbours' targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mt_cli.check.lexicon import Lexicon
+from mt_cli.text.corpus import SentencePair
+
+if TYPE_CHECKING:
+    from mt_cli.check.lexicon import Floats, Ints
+
+_MIN_PAIRS = 200  # fewer teach no lexicon
+_PRECISION = 0.95  # expected share of the reported wrong partners that are wrong
+_N_ROUNDS = 60
+_N_STEPS = 20
+_FIRST_SHARE = 0.01  # of wrong partners; where the rounds begin
+_RIDGE = 0.01  # keeps the regression finite where the two kinds do not overlap
+_MAX_SHIFT = 3  # lines
+_MAX_ODDS = 5.0  # one line says no more than that about where a stretch begins
+_CHANGE = 15.0  # log odds against a change of shift: about three lines must say so at each end
+_MIN_LINES = 5  # of a stretch
+_WINDOW = 9  # lines whose own pairs must look wrong in all before other shifts are tried
+
+
+class Misaligned(NamedTuple):
+    """The pairs `first` to `last`, both included and counted from 0: source i belongs to target i + shift, or to none near it
+    where shift is None."""
+
+    first: int
+    last: int
+    shift: int | None
+
+
+class Alignment:
+    """What a corpus says about its own alignment. It learns once and answers several questions; the same pairs get the same
+    answers."""
+
+    def __init__(self, pairs: Sequence[SentencePair]):
+        import numpy as np  # here, because the command line imports this file and starts without numpy
+
+        self._lines = np.arange(len(pairs))
+        self._lexicon = Lexicon(pairs)
+        self._weights, self._p_wrong = np.zeros(4), np.zeros(len(pairs))
+        if len(pairs) >= _MIN_PAIRS:
+            self._fit()
+        self.odds = self._odds(self._lines, self._lines)  # log odds that a pair belongs together; lower is worse
+
+    def wrong_partners(self) -> list[int]:
+        """The pairs, by their places, whose sides do not belong together: as many as can be reported at a precision of 95%,
+        and none where that cannot be had."""
+        import numpy as np
+
+        worst = np.argsort(-self._p_wrong, kind="stable")
+        precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
+        return sorted(int(pair) for pair in worst[: np.sum(precision >= _PRECISION)])
+
+    def stretches(self) -> list[Misaligned]:
+        """The stretches that are shifted or fit nowhere, in order."""
+        import numpy as np
+
+        shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
+        state = _best_path(self._evidence(shifts))
+        bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
+        return [
+            Misaligned(int(first), int(end) - 1, shifts[state[first]])
+            for first, end in zip(bounds, bounds[1:], strict=False)
+            if state[first] != 0 and end - first >= _MIN_LINES
+        ]
+
+    def _fit(self) -> None:
+        import numpy as np
+
+        n = len(self._lines)
+        own, others = self._features(self._lines, self._lines), self._features(self._lines, self._other_targets())
+        features, is_own = np.concatenate([own, others]), np.repeat([1.0, 0.0], n)
+        share = _FIRST_SHARE
+        for _ in range(_N_ROUNDS):
+            likely = np.concatenate([1 - self._p_wrong, np.full(n, 1 - share)])
+            self._weights = _regress(features, is_own, likely, self._weights)
+            odds_of_share = np.log(share / (1 - share))
+            self._p_wrong = 1 / (1 + np.exp(np.clip(own @ self._weights - odds_of_share, -50, 50)))
+            before, share = share, max(float(self._p_wrong.mean()), 1e-9)
+            if abs(share - before) < 0.01 * share:
+                break
+
+    def _other_targets(self) -> Ints:
+        """For each source the target of another pair, of like length, drawn at random."""
+        import numpy as np
+
+        _, n_tgt = self._lexicon.n_units(self._lines, self._lines)
+        by_length = np.argsort(n_tgt + np.random.default_rng(0).random(len(n_tgt)))
+        others = np.empty_like(by_length)
+        others[by_length] = np.roll(by_length, max(1, len(by_length) // 100))
+        return others
+
+    def _features(self, src: Ints, tgt: Ints) -> Floats:
+        """What the odds are computed from: (number of pairs, 4). The more units, the more a score says."""
+        import numpy as np
+
+        score = self._lexicon.score(src, tgt)
+        length = np.sqrt(np.add(*self._lexicon.n_units(src, tgt)))
+        return np.stack([np.ones(len(src)), score, length, score * length], axis=1)
+
+    def _odds(self, src: Ints, tgt: Ints) -> Floats:
+        return self._features(src, tgt) @ self._weights
+
+    def _evidence(self, shifts: Sequence[int | None]) -> Floats:
+        """The bounded log odds of each line under each shift: (number of pairs, number of shifts). Those of None are 0, as
+        are those of lines whose target would be outside of the corpus."""
+        import numpy as np
+
+        evidence = np.zeros((len(self._lines), len(shifts)))
+        evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
+        # Elsewhere no other shift can win: this saves most of the time, and a clean corpus finds nothing by chance.
+        is_doubtful = np.convolve(evidence[:, 0], np.ones(_WINDOW), "same") < 0
+        near = np.flatnonzero(np.convolve(is_doubtful, np.ones(2 * _WINDOW + 1), "same") > 0.5)
+        evidence[:, 1:] = -_MAX_ODDS
+        evidence[near, 1:] = 0
+        for column, shift in enumerate(shifts):
+            if shift:
+                src = near[(near + shift >= 0) & (near + shift < len(self._lines))]
+                evidence[src, column] = np.clip(self._odds(src, src + shift), -_MAX_ODDS, _MAX_ODDS)
+        return evidence
+
+
+def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) -> Floats:
+    """The coefficients of a weighted logistic regression, by Newton's method."""
+    import numpy as np
+
+    coefficients = start
+    for _ in range(_N_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(features @ coefficients, -50, 50)))
+        gradient = features.T @ (weight * (is_own - p)) - _RIDGE * coefficients
+        curvature = (features * (weight * p * (1 - p))[:, None]).T @ features + _RIDGE * np.eye(len(start))
+        step = np.linalg.solve(curvature, gradient)
+        coefficients = coefficients + step
+        if np.abs(step).max() < 1e-3:
+            break
+    return coefficients
+
+
+def _best_path(evidence: Floats) -> Ints:
+    """The state of each line on the path with the most evidence, where each change of state costs `_CHANGE` (Viterbi)."""
+    import numpy as np
+
+    n_lines, n_states = evidence.shape
+    came_from = np.empty((n_lines, n_states), dtype=np.int64)
+    total = np.zeros(n_states)
+    for line in range(n_lines):
+        best = int(total.argmax())
+        stays = total >= total[best] - _CHANGE
+        came_from[line] = np.where(stays, np.arange(n_states), best)
+        total = np.where(stays, total, total[best] - _CHANGE) + evidence[line]
+    path = np.empty(n_lines, dtype=np.int64)
+    state = int(total.argmax()) if n_lines else 0
+    for line in range(n_lines - 1, -1, -1):
+        path[line] = state
+        state = int(came_from[line, state])
+    return path

@@ -12,18 +12,24 @@ neighbours' targets.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.check.lexicon import Lexicon
 from mt_cli.text.corpus import SentencePair
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from mt_cli.check.lexicon import Floats, Ints
 
 _MIN_PAIRS = 200  # fewer teach no lexicon
 _PRECISION = 0.95  # expected share of the reported wrong partners that are wrong
+_N_RANDOM = 10  # wrong pairs for each held-out line
 _N_ROUNDS = 60
 _N_STEPS = 20
+_MOSTLY = 0.99  # of the pairs are sound: to learn again without the others would change little
 _FIRST_SHARE = 0.01  # of wrong partners; where the rounds begin
 _RIDGE = 0.01  # keeps the regression finite where the two kinds do not overlap
 _MAX_SHIFT = 3  # lines
@@ -50,23 +56,34 @@ class Alignment:
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         self._lines = np.arange(len(pairs))
-        self._lexicon = Lexicon(pairs)
         self._weights, self._p_wrong = np.zeros(4), np.zeros(len(pairs))
-        if len(pairs) >= _MIN_PAIRS:
-            self._fit()
-        self.odds = self._odds(self._lines, self._lines)  # log odds that a pair belongs together; lower is worse
+        self.stretches = list[Misaligned]()
+        self.odds = np.zeros(len(pairs))  # log odds that the sides of a pair belong together: the lower, the worse
+        if len(pairs) < _MIN_PAIRS:
+            return
+        is_sound, is_single = np.ones((2, len(pairs)), dtype=bool)
+        for _ in range(2):  # the second time without what was found to be wrong, if that was much
+            self._lexicon = Lexicon(pairs, is_sound)
+            self._fit(is_single)
+            self.stretches = self._find_stretches()
+            is_single[:] = True
+            for stretch in self.stretches:
+                is_single[stretch.first : stretch.last + 1] = False
+            is_sound = is_single & (self._p_wrong < 0.5)
+            if is_sound.mean() > _MOSTLY:
+                break
+        self._p_wrong[~is_single] = 0
 
     def wrong_partners(self) -> list[int]:
-        """The pairs, by their places, whose sides do not belong together: as many as can be reported at a precision of 95%,
-        and none where that cannot be had."""
+        """The places of the pairs, outside of stretches, whose sides do not belong together: as many as are expected to be 95%
+        right, and none where no more than that can be told apart."""
         import numpy as np
 
         worst = np.argsort(-self._p_wrong, kind="stable")
         precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
         return sorted(int(pair) for pair in worst[: np.sum(precision >= _PRECISION)])
 
-    def stretches(self) -> list[Misaligned]:
-        """The stretches that are shifted or fit nowhere, in order."""
+    def _find_stretches(self) -> list[Misaligned]:
         import numpy as np
 
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
@@ -74,35 +91,40 @@ class Alignment:
         bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
         return [
             Misaligned(int(first), int(end) - 1, shifts[state[first]])
-            for first, end in zip(bounds, bounds[1:], strict=False)
+            for first, end in pairwise(bounds)
             if state[first] != 0 and end - first >= _MIN_LINES
         ]
 
-    def _fit(self) -> None:
+    def _fit(self, is_single: npt.NDArray[np.bool_]) -> None:
+        """Learns the odds from the pairs that are in no stretch."""
         import numpy as np
 
-        n = len(self._lines)
-        own, others = self._features(self._lines, self._lines), self._features(self._lines, self._other_targets())
-        features, is_own = np.concatenate([own, others]), np.repeat([1.0, 0.0], n)
-        share = _FIRST_SHARE
+        rest = self._lines[is_single]
+        own, wrong = self._features(rest, rest), self._features(*self._random_pairs())
+        features, is_own = np.concatenate([own, wrong]), np.repeat([1.0, 0.0], [len(own), len(wrong)])
+        share, p_wrong = _FIRST_SHARE, np.zeros(len(rest))
         for _ in range(_N_ROUNDS):
-            likely = np.concatenate([1 - self._p_wrong, np.full(n, 1 - share)])
-            self._weights = _regress(features, is_own, likely, self._weights)
-            odds_of_share = np.log(share / (1 - share))
-            self._p_wrong = 1 / (1 + np.exp(np.clip(own @ self._weights - odds_of_share, -50, 50)))
-            before, share = share, max(float(self._p_wrong.mean()), 1e-9)
+            p_right = 1 - p_wrong
+            weight = np.concatenate([p_right, np.full(len(wrong), p_right.sum() / len(wrong))])
+            self._weights = _regress(features, is_own, weight, self._weights)
+            p_wrong = 1 / (1 + np.exp(np.clip(own @ self._weights - np.log(share / (1 - share)), -50, 50)))
+            before, share = share, max(float(p_wrong.mean()), 1e-9)
             if abs(share - before) < 0.01 * share:
                 break
+        self._p_wrong = np.zeros(len(self._lines))
+        self._p_wrong[rest] = p_wrong
+        self.odds = self._odds(self._lines, self._lines)
 
-    def _other_targets(self) -> Ints:
-        """For each source the target of another pair, of like length, drawn at random."""
+    def _random_pairs(self) -> tuple[Ints, Ints]:
+        """Sources beside other targets of like length. Both are lines that the lexicon has not learnt from: it knows no more
+        of them than of a wrong pair whose own counts are left out."""
         import numpy as np
 
-        _, n_tgt = self._lexicon.n_units(self._lines, self._lines)
-        by_length = np.argsort(n_tgt + np.random.default_rng(0).random(len(n_tgt)))
-        others = np.empty_like(by_length)
-        others[by_length] = np.roll(by_length, max(1, len(by_length) // 100))
-        return others
+        lines = self._lexicon.held_out
+        _, n_tgt = self._lexicon.n_units(lines, lines)
+        lines = lines[np.argsort(n_tgt, kind="stable")]  # held-out lines come in a random order
+        n_times = min(_N_RANDOM, len(lines) - 1)
+        return np.tile(lines, n_times), np.concatenate([np.roll(lines, n) for n in range(1, n_times + 1)])
 
     def _features(self, src: Ints, tgt: Ints) -> Floats:
         """What the odds are computed from: (number of pairs, 4). The more units, the more a score says."""
@@ -135,8 +157,13 @@ class Alignment:
 
 
 def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) -> Floats:
-    """The coefficients of a weighted logistic regression, by Newton's method."""
+    """The coefficients of a weighted logistic regression, by Newton's method; a step that leads too far is halved."""
     import numpy as np
+
+    sign = 1 - 2 * is_own
+
+    def loss(coefficients: Floats) -> float:
+        return float(weight @ np.logaddexp(0, sign * (features @ coefficients)) + _RIDGE / 2 * coefficients @ coefficients)
 
     coefficients = start
     for _ in range(_N_STEPS):
@@ -144,6 +171,8 @@ def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) ->
         gradient = features.T @ (weight * (is_own - p)) - _RIDGE * coefficients
         curvature = (features * (weight * p * (1 - p))[:, None]).T @ features + _RIDGE * np.eye(len(start))
         step = np.linalg.solve(curvature, gradient)
+        while loss(coefficients + step) > loss(coefficients) and np.abs(step).max() > 1e-3:
+            step = step / 2
         coefficients = coefficients + step
         if np.abs(step).max() < 1e-3:
             break

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.text.corpus import SentencePair
@@ -28,10 +29,11 @@ _PREFIX = 4  # characters: inflected forms share their statistics, which a small
 _MAX_UNITS = 80  # of a sentence: the work grows with the square of its length
 _MAX_CELLS = 6_000_000  # word pairs to learn from, which bounds memory and time: 40,000 pairs of sentences of 12 words
 _CHUNK_CELLS = 1_000_000  # word pairs scored at once
+_HELD_OUT = 0.1  # of the distinct pairs
 _N_ITERATIONS = 4
 _PRIOR = 1.0  # occurrences of a word that count as much as what is known of all words
 _COPIED = 0.1  # share of that prior for the same word on the other side: a name, a number
-_DISCOUNT = 0.1
+_DISCOUNT = 0.2
 
 
 def units(text: str) -> list[str]:
@@ -41,16 +43,17 @@ def units(text: str) -> list[str]:
     for word in _WORDS.findall(text.lower()):
         if re.match(f"[{_UNSPACED}]", word):
             found.update(dict.fromkeys(word))
-            found.update(dict.fromkeys(map("".join, zip(word, word[1:], strict=False))))
+            found.update(dict.fromkeys(map("".join, pairwise(word))))
         else:
             found[word[:_PREFIX]] = None
     return list(found)[:_MAX_UNITS]
 
 
 class Lexicon:
-    """The lexical measure of a corpus. It knows nothing of the order of lines."""
+    """The lexical measure of a corpus, learnt from those pairs that `is_sound` marks. It knows nothing of the order of
+    lines."""
 
-    def __init__(self, pairs: Sequence[SentencePair], seed: int = 0):
+    def __init__(self, pairs: Sequence[SentencePair], is_sound: npt.NDArray[np.bool_], seed: int = 0):
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
@@ -64,9 +67,11 @@ class Lexicon:
         self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
         # Repeated pairs would explain each other, so each is learnt once: the first stands for all.
         self._first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
-        distinct = np.random.default_rng(seed).permutation(np.unique(self._first))
+        distinct = np.random.default_rng(seed).permutation(np.unique(self._first[is_sound]))
         n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
-        self._learn(np.sort(distinct[n_cells <= _MAX_CELLS]))
+        n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
+        self.held_out = distinct[n_learnt:]  # nothing was learnt from these lines, and no two are the same pair
+        self._learn(np.sort(distinct[:n_learnt]))
 
     def _learn(self, lines: Ints) -> None:
         """Expectation maximization in both directions over all units that stand in the same pair."""
@@ -92,7 +97,7 @@ class Lexicon:
 
         chunk = np.cumsum(self._src.n[src] * self._tgt.n[tgt]) // _CHUNK_CELLS
         bounds = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
-        chunks = [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False)]
+        chunks = [slice(first, last) for first, last in pairwise(bounds)]
         return np.concatenate([np.zeros(0), *(self._score(src[chunk], tgt[chunk]) for chunk in chunks)])
 
     def n_units(self, src: Ints, tgt: Ints) -> tuple[Ints, Ints]:

@@ -107,9 +107,9 @@ class Alignment:
             p_right = 1 - p_wrong
             weight = np.concatenate([p_right, np.full(len(wrong), p_right.sum() / len(wrong))])
             self._weights = _regress(features, is_own, weight, self._weights)
-            p_wrong = 1 / (1 + np.exp(np.clip(own @ self._weights - np.log(share / (1 - share)), -50, 50)))
-            before, share = share, max(float(p_wrong.mean()), 1e-9)
-            if abs(share - before) < 0.01 * share:
+            before, p_wrong = p_wrong, _sigmoid(np.log(share / (1 - share)) - own @ self._weights)
+            share = max(float(p_wrong.mean()), 1e-9)
+            if np.abs(p_wrong - before).max() < 0.01:
                 break
         self._p_wrong = np.zeros(len(self._lines))
         self._p_wrong[rest] = p_wrong
@@ -156,6 +156,12 @@ class Alignment:
         return evidence
 
 
+def _sigmoid(odds: Floats) -> Floats:
+    import numpy as np
+
+    return 1 / (1 + np.exp(-np.clip(odds, -50, 50)))
+
+
 def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) -> Floats:
     """The coefficients of a weighted logistic regression, by Newton's method; a step that leads too far is halved."""
     import numpy as np
@@ -167,7 +173,7 @@ def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) ->
 
     coefficients = start
     for _ in range(_N_STEPS):
-        p = 1 / (1 + np.exp(-np.clip(features @ coefficients, -50, 50)))
+        p = _sigmoid(features @ coefficients)
         gradient = features.T @ (weight * (is_own - p)) - _RIDGE * coefficients
         curvature = (features * (weight * p * (1 - p))[:, None]).T @ features + _RIDGE * np.eye(len(start))
         step = np.linalg.solve(curvature, gradient)

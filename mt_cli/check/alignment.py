@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mt_cli.check.lexicon import Floats, Ints
 
-_MIN_PAIRS = 200  # fewer teach no lexicon
+_MIN_HELD_OUT = 20  # lines that the lexicon held out, of 200 distinct pairs: fewer teach nothing
 _PRECISION = 0.95  # expected share of the reported wrong partners that are wrong
 _N_RANDOM = 10  # wrong pairs for each held-out line
 _N_ROUNDS = 60
@@ -56,14 +56,15 @@ class Alignment:
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         self._lines = np.arange(len(pairs))
+        self._lexicon = Lexicon(pairs)
         self._weights, self._p_wrong = np.zeros(4), np.zeros(len(pairs))
         self.stretches = list[Misaligned]()
         self.odds = np.zeros(len(pairs))  # log odds that the sides of a pair belong together: the lower, the worse
-        if len(pairs) < _MIN_PAIRS:
-            return
         is_sound, is_single = np.ones((2, len(pairs)), dtype=bool)
         for _ in range(2):  # the second time without what was found to be wrong, if that was much
-            self._lexicon = Lexicon(pairs, is_sound)
+            self._lexicon.learn(is_sound)
+            if len(self._lexicon.held_out) < _MIN_HELD_OUT:
+                return
             self._fit(is_single)
             self.stretches = self._find_stretches()
             is_single[:] = True
@@ -81,7 +82,8 @@ class Alignment:
 
         worst = np.argsort(-self._p_wrong, kind="stable")
         precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
-        return sorted(int(pair) for pair in worst[: np.sum(precision >= _PRECISION)])
+        is_reported = (precision >= _PRECISION) & (self._p_wrong[worst] > 0.5)
+        return sorted(int(pair) for pair in worst[is_reported])
 
     def _find_stretches(self) -> list[Misaligned]:
         import numpy as np
@@ -169,7 +171,9 @@ def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) ->
     sign = 1 - 2 * is_own
 
     def loss(coefficients: Floats) -> float:
-        return float(weight @ np.logaddexp(0, sign * (features @ coefficients)) + _RIDGE / 2 * coefficients @ coefficients)
+        return float(
+            weight @ np.logaddexp(0, sign * (features @ coefficients)) + _RIDGE / 2 * coefficients @ coefficients
+        )
 
     coefficients = start
     for _ in range(_N_STEPS):

@@ -24,36 +24,34 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORDS = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}](?:[^\s{_UNSPACED}]*[^\W_{_UNSPACED}])?")
+_WORDS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}](?:[^\s{_UNSPACED}]*[^\W_{_UNSPACED}])?)")
 _PREFIX = 4  # characters: inflected forms share their statistics, which a small corpus needs
 _MAX_UNITS = 80  # of a sentence: the work grows with the square of its length
-_MAX_CELLS = 6_000_000  # word pairs to learn from, which bounds memory and time: 40,000 pairs of sentences of 12 words
-_CHUNK_CELLS = 1_000_000  # word pairs scored at once
-_HELD_OUT = 0.1  # of the distinct pairs
+_MAX_CELLS = 6_000_000  # unit pairs to learn from, which bounds memory and time: some 40,000 pairs of 12 words
+_CHUNK_CELLS = 1_000_000  # unit pairs scored at once
+_HELD_OUT, _MAX_HELD_OUT = 0.1, 3000  # of the distinct pairs: a share, and a number
 _N_ITERATIONS = 4
 _PRIOR = 1.0  # occurrences of a word that count as much as what is known of all words
 _COPIED = 0.1  # share of that prior for the same word on the other side: a name, a number
-_DISCOUNT = 0.2
+_DISCOUNT = 0.2  # translations: a word seen once has a little of each word beside it, which is no evidence
 
 
 def units(text: str) -> list[str]:
     """The distinct units of a sentence that are counted: the first letters of each word; where a script has no spaces,
     each character and each two neighbours."""
     found = dict[str, None]()
-    for word in _WORDS.findall(text.lower()):
-        if re.match(f"[{_UNSPACED}]", word):
-            found.update(dict.fromkeys(word))
-            found.update(dict.fromkeys(map("".join, pairwise(word))))
-        else:
+    for unspaced, word in _WORDS.findall(text.lower()):
+        if word:
             found[word[:_PREFIX]] = None
+        found.update(dict.fromkeys(unspaced))
+        found.update(dict.fromkeys(map("".join, pairwise(unspaced))))
     return list(found)[:_MAX_UNITS]
 
 
 class Lexicon:
-    """The lexical measure of a corpus, learnt from those pairs that `is_sound` marks. It knows nothing of the order of
-    lines."""
+    """The lexical measure of a corpus. It knows nothing of the order of lines."""
 
-    def __init__(self, pairs: Sequence[SentencePair], is_sound: npt.NDArray[np.bool_], seed: int = 0):
+    def __init__(self, pairs: Sequence[SentencePair]):
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
@@ -67,16 +65,19 @@ class Lexicon:
         self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
         # Repeated pairs would explain each other, so each is learnt once: the first stands for all.
         self._first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
-        distinct = np.random.default_rng(seed).permutation(np.unique(self._first[is_sound]))
-        n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
-        n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
-        self.held_out = distinct[n_learnt:]  # nothing was learnt from these lines, and no two are the same pair
-        self._learn(np.sort(distinct[:n_learnt]))
 
-    def _learn(self, lines: Ints) -> None:
-        """Expectation maximization in both directions over all units that stand in the same pair."""
+    def learn(self, is_sound: npt.NDArray[np.bool_]) -> None:
+        """Learns from the marked pairs, or from a sample of them, by expectation maximization in both directions over all
+        units that stand in the same pair."""
         import numpy as np
 
+        distinct = np.random.default_rng(0).permutation(np.unique(self._first[is_sound]))
+        n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
+        n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
+        self.held_out = distinct[n_learnt:][
+            :_MAX_HELD_OUT
+        ]  # nothing was learnt from these lines, and no two are the same pair
+        lines = np.sort(distinct[:n_learnt])
         self._is_learnt = np.isin(np.arange(len(self._first)), lines)
         cells = _Cells.of(self._src, lines, self._tgt, lines)
         keys, key = np.unique(cells.src * self._n_units + cells.tgt, return_inverse=True)
@@ -172,7 +173,7 @@ class _Direction:
 
         n_lines = np.bincount(cells.tgt, 1 / cells.n_src[cells.pair], n_units)  # that have the unit
         self.share = np.maximum(n_lines, 1) / max(n_lines.sum(), 1)  # P(target unit)
-        posterior = 1 / (cells.n_src[cells.pair] + 1)  # 1 for the empty word, which gives each unit its share
+        posterior: Floats = 1 / (cells.n_src[cells.pair] + 1.0)  # 1 for the empty word, which gives each unit its share
         for _ in range(_N_ITERATIONS):
             self.counts = np.bincount(key, posterior)  # expected number of translations, for each unit pair
             self.totals = np.bincount(src_of_key, self.counts, n_units)  # and in all, for each source unit
@@ -200,11 +201,12 @@ class _Direction:
         """What all source units, and the empty word, say for each target unit of each pair."""
         import numpy as np
 
-        return 1 + np.bincount(cells.tgt_row, lift, cells.n_tgt.sum())
+        return 1.0 + np.bincount(cells.tgt_row, lift, cells.n_tgt.sum())
 
     def _mean_log(self, cells: _Cells, lift: Floats) -> Floats:
         import numpy as np
 
         pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
         logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
-        return np.bincount(pair, logs, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
+        total: Floats = np.bincount(pair, logs, len(cells.n_tgt))
+        return total / np.maximum(cells.n_tgt, 1)

@@ -172,6 +172,9 @@ class TrainingConfig(Section):
     minutes: float | None = Field(None, gt=0, le=1e6)
     """Train for this long: the number of steps and the schedule are fitted to it, patience is ignored. null: train for
     max_steps. The same as `mt train --minutes`."""
+    init_from: str | None = None
+    """A run directory to begin with: its weights, its tokenizer, the sets that it held out, and where this config leaves
+    them open its network and its search. The same as `mt train --from`. null: random weights."""
     batch_tokens: BatchTokens = 2048
     """Target tokens in a batch, padding included. auto: as many as fit into memory. If memory runs out, halve it and double
     accumulate: an update then has as many tokens as before."""

@@ -47,7 +47,8 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Ch
     is_joint = given.get("tokenizer.joint", facts.shared_letters >= _ONE_SCRIPT or _needs_one_vocabulary(given))
     learns_twice = facts.n_distinct <= _TEACHES_ENOUGH
     tokens = facts.n_characters / _CHARACTERS_OF_A_TOKEN + facts.n_pairs
-    steps = given.get("training.max_steps", _n_steps(facts, tokens))
+    has_parent = given.get("training.init_from") is not None
+    steps = given.get("training.max_steps", _n_steps(facts, tokens) // (2 if has_parent else 1))
     share = _share_of_time(given.get("training.minutes"), needed_minutes(size, steps, machine, learns_twice))
     if share < _LEAST_FOR_SIZE:
         size = _size_for(facts, given, n_smaller=1)
@@ -141,14 +142,10 @@ def _learning(size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twic
     """`share`: of the time that the best recipe takes."""
     both = given.get("training.both_directions", 0.5 if is_joint and learns_twice else 0.0)
     uses_r_drop = learns_twice and both < 1 and share >= _LEAST_FOR_R_DROP
-    is_usual = given.get("training.optimizer", "muon") == "muon" and given.get("training.schedule") != "noam"
     why_both = "each pair teaches twice" if both else "there are enough pairs" if is_joint else "needs one vocabulary"
     why_r_drop = "there are enough pairs" if not learns_twice else "the minutes are too few for it"
     return {
-        "training.learning_rate": Choice(
-            size.learning_rate if is_usual else 1.0 if given.get("training.schedule") == "noam" else 1e-3,
-            f"for a width of {size.d_model}",
-        ),
+        "training.learning_rate": Choice(_learning_rate(size, given), f"for a width of {size.d_model}"),
         "training.both_directions": Choice(both, why_both),
         "training.r_drop": Choice(
             float(uses_r_drop), "the last steps read each pair twice" if uses_r_drop else why_r_drop
@@ -157,6 +154,13 @@ def _learning(size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twic
             "chrf", "the steadiest score of few sentences, fair to languages of many word forms"
         ),
     }
+
+
+def _learning_rate(size: _Size, given: Mapping[str, Any]) -> float:
+    if given.get("training.schedule") == "noam":
+        return 1.0
+    rate = size.learning_rate if given.get("training.optimizer", "muon") == "muon" else 1e-3
+    return rate / 2 if given.get("training.init_from") is not None else rate  # weights that are learnt shall stay near
 
 
 def _length(steps: int, tokens: float, given: Mapping[str, Any]) -> Choices:

@@ -91,7 +91,7 @@ class RunText:
     def other_data_error(self, names: str) -> RunDirError:
         return RunDirError(
             f"{self._folder}: the {names} files are not what they were when this run began;"
-            " restore them, or choose another --run-dir"
+            f" restore them, or begin a new run with this one's weights: --from {self._folder}"
         )
 
 

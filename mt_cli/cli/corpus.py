@@ -84,13 +84,16 @@ def is_config(corpus: list[Path]) -> bool:
     return _suffix(file) not in _TABLES
 
 
-def usual_run_dir(corpus: list[Path], config: Config) -> Path:
-    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run."""
+def usual_run_dir(corpus: list[Path], config: Config, init_from: Path | None = None) -> Path:
+    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. A run that begins
+    with another one of this name gets a 2 behind it."""
     if len(corpus) == 2:
-        return Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
-    run = RunDir(corpus[0].parent)
-    is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
-    return run.path if is_of_a_run else Path("runs") / _stem(corpus[0])
+        usual = Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
+    else:
+        run = RunDir(corpus[0].parent)
+        is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
+        usual = run.path if is_of_a_run else Path("runs") / _stem(corpus[0])
+    return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 
 def _suffix(file: Path) -> str:

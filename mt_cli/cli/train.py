@@ -33,6 +33,10 @@ def train(
         float | None,
         typer.Option(help="Fit the number of steps and the schedule to this time; training.patience does not count."),
     ] = None,
+    init_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
+    ] = None,
     overrides: SetOption = None,
     run_dir: Annotated[
         Path | None,
@@ -49,10 +53,14 @@ def train(
     began = time.monotonic()
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
-    time_limit = [f"training.minutes={minutes}"] if minutes is not None else []
+    settings = list(overrides or ())
+    if minutes is not None:
+        settings.append(f"training.minutes={minutes}")
+    if init_from is not None:
+        settings.append(f"training.init_from={init_from}")
     with StopSignals() as signals:
-        config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, [*(overrides or ()), *time_limit])
+        config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, settings)
 
         from mt_cli.training.run import train as train_run
 
-        train_run(config, run_dir or usual_run_dir(corpus, config), signals, began)
+        train_run(config, run_dir or usual_run_dir(corpus, config, init_from), signals, began)

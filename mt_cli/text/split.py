@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -78,6 +78,20 @@ def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool) -> 
         selection.try_unit(unit)
     selection.check()
     return Split(selection.held_out, selection.left_out(), in_stretches)
+
+
+def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[int, str]:
+    """The lines that repeat a pair of these sets, which are of other files, or nearly repeat it, with the reason."""
+    candidates, names = list[_Candidate](), list[str]()
+    for name, pairs in sets.items():
+        candidates += [_Candidate(-number, _sides(pair)) for number, pair in enumerate(pairs, 1)]
+        names += [f"line {number} of {name}" for number in range(1, len(pairs) + 1)]
+    _find_repetitions(read_pairs(), candidates)
+    return {
+        line: f"{how} {name}"
+        for candidate, name in zip(candidates, names, strict=True)
+        for line, how in candidate.repetitions.items()
+    }
 
 
 def set_size(n_distinct: int, names: list[str]) -> int:

@@ -23,9 +23,10 @@ from mt_cli.text.check import SetsCheck
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.split import split
+from mt_cli.text.split import Split, repetitions, split
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+from mt_cli.training.parent import held_out_of, like_parent, parent_of
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +128,9 @@ class _Set:
 
 
 def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
+    parent = parent_of(config)
+    if parent is not None:
+        config = like_parent(config, parent)
     check, abbreviations, facts = SetsCheck(), AbbreviationCounter(), FactsCounter()
     dev_pairs = list[SentencePair]()
     if config.data.dev is not None:
@@ -139,12 +143,15 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()
         if config.data.dev is None:
-            _hold_out(config, run, read_all)
+            _hold_out(config, run, read_all, held_out_of(parent) if parent is not None else {})
             dev = _Set("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
-        tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
+        if parent is not None:
+            tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
+        else:
+            tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
         train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
@@ -190,20 +197,25 @@ def _count(
         yield pair
 
 
-def _hold_out(config: Config, run: RunDir, read_all: ReadPairs) -> None:
-    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run."""
-    found = split(read_all, config.training.seed, with_dev=True, with_test=not config.data.test)
-    held_out: dict[str, list[SentencePair]] = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
+def _hold_out(config: Config, run: RunDir, read_all: ReadPairs, inherited: dict[str, list[SentencePair]]) -> None:
+    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run. The
+    `inherited` sets stay what they are."""
+    sets, found = inherited, Split()
+    if inherited:
+        found.left_out = repetitions(read_all, inherited)
+    else:
+        found = split(read_all, config.training.seed, with_dev=True, with_test=not config.data.test)
+        sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     left_out: list[tuple[str, SentencePair]] = []
     for pair in read_all():
-        if pair.line in found.held_out:
-            held_out[found.held_out[pair.line]].append(pair)
-            left_out.append((found.held_out[pair.line], pair))
-        elif pair.line in found.left_out:
-            left_out.append((found.left_out[pair.line], pair))
-    run.sets.save_held_out(config.data, held_out)
+        if name := found.held_out.get(pair.line):
+            sets[name].append(pair)
+            left_out.append((name, pair))
+        elif reason := found.left_out.get(pair.line):
+            left_out.append((reason, pair))
+    run.sets.save_held_out(config.data, sets)
     run.sets.save_left_out(left_out)
-    sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in held_out.items())
+    sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run.sets.left_out_file}")
 
 

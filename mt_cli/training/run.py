@@ -22,6 +22,7 @@ from mt_cli.run_dir import RunDir
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
+from mt_cli.training.parent import parent_of, take_weights
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.signals import StopSignals, command_line
@@ -73,9 +74,10 @@ def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started:
     if device.type == "cpu":
         multiply_float32_fast()
     torch.manual_seed(config.training.seed)
-    state = TrainingState.new(
-        config, build_model(config, data.tokenizer).to(device), *choose_precision(config.training.precision, device)
-    )
+    model = build_model(config, data.tokenizer)
+    if not run.steps() and (parent := parent_of(config)) is not None:
+        take_weights(model, parent)
+    state = TrainingState.new(config, model.to(device), *choose_precision(config.training.precision, device))
     run.make_checkpoints_folder()
     checkpoints = Checkpoints(run, data, started)
     with advise_when_out_of_memory(device, lambda: f"while continuing {run.path}; free memory, then start again"):

@@ -1,0 +1,72 @@
+"""The run that another one begins with (`training.init_from`): its tokenizer, its weights and the sets it held out.
+
+Once a run has a checkpoint of its own, its parent is not needed any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from mt_cli.checkpoint import load_model
+from mt_cli.config import Config, given_keys
+from mt_cli.config_file import complete
+from mt_cli.errors import ConfigError
+from mt_cli.model.transformer import Transformer
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
+
+log = logging.getLogger(__name__)
+
+_KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
+
+
+def parent_of(config: Config) -> RunDir | None:
+    """Raises RunDirError when it is not there."""
+    return RunDir.existing(Path(config.training.init_from)) if config.training.init_from else None
+
+
+def like_parent(config: Config, parent: RunDir) -> Config:
+    """The config in which tokenizer, network and search are the parent's where it leaves them open.
+
+    Raises ConfigError when it asks for another tokenizer: the weights are those of the parent's pieces.
+    """
+    of_parent = parent.load_config()
+    keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
+    config = complete(config, keys)
+    if config.tokenizer != of_parent.tokenizer:
+        raise ConfigError(
+            f"{parent.path} has another tokenizer, which a run that begins with it keeps; leave out tokenizer.*"
+        )
+    return config
+
+
+def take_weights(model: Transformer, parent: RunDir) -> None:
+    """Copies the parent's best weights into the model. Those of another shape begin anew and are named.
+
+    Raises CheckpointError when they are damaged."""
+    weights = load_model(parent).model.state_dict()
+    anew = []
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            if name in weights and weights[name].shape == weight.shape:
+                weight.copy_(weights[name])
+            else:
+                anew.append(name)
+    exceptions = f"; of another shape, so begun anew: {', '.join(anew)}" if anew else ""
+    log.info(f"begun with the weights of {parent.path}{exceptions}")
+
+
+def held_out_of(parent: RunDir) -> dict[str, list[SentencePair]]:
+    """The sets that the parent cut from its training text, by name; none where its config names them."""
+    data = parent.load_config().data
+    if data.dev is not None:
+        return {}
+    files = {name: parent.sets.held_out_files(data, name) for name in ("dev", "test")}
+    return {
+        name: list(read_pairs(paths, report=CorpusReport()))
+        for name, paths in files.items()
+        if all(Path(path).is_file() for path in paths)
+    }

@@ -93,6 +93,21 @@ def test_a_set_tells_once_how_its_table_was_read():
     assert report.describe("train")[1:] == [f"train: {describe(find_layout(Path('corpus.csv')))}"]
 
 
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_text_may_have_the_delimiters_of_others(delimiter, quoting):
+    rows = [("uno, dos", "peteĩ; mokõi"), ("tres; cuatro, cinco", "mbohapy, irundy"), ("seis", "poteĩ")] * 5
+    file = write("a.csv", as_csv(rows, delimiter, quoting))
+    assert find_layout(file).delimiter == delimiter
+    assert texts_of(file) == rows
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_quotes_tell_the_delimiter_where_every_row_has_others_too(delimiter):
+    rows = [(f"uno; dos, {n}", f"tres\tcuatro {n}") for n in range(5)]
+    assert texts_of(write("a.csv", as_csv(rows, delimiter, csv.QUOTE_ALL))) == rows
+
+
 def test_a_packed_table_is_unpacked():
     for name, delimiter in (("a.csv.gz", ";"), ("a.tsv.gz", "\t")):
         assert texts_of(write(name, gzip.compress(as_csv(TABLE, delimiter).encode()))) == SENTENCES
@@ -212,8 +227,9 @@ def test_the_header_decides_which_of_two_columns_is_the_source():
         lambda n: ["saludo", "pregunta"][n % 2],  # too few that differ, or too short
         lambda n: "revisar" if n == 1 else "",
         lambda n: f"Génesis 1:{n}",
+        lambda n: "abcdefghijklmnopqrstuvwxyz"[n] * 3,
     ],
-    ids=["dates", "files", "topics", "notes", "places"],
+    ids=["dates", "files", "topics", "notes", "places", "names"],
 )
 def test_two_columns_of_running_text_are_found_among_others(more):
     rows = [[more(n), src * 2, tgt * 2] for n, (src, tgt) in enumerate(SENTENCES * 5)]
@@ -395,7 +411,7 @@ def save():
 
 
 def test_a_workbook_is_read_by_the_values_of_its_first_sheet(save):
-    file = save([[], ["nr", "Español", "Guaraní"], [1, "Hola amigo", "Maitei che irũ"], [], [2, "#REF!", 3.5], [3, None, "x"], [4, "a_x000D_\nb", "y"]])  # fmt: skip
+    file = save([[], ["nr", "Español", "Guaraní"], [1, "Hola amigo", "Maitei che irũ"], [], [2, "#REF!", 3.5], [3, None, "x"], [4, "a_x000D_\nb", "y"], [5, "z"]])  # fmt: skip
     layout = find_layout(file)
     assert describe(layout) == (
         "a.xlsx: a header row; source is column 2 (Español), target is column 3 (Guaraní); other columns with --columns"
@@ -404,7 +420,7 @@ def test_a_workbook_is_read_by_the_values_of_its_first_sheet(save):
     report = CorpusReport()
     pairs = read_test_set(["a.xlsx"], on_bad_line="error", report=report)
     assert [tuple(pair) for pair in pairs] == [
-        ("Hola amigo", "Maitei che irũ", 3), ("#REF!", "3.5", 5), ("", "x", 6), ("a b", "y", 7)
+        ("Hola amigo", "Maitei che irũ", 3), ("#REF!", "3.5", 5), ("", "x", 6), ("a b", "y", 7), ("z", "", 8)
     ]  # fmt: skip
     assert report.notes == [describe(layout)]
 

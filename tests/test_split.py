@@ -26,7 +26,10 @@ def corpus(n: int, *, story: int = 1, repeated: float = 0.2, seed: int = 1) -> l
     while len(sides) < n:
         if sides and rng.random() < repeated:
             src, tgt = rng.choice(sides)
-            sides.append(rng.choice([(src, tgt), (f"{src.upper()}!", tgt[:-2]), (src, " ".join(rng.sample(words, 8)))]))
+            near = src.partition(" ")[2], f"{tgt} {rng.choice(words)}"
+            sides.append(
+                rng.choice([(src, tgt), (f"{src.upper()}!", tgt), near, (src, " ".join(rng.sample(words, 8)))])
+            )
             continue
         if len(sides) % story == 0:
             names = [word(rng) + word(rng) + word(rng) for _ in range(2)]
@@ -44,9 +47,8 @@ def sets_of(pairs: list[SentencePair], made) -> dict[str, list[SentencePair]]:
     return sets
 
 
-def gives_away(one: str, other: str, n: int) -> bool:
+def gives_away(own: set[str], found: set[str], n: int) -> bool:
     """The slow, obvious measure."""
-    own, found = grams(one, n), grams(other, n)
     return bool(own) and len(own & found) >= NEAR * max(len(own), min(len(found), 6 * n))
 
 
@@ -56,19 +58,19 @@ def test_no_pair_is_near_one_of_another_set_on_either_side(story):
     sets = sets_of(pairs, split(lambda: iter(pairs), 1, True, True))
     assert min(map(len, sets.values())) >= 25
     for side in (0, 1):
-        sentences = {name: {letters(pair[side]) for pair in found} for name, found in sets.items()}
         n = gram_length(letters(pair[side]) for pair in pairs)
+        sentences = {name: [grams(letters(pair[side]), n) for pair in found] for name, found in sets.items()}
         for held_out in ("dev", "test"):
-            others = set().union(*(found for name, found in sentences.items() if name != held_out))
-            assert not sentences[held_out] & others
-            assert not [s for s in sentences[held_out] if any(gives_away(s, other, n) for other in others)]
+            others = [other for name, found in sentences.items() if name != held_out for other in found]
+            assert not [own for own in sentences[held_out] if any(gives_away(own, other, n) for other in others)]
 
 
 def test_the_index_finds_what_comparing_all_finds():
     sentences = [letters(pair.src) for pair in corpus(120, repeated=0.5)] + ["", "a", "我有一只狗"]
     index, n = NearIndex(sentences), gram_length(sentences)
     for other in [*sentences, "我有一只猫", sentences[0] + sentences[1] + sentences[2], sentences[3][4:]]:
-        assert index.near(other) == [i for i, sentence in enumerate(sentences) if gives_away(sentence, other, n)]
+        found = grams(other, n)
+        assert index.near(other) == [i for i, own in enumerate(sentences) if gives_away(grams(own, n), found, n)]
 
 
 def test_case_accents_punctuation_digits_and_spaces_make_no_difference():
@@ -121,6 +123,8 @@ def test_small_corpora_give_a_share_and_large_ones_a_thousand(n_pairs, size):
 
 def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_elsewhere():
     verses = corpus(1000, story=20, repeated=0)
+    for i in range(3, 1000, 9):  # a refrain
+        verses[i] = verses[i - 1]._replace(line=verses[i].line)
     made = split(lambda: iter(verses), 1, True, True)
     assert made.in_stretches and set(made.held_out.values()) == {"dev", "test"}
     position = {pair.line: i for i, pair in enumerate(verses)}
@@ -129,7 +133,8 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
     for i, name in held_out.items():
         for beside in {i - 1, i + 1} & set(range(len(verses))):
             assert held_out.get(beside) == name or beside in left_out, "a line beside a held-out one is trained on"
-    assert sum(i + 1 in held_out for i in held_out) > 0.8 * len(held_out)
+    assert sum(i + 1 in held_out for i in held_out) > 0.6 * len(held_out)
+    assert len({verses[i].src for i in held_out}) == len(held_out) == 100
 
     shuffled = random.Random(1).sample(verses, len(verses))
     made = split(lambda: iter(shuffled), 1, True, True)
@@ -159,6 +164,7 @@ def test_training_keeps_nearly_all_of_a_corpus_made_from_patterns():
     people, things = ([word(rng) + word(rng) for _ in range(30)] for _ in "ab")
     pattern = [(f"{a} has never seen the {b}", f"{b} {a} sonata kirimu") for a in people for b in things]
     made_of = corpus(600, repeated=0) + [SentencePair(*sides, 10_000 + i) for i, sides in enumerate(pattern)]
+    rng.shuffle(made_of)
     made = split(lambda: iter(made_of), 1, True, True)
     assert len(made.left_out) <= 0.03 * len(made_of) and len(made.held_out) == 150
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 import shlex
 import shutil
@@ -82,10 +83,15 @@ def test_every_script_that_is_run_exists(page: str) -> None:
 
 # What is shown runs --------------------------------------------------------------------------------------------------
 
-CONFIG_LINE = next(line for line in shown(README) if line.startswith("data: {"))
+CONFIG_LINE = next(line for line in shown(GUIDE) if line.startswith("data: {"))
 NEEDS = {"ctranslate2": "ctranslate2", "marian": "safetensors"}
 NOT_HERE = re.compile("mt fetch|configs/multi30k")  # wants the network
-SHORTER = {"--minutes 30": "--minutes 0.01", "max_steps=40000": "max_steps=3"}
+TINY = "--set model.d_model=16 --set model.n_encoder_layers=1 --set model.n_decoder_layers=1 --set training.max_steps=2"
+SHORTER = {
+    "--minutes 30": "--minutes 0.01",
+    "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
+    "max_steps=40000": "max_steps=3",
+}
 
 
 @pytest.fixture
@@ -94,14 +100,22 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     config = yaml.safe_load(Path("tiny.yaml").read_text()) | yaml.safe_load(CONFIG_LINE)
     config["model"]["max_positions"] = 512
     config["training"] |= {"max_steps": 2, "validate_every_steps": 1}
-    Path("nb-en.yaml").write_text(yaml.safe_dump(config))
+    Path("mine.yaml").write_text(yaml.safe_dump(config))
     shutil.copytree(trained_run, "runs/phrasebook")
     Path("configs").mkdir()
-    shutil.copy("tiny.yaml", "configs/phrasebook.yaml")
+    for name in ("train.en", "train.de", "dev.en", "dev.de"):
+        shutil.copy(name, f"configs/{name}")
+    own = Path("tiny.yaml").read_text().replace("[train.en, train.de]", "[configs/train.en, configs/train.de]")
+    Path("configs/phrasebook.yaml").write_text(own.replace("[dev.en, dev.de]", "[configs/dev.en, configs/dev.de]"))
     Path("moved").mkdir()
-    for name in ("train", "dev"):
-        shutil.copy(f"{name}.de", f"{name}.nb")
-        shutil.copy(f"{name}.de", f"moved/{name}.nb")
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abdefgiklmnoprstuv", k=6)) for _ in range(300)]
+    for name, n_pairs in (("train", 500), ("dev", 12)):
+        sentences = [rng.choices(words, k=6) for _ in range(n_pairs)]
+        for language, ending in (("nb", "et"), ("en", "")):
+            lines = [" ".join(word + ending for word in sentence) + "\n" for sentence in sentences]
+            Path(f"{name}.{language}").write_text("".join(lines))
+        shutil.copy(f"{name}.nb", f"moved/{name}.nb")
         shutil.copy(f"{name}.en", f"moved/{name}.en")
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")
@@ -122,7 +136,7 @@ def test_the_commands_of_a_page_run_one_after_another(page: str, folder: Path, m
             assert answer.code == 0, (command, answer.err.decode())
 
 
-def test_the_config_of_the_readme_trains_with_every_default(folder: Path, mt: Mt) -> None:
+def test_the_config_of_the_guide_trains_with_every_choice(folder: Path, mt: Mt) -> None:
     Path("nb-en.yaml").write_text(CONFIG_LINE + "\n")
     small = [f"model.{key}=2" for key in ("n_heads", "n_encoder_layers", "n_decoder_layers")]
     sets = [*small, "model.d_model=16", "model.ffn_dim=16", "training.max_steps=2", "tokenizer.vocab_size=300"]

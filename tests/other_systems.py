@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ _MODULES = ("resource", "termios", "tty", "pty", "pwd", "grp", "syslog")
 _OF_SIGNAL = "SIGHUP SIGQUIT SIGKILL SIGUSR1 SIGUSR2 SIGPIPE SIGCHLD SIGXFSZ pthread_sigmask sigwait pause"
 _OF_OS = (
     "fork forkpty getgid getegid getpgid killpg mknod nice sched_getaffinity"
-    " getloadavg chown fchown pread pwrite sendfile posix_fallocate posix_fadvise set_blocking"
+    " getloadavg chown fchown pread pwrite posix_fallocate posix_fadvise set_blocking"
     " O_CLOEXEC O_NOFOLLOW O_DIRECTORY O_SYNC EX_OK EX_USAGE EX_DATAERR EX_IOERR EX_NOINPUT"
 )
 
@@ -43,6 +44,7 @@ def take_away() -> None:
             if hasattr(owner, name):
                 delattr(owner, name)
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[misc]
     ctypes.CDLL = _Library  # type: ignore[misc]
     io.open = builtins.open = _with_code_page(io.open)  # type: ignore[assignment]
     sys.addaudithook(_Files().refuse)
@@ -57,15 +59,14 @@ class _Library(ctypes.CDLL):
 
 def _with_code_page(real: Callable[..., Any]) -> Callable[..., Any]:
     def open_file(
-        file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None, newline: Any = None, *rest: Any
+        file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None, newline: Any = None, **named: Any
     ) -> Any:  # fmt: skip
-        if "b" in mode:
-            return real(file, mode, buffering, encoding, errors, newline, *rest)
-        if encoding in {None, "locale"}:
-            encoding = "cp1252"
-        if newline is None and set(mode) & set("wax"):
-            newline = "\r\n"
-        return real(file, mode, buffering, encoding, errors, newline, *rest)
+        if "b" not in mode:
+            encoding = "cp1252" if encoding in {None, "locale"} else encoding
+            newline = "\r\n" if newline is None and set(mode) & set("wax") else newline
+        if "opener" in named:
+            file = "unnamed"  # `tempfile` gives its folder here, and opens a file in it
+        return real(file, mode, buffering, encoding, errors, newline, **named)
 
     return open_file
 

@@ -32,11 +32,13 @@ _N_STEPS = 20
 _MOSTLY = 0.99  # of the pairs are sound: to learn again without the others would change little
 _FIRST_SHARE = 0.01  # of wrong partners; where the rounds begin
 _RIDGE = 0.01  # keeps the regression finite where the two kinds do not overlap
+_MIN_ODDS = 2.0  # mean log odds of a corpus: shuffled ones have 0.3 to 1.2, very free translations 3.7 and more
+_MIN_UNITS = 3  # of a line, in the median: a list of single words, each given once, teaches nothing of its pairs
 _MAX_SHIFT = 3  # lines
 _MAX_ODDS = 5.0  # one line says no more than that about where a stretch begins
 _CHANGE = 15.0  # log odds against a change of shift: about three lines must say so at each end
 _MIN_LINES = 5  # of a stretch
-_WINDOW = 9  # lines whose own pairs must look wrong in all before other shifts are tried
+_WINDOW = 9  # lines whose mean must be below half of the corpus's before other shifts are tried
 
 
 class Misaligned(NamedTuple):
@@ -74,6 +76,8 @@ class Alignment:
             if is_sound.mean() > _MOSTLY:
                 break
         self._p_wrong[~is_single] = 0
+        if self._is_hopeless(is_single):
+            self.stretches, self._p_wrong = [Misaligned(0, len(pairs) - 1, None)], np.zeros(len(pairs))
 
     def wrong_partners(self) -> list[int]:
         """The places of the pairs, outside of stretches, whose sides do not belong together: as many as are expected to be 95%
@@ -84,6 +88,13 @@ class Alignment:
         precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
         is_reported = (precision >= _PRECISION) & (self._p_wrong[worst] > 0.5)
         return sorted(int(pair) for pair in worst[is_reported])
+
+    def _is_hopeless(self, is_single: npt.NDArray[np.bool_]) -> bool:
+        """Whether the two sides have nothing to do with each other, although they have words enough to learn from."""
+        import numpy as np
+
+        n_units = np.median(self._lexicon.n_units(self._lines, self._lines), axis=1)
+        return bool(n_units.min() >= _MIN_UNITS and is_single.any() and self.odds[is_single].mean() < _MIN_ODDS)
 
     def _find_stretches(self) -> list[Misaligned]:
         import numpy as np
@@ -101,7 +112,7 @@ class Alignment:
         """Learns the odds from the pairs that are in no stretch."""
         import numpy as np
 
-        rest = self._lines[is_single]
+        rest = np.unique(self._lexicon.first[is_single])  # a repeated pair counts once
         own, wrong = self._features(rest, rest), self._features(*self._random_pairs())
         features, is_own = np.concatenate([own, wrong]), np.repeat([1.0, 0.0], [len(own), len(wrong)])
         share, p_wrong = _FIRST_SHARE, np.zeros(len(rest))
@@ -113,9 +124,8 @@ class Alignment:
             share = max(float(p_wrong.mean()), 1e-9)
             if np.abs(p_wrong - before).max() < 0.01:
                 break
-        self._p_wrong = np.zeros(len(self._lines))
-        self._p_wrong[rest] = p_wrong
         self.odds = self._odds(self._lines, self._lines)
+        self._p_wrong = _sigmoid(np.log(share / (1 - share)) - self.odds)
 
     def _random_pairs(self) -> tuple[Ints, Ints]:
         """Sources beside other targets of like length. Both are lines that the lexicon has not learnt from: it knows no more
@@ -146,8 +156,8 @@ class Alignment:
 
         evidence = np.zeros((len(self._lines), len(shifts)))
         evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
-        # Elsewhere no other shift can win: this saves most of the time, and a clean corpus finds nothing by chance.
-        is_doubtful = np.convolve(evidence[:, 0], np.ones(_WINDOW), "same") < 0
+        # Elsewhere no other shift is tried: this saves most of the time, and a clean corpus finds nothing by chance.
+        is_doubtful = np.convolve(evidence[:, 0], np.full(_WINDOW, 1 / _WINDOW), "same") < evidence[:, 0].mean() / 2
         near = np.flatnonzero(np.convolve(is_doubtful, np.ones(2 * _WINDOW + 1), "same") > 0.5)
         evidence[:, 1:] = -_MAX_ODDS
         evidence[near, 1:] = 0

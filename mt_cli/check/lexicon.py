@@ -27,7 +27,7 @@ _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 _WORDS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}](?:[^\s{_UNSPACED}]*[^\W_{_UNSPACED}])?)")
 _PREFIX = 4  # characters: inflected forms share their statistics, which a small corpus needs
 _MAX_UNITS = 80  # of a sentence: the work grows with the square of its length
-_MAX_CELLS = 6_000_000  # unit pairs to learn from, which bounds memory and time: some 40,000 pairs of 12 words
+_MAX_CELLS = 4_000_000  # unit pairs to learn from, which bounds memory and time: some 30,000 pairs of 12 words
 _CHUNK_CELLS = 1_000_000  # unit pairs scored at once
 _HELD_OUT, _MAX_HELD_OUT = 0.1, 3000  # of the distinct pairs: a share, and a number
 _N_ITERATIONS = 4
@@ -64,27 +64,27 @@ class Lexicon:
         self._n_units = len(vocabulary)
         self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
         # Repeated pairs would explain each other, so each is learnt once: the first stands for all.
-        self._first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
+        self.first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
 
     def learn(self, is_sound: npt.NDArray[np.bool_]) -> None:
         """Learns from the marked pairs, or from a sample of them, by expectation maximization in both directions over all
         units that stand in the same pair."""
         import numpy as np
 
-        distinct = np.random.default_rng(0).permutation(np.unique(self._first[is_sound]))
+        distinct = np.random.default_rng(0).permutation(np.unique(self.first[is_sound]))
         n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
         n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
         self.held_out = distinct[n_learnt:][
             :_MAX_HELD_OUT
         ]  # nothing was learnt from these lines, and no two are the same pair
         lines = np.sort(distinct[:n_learnt])
-        self._is_learnt = np.isin(np.arange(len(self._first)), lines)
+        self._is_learnt = np.isin(np.arange(len(self.first)), lines)
         cells = _Cells.of(self._src, lines, self._tgt, lines)
         keys, key = np.unique(cells.src * self._n_units + cells.tgt, return_inverse=True)
         ends = np.divmod(keys, self._n_units)
         self._forward = _Direction(cells, key, ends[0], self._n_units, len(self._src.units))
         self._backward = _Direction(cells.reversed(), key, ends[1], self._n_units, len(self._tgt.units))
-        self._own_score = np.zeros(len(self._first))
+        self._own_score = np.zeros(len(self.first))
         self._own_score[lines] = self._forward.own_score + self._backward.own_score
         is_kept = np.maximum(self._forward.counts, self._backward.counts) > _DISCOUNT
         self._keys = keys[is_kept]
@@ -108,7 +108,7 @@ class Lexicon:
     def _score(self, src: Ints, tgt: Ints) -> Floats:
         import numpy as np
 
-        src, tgt = self._first[src], self._first[tgt]
+        src, tgt = self.first[src], self.first[tgt]
         cells = _Cells.of(self._src, src, self._tgt, tgt)
         wanted = cells.src * self._n_units + cells.tgt
         key = np.searchsorted(self._keys, wanted)
@@ -171,13 +171,13 @@ class _Direction:
         """Learns from `cells`; `key` is the number of the unit pair in each."""
         import numpy as np
 
-        n_lines = np.bincount(cells.tgt, 1 / cells.n_src[cells.pair], n_units)  # that have the unit
+        n_lines = _sums(1 / cells.n_src[cells.pair], cells.tgt, n_units)  # that have the unit
         self.share = np.maximum(n_lines, 1) / max(n_lines.sum(), 1)  # P(target unit)
-        posterior: Floats = 1 / (cells.n_src[cells.pair] + 1.0)  # 1 for the empty word, which gives each unit its share
+        posterior = 1 / (cells.n_src[cells.pair] + 1.0)  # 1 for the empty word, which gives each unit its share
         for _ in range(_N_ITERATIONS):
-            self.counts = np.bincount(key, posterior)  # expected number of translations, for each unit pair
-            self.totals = np.bincount(src_of_key, self.counts, n_units)  # and in all, for each source unit
-            self.own = np.bincount(cells.src_at, posterior, n_places)  # and those in the line itself, for each place
+            self.counts = _sums(posterior, key, len(src_of_key))  # expected number of translations, for each unit pair
+            self.totals = _sums(self.counts, src_of_key, n_units)  # and in all, for each source unit
+            self.own = _sums(posterior, cells.src_at, n_places)  # and those in the line itself, for each place
             lift = self._lift(cells, self.counts[key] - posterior)
             posterior = lift / self._explained(cells, lift)[cells.tgt_row]
         self.own_score = self._mean_log(cells, lift)
@@ -199,14 +199,18 @@ class _Direction:
     @staticmethod
     def _explained(cells: _Cells, lift: Floats) -> Floats:
         """What all source units, and the empty word, say for each target unit of each pair."""
-        import numpy as np
-
-        return 1.0 + np.bincount(cells.tgt_row, lift, cells.n_tgt.sum())
+        return 1 + _sums(lift, cells.tgt_row, int(cells.n_tgt.sum()))
 
     def _mean_log(self, cells: _Cells, lift: Floats) -> Floats:
         import numpy as np
 
         pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
         logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
-        total: Floats = np.bincount(pair, logs, len(cells.n_tgt))
-        return total / np.maximum(cells.n_tgt, 1)
+        return _sums(logs, pair, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
+
+
+def _sums(values: Floats, places: Ints, n_places: int) -> Floats:
+    """The sum of the values that belong to each place."""
+    import numpy as np
+
+    return np.bincount(places, values, n_places).astype(np.float64, copy=False)

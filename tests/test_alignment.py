@@ -1,0 +1,115 @@
+"""Stretches and wrong partners, in a made-up language that is translated word for word."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mt_cli.check.alignment import Alignment, Misaligned
+from mt_cli.check.lexicon import units
+from mt_cli.text.corpus import SentencePair
+
+SYLLABLES = [consonant + vowel for consonant in "bdgklmnprstvz" for vowel in "aeiou"]
+
+
+def make_pairs(n_pairs: int = 500, seed: int = 1) -> list[SentencePair]:
+    """Sentences of 60 words with endings, some words missing; the other language says them backwards."""
+    rng = random.Random(seed)
+    stems = ["".join(rng.sample(SYLLABLES, 3)) for _ in range(120)]
+    lexicon = list(zip(stems[:60], stems[60:], strict=True))
+
+    def make_pair(line: int) -> SentencePair:
+        words = [rng.choice(lexicon) for _ in range(rng.randint(4, 9))]
+        src = [src + rng.choice(["", "ta", "nu"]) for src, _ in words if rng.random() < 0.9] or [words[0][0]]
+        tgt = [tgt + rng.choice(["", "so", "ri"]) for _, tgt in reversed(words)]
+        return SentencePair(" ".join(src), " ".join(tgt), line)
+
+    return [make_pair(line) for line in range(1, n_pairs + 1)]
+
+
+def with_targets_of(pairs: list[SentencePair], donors: dict[int, int]) -> list[SentencePair]:
+    return [pair._replace(tgt=pairs[donors.get(i, i)].tgt) for i, pair in enumerate(pairs)]
+
+
+def shifted(pairs: list[SentencePair], first: int, last: int, by: int = 1) -> list[SentencePair]:
+    """The target of line i stands in line i + by; those pushed out come back at the other end."""
+    n = last - first + 1
+    return with_targets_of(pairs, {first + (i + by) % n: first + i for i in range(n)})
+
+
+def shuffled(pairs: list[SentencePair], first: int, last: int) -> list[SentencePair]:
+    places = list(range(first, last + 1))
+    return with_targets_of(pairs, dict(zip(places, random.Random(2).sample(places, len(places)), strict=True)))
+
+
+@pytest.fixture(scope="module")
+def clean() -> list[SentencePair]:
+    return make_pairs()
+
+
+def test_a_clean_corpus_has_neither_stretches_nor_wrong_partners(clean):
+    alignment = Alignment(clean)
+    assert alignment.stretches == [] and alignment.wrong_partners() == []
+
+
+@pytest.mark.parametrize(("first", "last", "by"), [(200, 299, 1), (240, 259, -1), (300, 349, 3)])
+def test_a_shifted_stretch_is_found_with_its_ends(clean, first, last, by):
+    (stretch,) = Alignment(shifted(clean, first, last, by)).stretches
+    # The lines whose targets came back at the other end fit nowhere.
+    assert abs(stretch.first - first) <= 3 and abs(stretch.last - last) <= 3 and stretch.shift == by
+
+
+def test_a_shift_that_lasts_to_the_end_is_found(clean):
+    assert Alignment(shifted(clean, 350, 499)).stretches == [Misaligned(350, 499, 1)]
+
+
+def test_a_stretch_in_disorder_fits_nowhere(clean):
+    (stretch,) = Alignment(shuffled(clean, 100, 159)).stretches
+    assert abs(stretch.first - 100) <= 2 and abs(stretch.last - 159) <= 2 and stretch.shift is None
+
+
+def test_a_corpus_in_disorder_fits_nowhere(clean):
+    alignment = Alignment(shuffled(clean, 0, 499))
+    assert alignment.stretches == [Misaligned(0, 499, None)] and alignment.wrong_partners() == []
+
+
+def test_wrong_partners_are_found_beside_a_stretch(clean):
+    wrong = [20, 77, 130, 260, 301, 333, 390, 402, 444, 480]
+    pairs = with_targets_of(shifted(clean, 150, 209), dict(zip(wrong, wrong[1:] + wrong[:1], strict=True)))
+    alignment = Alignment(pairs)
+    found = [i for i in alignment.wrong_partners() if not 148 <= i <= 211]
+    assert set(found) <= set(wrong) and len(found) >= 8
+    assert set(wrong) <= set(sorted(range(500), key=lambda i: alignment.odds[i])[:80])
+
+
+def test_repeated_wrong_partners_do_not_explain_each_other(clean):
+    wrong = clean[7]._replace(tgt=clean[400].tgt)
+    pairs = [wrong if i % 20 == 0 else pair for i, pair in enumerate(clean)]
+    assert set(range(0, 500, 20)) <= set(Alignment(pairs).wrong_partners())
+
+
+def test_the_same_pairs_get_the_same_answer(clean):
+    assert (Alignment(clean).odds == Alignment(clean).odds).all()
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        [SentencePair("a b", "c d", 1)],
+        [SentencePair("a b c d", "e f g h", 1)] * 300,
+        [SentencePair("...", "!", 1), SentencePair("?", "-", 2)] * 200,
+        [SentencePair(f"word{i:x}", f"wort{i:x}", i) for i in range(300)],
+        make_pairs(60),
+    ],
+    ids=["none", "one", "one repeated", "no words", "a list of words", "too few"],
+)
+def test_what_teaches_nothing_gives_no_findings(pairs):
+    alignment = Alignment(pairs)
+    assert alignment.stretches == [] and alignment.wrong_partners() == [] and len(alignment.odds) == len(pairs)
+
+
+def test_units_are_beginnings_of_words_and_neighbours_where_there_are_no_spaces():
+    assert units("The (green) greens, 2024!") == ["the", "gree", "2024"]
+    assert units("我爱你 OK") == ["我", "爱", "你", "我爱", "爱你", "ok"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from mt_cli.cli.check import check
 from mt_cli.cli.config import config
 from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.explain import explain
@@ -30,7 +31,7 @@ from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_mem
 
 log = logging.getLogger(__name__)
 
-COMMANDS = (train, translate, evaluate, score, explain, export, fetch, config, version)
+COMMANDS = (train, check, translate, evaluate, score, explain, export, fetch, config, version)
 MOVED_OPTIONS = {  # options that `mt translate` had before they became commands
     "--score": "mt score RUN --src SOURCES --ref REFERENCES",
     "--trace": "mt explain RUN [INPUT]",

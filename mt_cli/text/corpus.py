@@ -225,11 +225,18 @@ def read_test_set(
     files: list[str], *, columns: str | None = None, on_bad_line: str, report: CorpusReport
 ) -> list[SentencePair]:
     """The pairs of a set that is to be scored: not normalized, with those that have an empty side."""
-    _refuse_special_files(files)
-    pairs = list(_decoded_pairs(files, columns, on_bad_line, report, "fix the line"))
+    pairs = list(read_raw_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report))
     if not pairs:
         raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
     return pairs
+
+
+def read_raw_pairs(
+    files: list[str], *, columns: str | None = None, on_bad_line: str, report: CorpusReport
+) -> Iterator[SentencePair]:
+    """The pairs as they are in the files, one at a time: not normalized, with those that have an empty side."""
+    _refuse_special_files(files)
+    yield from _decoded_pairs(files, columns, on_bad_line, report, "fix the line")
 
 
 def _refuse_special_files(files: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
+from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
@@ -19,7 +20,6 @@ from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.files import cannot_write
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose
 from mt_cli.run_dir import RunDir
-from mt_cli.text.check import SetsCheck
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder

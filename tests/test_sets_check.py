@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mt_cli.check.sets import SetsCheck
 from mt_cli.errors import DataError
-from mt_cli.text.check import SetsCheck
 from mt_cli.text.corpus import SentencePair
 
 

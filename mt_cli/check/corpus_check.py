@@ -1,0 +1,257 @@
+"""Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which lines a person would
+drop.
+
+The files are read twice: first to learn what is usual in them, then to judge each pair by that. What is remembered of a
+pair are two hashes, so that the memory for twenty million pairs stays below a gigabyte.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
+from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
+from mt_cli.check.sets import HeldOut
+from mt_cli.check.signs import NOT_UTF8, SignFaults, Spellings
+from mt_cli.check.usual import Sample, Usual
+from mt_cli.check.words import near_key, words
+from mt_cli.errors import DataError
+from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_raw_pairs
+from mt_cli.text.languages import language
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STRETCH = Kind(
+    "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+WRONG_PARTNER = Kind(
+    "wrong_partner", "source and target seem to have nothing to do with each other",
+    "Look at these lines; drop those that are no translations.", is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+TOO_FEW = Kind(
+    "too_few", "distinct pairs are too few to learn a language from",
+    "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.",
+)  # fmt: skip
+
+_FEW_PAIRS, _TOO_FEW_PAIRS = 1_000, 100
+_ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
+
+
+class CorpusFiles(Protocol):
+    """The files of a corpus, as `DataConfig` names them; `dev` may be empty."""
+
+    @property
+    def src_lang(self) -> str: ...
+    @property
+    def tgt_lang(self) -> str: ...
+    @property
+    def train(self) -> list[str]: ...
+    @property
+    def dev(self) -> list[str]: ...
+    @property
+    def test(self) -> Mapping[str, list[str]]: ...
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Files that no config names; a language may be empty."""
+
+    train: list[str]
+    dev: list[str] = field(default_factory=list)
+    test: dict[str, list[str]] = field(default_factory=dict)
+    src_lang: str = ""
+    tgt_lang: str = ""
+
+
+def check(data: CorpusFiles) -> Report:
+    """What is to be known of the corpus before it is trained on. Raises DataError for files that are no parallel text."""
+    report = quick_check(data)
+    report.findings += _alignment_findings(report)
+    return report
+
+
+def quick_check(data: CorpusFiles) -> Report:
+    """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
+    read = partial(_read, data.train)
+    held_out = _read_held_out(data)
+    survey = _Survey(data.train, [one for one, _ in held_out])
+    usual, dropped = survey.usual(), Dropped()
+    pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
+    sign_faults = SignFaults(usual)
+    tally = Tally()
+    for index, raw in enumerate(read()):
+        pair = _normalized(raw)
+        kinds = [*pair_faults.faults(pair), *sign_faults.faults(raw)]
+        if EMPTY not in kinds:
+            kinds = [kind for kind, flags in survey.flags.items() if flags[index]] + kinds
+        for kind in kinds:
+            tally.add(kind, pair)
+            if kind.is_dropped:
+                dropped.add(pair.line, kind.name)
+    findings = survey.findings(dropped) + tally.findings(survey.n_lines, "train")
+    findings += survey.spellings.findings(survey.n_lines, "train")
+    for one, raw_pairs in held_out:
+        findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
+    facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
+    return Report(
+        " ".join(data.train), survey.n_lines, survey.n_distinct, (facts[0], facts[1]), findings, dropped, read
+    )
+
+
+def _read(files: list[str], report: CorpusReport | None = None) -> Iterator[SentencePair]:
+    return read_raw_pairs(files, on_bad_line="skip", report=report or CorpusReport())
+
+
+def _normalized(pair: SentencePair) -> SentencePair:
+    return SentencePair(normalize(pair.src), normalize(pair.tgt), pair.line)
+
+
+def _read_held_out(data: CorpusFiles) -> list[tuple[HeldOut, list[SentencePair]]]:
+    """The dev and test sets, each with its pairs as they are in its files."""
+    sets = {"dev": data.dev, **data.test} if data.dev else dict(data.test)
+    found = []
+    for name, files in sets.items():
+        raw_pairs = list(_read(files))
+        pairs = [pair for pair in map(_normalized, raw_pairs) if pair.src and pair.tgt]
+        if not pairs:
+            raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
+        found.append((HeldOut(name, pairs), raw_pairs))
+    return found
+
+
+def _judge(
+    held_out: HeldOut, raw_pairs: list[SentencePair], pair_faults: PairFaults, sign_faults: SignFaults
+) -> list[Finding]:
+    """The faults of single pairs of a dev or test set, by what is usual in training."""
+    tally = Tally()
+    for raw in raw_pairs:
+        pair = _normalized(raw)
+        for kind in (*pair_faults.faults(pair), *sign_faults.faults(raw)):
+            tally.add(kind, pair)
+    return tally.findings(len(raw_pairs), held_out.name)
+
+
+class _Survey:
+    """What is counted of the training pairs while they pass for the first time."""
+
+    def __init__(self, files: list[str], held_out: list[HeldOut]):
+        reading, line = CorpusReport(), 0
+        self._sample, self._hashes, self._src_hashes = Sample(), array("q"), array("q")
+        self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
+        self._n_characters, self._unread = [0, 0], array("q")
+        self.spellings = Spellings()
+        for raw in _read(files, reading):
+            self._unread.extend(range(line + 1, raw.line))
+            line = raw.line
+            self.spellings.add(raw)
+            self._count(_normalized(raw), held_out)
+        self.n_lines = reading.n_pairs
+        self._unread.extend(range(line + 1, self.n_lines + 1))
+        if not self._hashes:
+            raise DataError(f"{files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8")
+        self.flags = self._find_repetitions()
+
+    def _count(self, pair: SentencePair, held_out: list[HeldOut]) -> None:
+        self._hashes.append(hash(pair[:2]))
+        self._src_hashes.append(hash(pair.src))
+        src_words, tgt_words = words(pair.src), words(pair.tgt)
+        self._n_words[0][len(src_words)] += 1
+        self._n_words[1][len(tgt_words)] += 1
+        self._n_characters[0] += len(pair.src)
+        self._n_characters[1] += len(pair.tgt)
+        if pair.src and pair.tgt:
+            self._sample.add(pair)
+            if held_out:
+                keys = near_key(pair.src), near_key(pair.tgt)
+                for one in held_out:
+                    one.look(pair, (src_words, tgt_words), keys)
+
+    def usual(self) -> Usual:
+        return Usual(self._sample.pairs)
+
+    def _find_repetitions(self) -> dict[Kind, bytes]:
+        """For each pair in order whether it stands further up already; whether its source has several targets."""
+        import numpy as np  # here, because the command line starts without numpy
+
+        hashes = np.frombuffer(self._hashes, dtype=np.int64)
+        is_first = np.zeros(len(hashes), dtype=bool)
+        is_first[np.unique(hashes, return_index=True)[1]] = True
+        self.n_distinct = int(is_first.sum())
+        sources: Any = np.frombuffer(self._src_hashes, dtype=np.int64)
+        found, counts = np.unique(sources[is_first], return_counts=True)
+        has_others = np.isin(sources, found[counts > 1]) & is_first
+        return {REPEATED: (~is_first).tobytes(), OTHER_TARGET: has_others.tobytes()}
+
+    def facts(self, side: int, code: str) -> SideFacts:
+        counts = self._n_words[side]
+        n_words = sum(length * n for length, n in counts.items())
+        median, most = (_quantile(counts, share) for share in (0.5, 0.95))
+        return SideFacts(code, n_words, self._n_characters[side], median, most, max(counts))
+
+    def findings(self, dropped: Dropped) -> list[Finding]:
+        """What the counts show. Lines that could not be read are dropped."""
+        found = []
+        if self.n_distinct < _FEW_PAIRS:
+            kind = replace(TOO_FEW, fatal_share=0.0) if self.n_distinct < _TOO_FEW_PAIRS else TOO_FEW
+            found.append(Finding.of(kind, self.n_distinct, self.n_distinct / self.n_lines))
+        if self._unread:
+            tally = Tally()
+            for line in self._unread:
+                tally.add(NOT_UTF8, SentencePair("", "", line))
+                dropped.add(line, NOT_UTF8.name)
+            found += tally.findings(self.n_lines, "train")
+        return found
+
+
+def _quantile(counts: Counter[int], share: float) -> int:
+    """The least length that so many of the lines do not exceed."""
+    n_left = share * counts.total()
+    for length, n in sorted(counts.items()):
+        n_left -= n
+        if n_left <= 0:
+            return length
+    return max(counts)
+
+
+# Alignment -----------------------------------------------------------------------------------------------------------
+
+
+def _alignment_findings(report: Report) -> list[Finding]:
+    """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
+    are added to the report's dropped ones."""
+    from mt_cli.check.alignment import find_stretches, find_wrong_partners
+
+    found, tally = [], Tally()
+    pairs = map(_normalized, report.read())
+    while chunk := list(islice(pairs, _ALIGNED_AT_ONCE)):
+        in_stretches: set[int] = set()
+        for stretch in find_stretches(chunk):
+            in_stretches.update(range(stretch.first, stretch.last + 1))
+            found.append(_stretch_finding(chunk[stretch.first : stretch.last + 1], stretch.shift, report.n_pairs))
+        for index in sorted(in_stretches):
+            report.dropped.add(chunk[index].line, STRETCH.name)
+        for index in find_wrong_partners(chunk):
+            if index not in in_stretches:
+                tally.add(WRONG_PARTNER, chunk[index])
+                report.dropped.add(chunk[index].line, WRONG_PARTNER.name)
+    return found + tally.findings(report.n_pairs, "train")
+
+
+def _stretch_finding(pairs: list[SentencePair], shift: int, n_pairs: int) -> Finding:
+    where = f"line n{'+' if shift > 0 else '-'}{abs(shift)}"
+    told = f"the target of line n stands in {where}" if shift else "source and target do not belong together"
+    how = f"are shifted by {abs(shift)}" if shift else "are not aligned"
+    what = f"lines {pairs[0].line:,} to {pairs[-1].line:,} {how}: {told}"
+    kind = replace(STRETCH, what=what)
+    tally = Tally()
+    for pair in pairs[:2]:
+        tally.add(kind, pair)
+    return Finding.of(kind, len(pairs), len(pairs) / n_pairs, tally.examples(kind))

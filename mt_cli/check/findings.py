@@ -1,0 +1,246 @@
+"""What a check of a corpus found, and how it is shown: as a table for the terminal, as JSON, as a list of the lines that
+a cleaned corpus leaves out. This file knows nothing of how faults are found.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Literal
+
+from mt_cli.files import write_atomically
+from mt_cli.text.corpus import SentencePair, normalize
+
+Severity = Literal["info", "warning", "fatal"]
+_ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
+_N_EXAMPLES = 3
+_RARE = 0.001  # a fault in fewer pairs changes no training: it is told as info
+_MAX_EXAMPLE = 200  # characters that are kept of a text
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault: what it is, and what to do about it. `{set}` stands for the name of the set."""
+
+    name: str
+    what: str
+    advice: str
+    is_dropped: bool = False  # whether a cleaned corpus leaves such pairs out
+    severity: Severity = "warning"
+    fatal_share: float = 2.0  # from this share on, training is not worth its time
+
+    def at(self, share: float) -> Kind:
+        """The kind as it counts for that share of the pairs: what is rare changes no training."""
+        return replace(self, severity="info") if share < _RARE and self.severity == "warning" else self
+
+
+@dataclass(frozen=True)
+class Example:
+    line: int
+    src: str
+    tgt: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: str
+    severity: Severity
+    count: int
+    share: float  # of the pairs of the set, or of its running words or characters where `what` says so
+    what: str
+    advice: str
+    examples: tuple[Example, ...] = ()
+    set: str = "train"
+
+    @classmethod
+    def of(
+        cls, kind: Kind, count: int, share: float, examples: tuple[Example, ...] = (), name: str = "train"
+    ) -> Finding:
+        severity: Severity = "fatal" if share >= kind.fatal_share else kind.severity
+        what, advice = (text.replace("{set}", name) for text in (kind.what, kind.advice))
+        return cls(kind.name, severity, count, share, what, advice, examples, name)
+
+
+class Tally:
+    """Counts faults by kind, and keeps the first examples of each."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Kind, int] = {}
+        self._examples: dict[Kind, list[Example]] = {}
+
+    def add(self, kind: Kind, pair: SentencePair) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        examples = self._examples.setdefault(kind, [])
+        if len(examples) < _N_EXAMPLES:
+            examples.append(Example(pair.line, pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE]))
+
+    def examples(self, kind: Kind) -> tuple[Example, ...]:
+        return tuple(self._examples.get(kind, ()))
+
+    def findings(self, n_pairs: int, name: str) -> list[Finding]:
+        shares = {kind: count / n_pairs for kind, count in self.counts.items()}
+        return [
+            Finding.of(kind.at(share), self.counts[kind], share, self.examples(kind), name)
+            for kind, share in shares.items()
+        ]
+
+
+class Dropped:
+    """The lines that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
+
+    def __init__(self) -> None:
+        self._codes = bytearray()  # of each line, from 0; an index of `_reasons`
+        self._reasons = [""]
+
+    def add(self, line: int, reason: str) -> None:
+        if line >= len(self._codes):
+            self._codes.extend(bytes(line + 1 - len(self._codes)))
+        if self._codes[line]:
+            return
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+        self._codes[line] = self._reasons.index(reason)
+
+    def reason(self, line: int) -> str:
+        """Why the line is left out; empty where it is kept."""
+        return self._reasons[self._codes[line]] if line < len(self._codes) else ""
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return ((line, self._reasons[code]) for line, code in enumerate(self._codes) if code)
+
+    def counts(self) -> dict[str, int]:
+        by_code = Counter(self._codes)
+        return {reason: by_code[code] for code, reason in enumerate(self._reasons) if code}
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    language: str
+    n_words: int
+    n_characters: int
+    median_words: int  # of a line
+    most_words: int  # of 95% of the lines
+    longest_words: int
+
+
+@dataclass
+class Report:
+    name: str  # of the training files
+    n_pairs: int
+    n_distinct: int
+    sides: tuple[SideFacts, SideFacts]
+    findings: list[Finding]
+    dropped: Dropped
+    read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
+    forecast: list[str] = field(default_factory=list)  # what a training would need and reach: the end of the report
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether something makes the result worthless."""
+        return any(finding.severity == "fatal" for finding in self.findings)
+
+    def as_table(self, width: int = 80) -> str:
+        """The report for a terminal of that many columns."""
+        lines = [shown(f"{self.name}: {self.n_pairs:,} pairs, {self.n_distinct:,} distinct", width), ""]
+        lines += [f"{'':14}{'words':>13}{'characters':>14}   words a line: median   95%  longest"[:width]]
+        for title, side in zip(("source", "target"), self.sides, strict=True):
+            label = shown(f"{title} ({side.language})" if side.language else title, 14)
+            counts = f"{side.n_words:13,}{side.n_characters:14,}"
+            lines.append(
+                f"{label:14}{counts}{side.median_words:24,}{side.most_words:6,}{side.longest_words:9,}"[:width]
+            )
+        for severity in _ORDER:
+            for finding in self.findings:
+                if finding.severity == severity:
+                    lines += ["", *_finding_lines(finding, width)]
+        if not self.findings:
+            lines += ["", "No faults found."]
+        if reasons := self.dropped.counts():
+            n_left = self.n_pairs - sum(reasons.values())
+            told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+            lines += ["", *textwrap.wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
+        if self.forecast:
+            lines += ["", *(shown(line, width) for line in self.forecast)]
+        return "\n".join(lines)
+
+    def as_json(self) -> str:
+        report = {
+            "name": self.name,
+            "n_pairs": self.n_pairs,
+            "n_distinct": self.n_distinct,
+            "src": asdict(self.sides[0]),
+            "tgt": asdict(self.sides[1]),
+            "findings": [asdict(finding) for finding in self.findings],
+            "dropped": list(self.dropped),
+            "forecast": self.forecast,
+            "is_fatal": self.is_fatal,
+        }
+        return json.dumps(report, ensure_ascii=False, indent=1)
+
+    def write_dropped(self, path: Path) -> None:
+        """Writes a table of the lines left out: line, reason, source, target. A line that cannot be read has no texts."""
+
+        def row(line: int, reason: str, src: str = "", tgt: str = "") -> bytes:
+            return f"{line}\t{reason}\t{normalize(src)}\t{normalize(tgt)}\n".encode()
+
+        def write(file: IO[bytes]) -> None:
+            file.write(b"line\treason\tsource\ttarget\n")
+            last = 0
+            for pair in self.read():
+                for line in range(last + 1, pair.line + 1):
+                    if reason := self.dropped.reason(line):
+                        file.write(row(*pair[2:], reason, *pair[:2]) if line == pair.line else row(line, reason))
+                last = pair.line
+            for line, reason in self.dropped:
+                if line > last:
+                    file.write(row(line, reason))
+
+        write_atomically(path, write)
+
+
+def _finding_lines(finding: Finding, width: int) -> list[str]:
+    count = f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
+    where = "" if finding.set == "train" else f" in {finding.set}"
+    first = f"{finding.severity}: {count} {finding.kind.replace('_', ' ')}{where}: {finding.what}"
+    wrapped = textwrap.wrap(shown(first), width, subsequent_indent="    ", break_on_hyphens=False)
+    for example in finding.examples:
+        texts = [text for text in (example.src, example.tgt) if text]
+        head = f"    {example.line:,}: " if example.line else "    "
+        room = (width - len(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
+        wrapped.append(head + " | ".join(shown(text, room) for text in texts))
+    return wrapped + textwrap.wrap(
+        f"→ {shown(finding.advice)}", width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+
+
+def shown(text: str, width: int | None = None) -> str:
+    """The text with what has no shape (control characters, line ends, marks of direction) as escapes, cut to that many
+    columns of a terminal."""
+    pieces: list[str] = []
+    used = 0
+    for char in text:
+        category = unicodedata.category(char)
+        piece = char.encode("unicode_escape").decode() if category in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char
+        columns = sum(_columns(one) for one in piece)
+        if width is not None and used + columns > width:
+            while pieces and used > width - 1:
+                used -= sum(_columns(one) for one in pieces.pop())
+            return "".join(pieces) + "…"
+        pieces.append(piece)
+        used += columns
+    return "".join(pieces)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

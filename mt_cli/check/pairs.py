@@ -1,0 +1,220 @@
+"""Faults of single pairs that a look at both sides shows: empty, copied, untranslated, of an unusual length, left over from
+a spreadsheet. This file knows nothing of signs and scripts (`signs.py`) and nothing of other pairs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mt_cli.check.findings import Kind
+from mt_cli.check.usual import MAX_CHARACTERS, Usual
+from mt_cli.check.words import near_key, words
+from mt_cli.text.corpus import SentencePair
+
+EMPTY = Kind(
+    "empty", "one side has no text", "Training leaves such pairs out. Look whether the lines before and after still belong together.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+REPEATED = Kind(
+    "repeated", "the pair stands further up already, word for word",
+    "Set data.dedup: true (or train with --clean), unless such sentences are as frequent in what you will translate.",
+    is_dropped=True,
+)  # fmt: skip
+OTHER_TARGET = Kind(
+    "other_target", "the same source has another target elsewhere",
+    "Nothing to do where both are right: the model learns the more frequent one.", severity="info",
+)  # fmt: skip
+COPIED = Kind(
+    "copied", "the target is the source", "Translate these lines or drop them; the model would learn to copy.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+UNTRANSLATED = Kind(
+    "untranslated", "both sides are written in the same language, to judge by the words of the corpus",
+    "Translate these lines or drop them; the model would learn to copy.", is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+SWAPPED = Kind(
+    "swapped", "source and target have changed sides", "Exchange the two sides in these lines.", is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+LENGTH_RATIO = Kind(
+    "length_ratio", "one side is far too short or too long to be the translation of the other",
+    "Look whether these are translations; drop those that are not.", is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+OVER_LONG = Kind(
+    "over_long", f"a side has more than {MAX_CHARACTERS:,} characters",
+    "Split them into sentences, one a line; training leaves out pairs above data.max_length.", severity="info",
+)  # fmt: skip
+DEBRIS = Kind(
+    "debris", "what is left of a spreadsheet: an error such as #NAME?, or punctuation where the other side has words",
+    "Mend these cells in the spreadsheet and export it again.", is_dropped=True,
+)  # fmt: skip
+HEADER = Kind("header", "line 1 names the columns", "Delete line 1.", is_dropped=True, severity="info")
+DOUBLED_QUOTES = Kind(
+    "doubled_quotes", 'quotes are doubled (""), as a CSV file has them',
+    "Give mt the .csv file itself, or read it with a CSV reader; do not cut it at its commas.",
+)  # fmt: skip
+
+# What Excel, LibreOffice and Google Sheets write in English, Spanish, French, German and Portuguese.
+_CELL_ERROR = re.compile(
+    r"#(NAME\?|REF!|VALUE!|N/?A!?|DIV/0!|NUM!|NULL!|SPILL!|CALC!|ERROR!|GETTING_DATA|¿NOMBRE\?|¡(REF|VALOR|NUM|DIV/0|NULO)!"
+    r"|NOM\s?\?|VALEUR\s?!|NOMBRE\s?!|BEZUG!|WERT!|ZAHL!|NV|NOME\?|VALOR!|¡?VALOR!)|Err:\d{3}|#{3,}"
+)
+_DOUBLED_QUOTES = re.compile(r'""[^\s"]|[^\s"]""')
+_COLUMN_NAMES = frozenset(
+    [
+        "source",
+        "src",
+        "target",
+        "tgt",
+        "original",
+        "translation",
+        "text",
+        "sentence",
+        "sentences",
+        "id",
+        "fuente",
+        "origen",
+        "texto",
+        "traducción",
+        "traduccion",
+        "oración",
+        "frase",
+        "traduction",
+        "tradução",
+        "übersetzung",
+        "quelle",
+        "ziel",
+        "english",
+        "spanish",
+        "french",
+        "german",
+        "portuguese",
+        "italian",
+        "dutch",
+        "russian",
+        "chinese",
+        "japanese",
+        "korean",
+        "arabic",
+        "hindi",
+        "swahili",
+        "guarani",
+        "quechua",
+        "aymara",
+        "nahuatl",
+        "wixarika",
+        "czech",
+        "polish",
+        "turkish",
+        "ukrainian",
+        "vietnamese",
+        "indonesian",
+        "español",
+        "espanol",
+        "castellano",
+        "inglés",
+        "ingles",
+        "francés",
+        "frances",
+        "alemán",
+        "aleman",
+        "portugués",
+        "guaraní",
+        "náhuatl",
+        "wixárika",
+        "français",
+        "francais",
+        "anglais",
+        "espagnol",
+        "allemand",
+        "deutsch",
+        "englisch",
+        "spanisch",
+        "französisch",
+        "português",
+        "русский",
+        "中文",
+        "日本語",
+    ]
+)
+_FEW_WORDS = 3  # a name or a title may be the same in both languages
+_OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
+_OUTLIER_FACTOR = 2.5
+_OUTLIER_CHARACTERS = 40  # of the longer side; a short phrase may have a long translation
+
+
+class PairFaults:
+    """Finds the faults of normalized pairs."""
+
+    def __init__(self, usual: Usual, src_lang: str = "", tgt_lang: str = ""):
+        self._usual = usual
+        self._same_language = bool(src_lang) and src_lang == tgt_lang
+        self._codes = {src_lang.casefold(), tgt_lang.casefold()} - {""}
+
+    def faults(self, pair: SentencePair) -> Iterator[Kind]:
+        """The kinds of fault that the pair has, the plainest first."""
+        src, tgt = pair.src, pair.tgt
+        if not src or not tgt:
+            yield EMPTY
+            return
+        if max(len(src), len(tgt)) > MAX_CHARACTERS:
+            yield OVER_LONG
+            src, tgt = src[:MAX_CHARACTERS], tgt[:MAX_CHARACTERS]
+        if pair.line == 1 and self._is_header(src, tgt):
+            yield HEADER
+            return
+        if _is_debris(src, tgt):
+            yield DEBRIS
+            return
+        if ('""' in src or '""' in tgt) and (_DOUBLED_QUOTES.search(src) or _DOUBLED_QUOTES.search(tgt)):
+            yield DOUBLED_QUOTES
+        if not self._same_language:
+            language_fault = self._wrong_language(src, tgt)
+            if language_fault:
+                yield language_fault
+        if self._is_outlier(len(pair.src), len(pair.tgt)):
+            yield LENGTH_RATIO
+
+    def _is_header(self, src: str, tgt: str) -> bool:
+        sides = [text.casefold().strip(' "') for text in (src, tgt)]
+        n_known = sum(side in _COLUMN_NAMES or side in self._codes for side in sides)
+        return n_known > 0 and all(len(side.split()) == 1 and len(side) <= 20 and side.isalpha() for side in sides)
+
+    def _wrong_language(self, src: str, tgt: str) -> Kind | None:
+        src_words, tgt_words = words(src), words(tgt)
+        if src == tgt or near_key(src) == near_key(tgt):
+            return COPIED if _is_sentence(src_words) else None
+        sides = [word.casefold() for word in src_words], [word.casefold() for word in tgt_words]
+        is_source_odd, is_target_odd = (
+            _is_sentence((src_words, tgt_words)[side]) and self._is_of_other_side(side, sides[side], sides[1 - side])
+            for side in (0, 1)
+        )
+        if is_source_odd and is_target_odd:
+            return SWAPPED
+        return UNTRANSLATED if is_source_odd or is_target_odd else None
+
+    def _is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
+        likeness, share = self._usual.likeness_to_other_side(side, own, other)
+        return likeness > 1.2 and share >= 0.6
+
+    def _is_outlier(self, n_src: int, n_tgt: int) -> bool:
+        if max(n_src, n_tgt) < _OUTLIER_CHARACTERS:
+            return False
+        factor = n_tgt / (self._usual.ratio * n_src)
+        is_far = not 1 / _OUTLIER_FACTOR < factor < _OUTLIER_FACTOR
+        return is_far and abs(self._usual.deviation(n_src, n_tgt)) > _OUTLIER
+
+
+def _is_sentence(text_words: list[str]) -> bool:
+    """Whether there are several words that are no names or numbers: they do not begin with a capital."""
+    plain = sum(1 for word in text_words if word[0].isalpha() and not word[0].isupper())
+    return len(text_words) >= _FEW_WORDS and plain >= _FEW_WORDS - 1
+
+
+def _is_debris(src: str, tgt: str) -> bool:
+    if any(text.startswith(("#", "Err:")) and _CELL_ERROR.fullmatch(text) for text in (src, tgt)):
+        return True
+    if len(src) > 10 and len(tgt) > 10:
+        return False
+    has_words = [any(char.isalnum() for char in text) for text in (src, tgt)]
+    return has_words[0] != has_words[1]

@@ -1,0 +1,183 @@
+"""Faults of signs: text of a wrong script, text that was decoded wrongly, one sign spelled in two ways, signs that look like
+others or like nothing. This file looks at lines as they are in the file, before they are normalized.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from mt_cli.check.findings import Example, Finding, Kind
+from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
+from mt_cli.text.corpus import SentencePair
+
+WRONG_SCRIPT = Kind(
+    "wrong_script", "a side is written in a script that is rare on that side", "Look whether these are in the right language; drop those that are not.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+MOJIBAKE = Kind(
+    "mojibake", "the text was decoded with a wrong encoding (such as Ã¡ for á), or has signs that were lost (U+FFFD)",
+    "Take the text from its source again, as UTF-8. Where nothing is lost, ftfy or iconv -f UTF-8 -t CP1252 repairs it.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+LOOKALIKES = Kind(
+    "lookalikes", "a word has letters of another script that look like its own (such as Cyrillic а in a Latin word)",
+    "Replace them: to the model these are other words.",
+)  # fmt: skip
+INVISIBLE = Kind(
+    "invisible", "the text has control characters or signs without a shape (such as U+200B or U+00AD)",
+    "Delete them; control characters are read as spaces.", severity="info",
+)  # fmt: skip
+DECOMPOSED = Kind(
+    "decomposed", "letters and their accents are separate signs (not NFC)",
+    "Nothing to do for training, which composes them; references of mt evaluate should be composed.", severity="info",
+)  # fmt: skip
+NOT_UTF8 = Kind(
+    "not_utf8", "the line is not UTF-8", "Convert them: iconv -f LATIN1 -t UTF-8; or leave them out with data.on_bad_line: skip.",
+    is_dropped=True, fatal_share=0.5,
+)  # fmt: skip
+
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
+_LEAST_LETTERS = 10  # of a line in a wrong script: shorter ones are often names
+
+# Mojibake ------------------------------------------------------------------------------------------------------------
+
+_BYTES = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(0x80, 0x100)}
+_BYTES |= {chr(byte): byte for byte in range(0x80, 0x100)}  # text may have been decoded as Latin-1
+_CONTINUATION = "".join(re.escape(char) for char, byte in _BYTES.items() if byte < 0xC0)
+_SUSPICIOUS = re.compile(f"[Â-ô][{_CONTINUATION}]|\ufffd")
+_IN_A_WORD = re.compile(f"[a-zß-ÿ][ÃÂÅ][{_CONTINUATION}]|[ÃÅ][{_CONTINUATION}][a-zß-ÿ]|â€[{_CONTINUATION}]")
+
+
+def is_mojibake(text: str) -> bool:
+    """Whether the text is UTF-8 that was decoded as CP1252 or Latin-1, or has a sign that was lost."""
+    if not _SUSPICIOUS.search(text):
+        return False
+    return "\ufffd" in text or _IN_A_WORD.search(text) is not None or _decodes_again(text)
+
+
+def _decodes_again(text: str) -> bool:
+    try:
+        raw = bytes(ord(char) if char < "\x80" else _BYTES[char] for char in text)
+        return len(raw.decode("utf-8")) < len(text)
+    except (KeyError, UnicodeDecodeError):
+        return False
+
+
+# Look-alikes ---------------------------------------------------------------------------------------------------------
+
+_LATIN, _OTHER = "A-Za-z\u00c0-\u024f", "\u0370-\u03ff\u0400-\u052f"
+_MIXED = re.compile(f"[{_LATIN}](?=[{_OTHER}])|[{_OTHER}](?=[{_LATIN}])")
+_WORD = re.compile(r"[^\W\d_]+")
+_LIKE_LATIN = frozenset("аеорсухіјѕһԁԛԝАВЕЅІЈКМНОРСТУХ" + "οΑΒΕΖΗΙΚΜΝΟΡΤΥΧν")
+_LIKE_OTHERS = frozenset("aeopcyxijshdqwABESIJKMHOPCTYXZNvu")
+
+
+def has_lookalikes(text: str) -> bool:
+    """Whether a word has letters of two scripts of which one has only letters that look like the other's."""
+    return _MIXED.search(text) is not None and any(map(_is_disguised, _WORD.findall(text)))
+
+
+def _is_disguised(word: str) -> bool:
+    latin = {char for char in word if char.isascii() or "\u00c0" <= char <= "\u024f"}
+    other = {char for char in word if "\u0370" <= char <= "\u052f"}
+    return bool(latin and other) and (other <= _LIKE_LATIN or latin <= _LIKE_OTHERS)
+
+
+class SignFaults:
+    """Finds the faults of signs in pairs that are not normalized."""
+
+    def __init__(self, usual: Usual):
+        self._usual = usual
+
+    def faults(self, pair: SentencePair) -> Iterator[Kind]:
+        texts = (pair.src[:MAX_CHARACTERS], pair.tgt[:MAX_CHARACTERS])
+        if any(map(is_mojibake, texts)):
+            yield MOJIBAKE
+        if any(self._is_of_wrong_script(side, text) for side, text in enumerate(texts)):
+            yield WRONG_SCRIPT
+        if any(map(has_lookalikes, texts)):
+            yield LOOKALIKES
+        if any(not unicodedata.is_normalized("NFC", text) for text in texts):
+            yield DECOMPOSED
+        if _INVISIBLE.search(pair.src) or _INVISIBLE.search(pair.tgt):
+            yield INVISIBLE
+
+    def _is_of_wrong_script(self, side: int, text: str) -> bool:
+        letters = scripts(text)
+        if len(letters) < _LEAST_LETTERS:
+            return False
+        n_usual = sum(letters.count(script) for script in self._usual.main_scripts[side])
+        return 2 * n_usual < len(letters)
+
+
+# Two spellings of one sign -------------------------------------------------------------------------------------------
+
+_N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
+_SIGNS = {  # of a sign: its spellings, each with what it looks like in a message
+    "apostrophe": {
+        "' (U+0027)": r"(?<=[^\W\d_])'(?=[^\W\d_])",
+        "’ (U+2019)": r"(?<=[^\W\d_])’(?=[^\W\d_])",
+        "ʼ (U+02BC)": r"ʼ",
+        "ʻ (U+02BB)": r"ʻ",
+        "‘ (U+2018)": r"(?<=[^\W\d_])‘(?=[^\W\d_])",
+        "´ (U+00B4)": r"(?<=[^\W\d_])´(?=[^\W\d_])",
+        "` (U+0060)": r"(?<=[^\W\d_])`(?=[^\W\d_])",
+    },
+    "quotation mark": {'"': r'"', "“ ”": "[“”„]", "« »": "[«»]"},
+    "hyphen": {
+        "- (U+002D)": r"(?<=[^\W\d_])-(?=[^\W\d_])",
+        "‐ (U+2010)": "‐",
+        "‑ (U+2011)": "‑",
+        "− (U+2212)": r"(?<=[^\W\d_])−(?=[^\W\d_])",
+    },
+    "space between words": {
+        "a space": r"(?<=[^\W\d_]) (?=[^\W\d_])",
+        "a no-break space": r"(?<=[^\W\d_])[\u00a0\u202f](?=[^\W\d_])",
+    },
+    "space before or after punctuation": {
+        "a space": r"(?<=\w) (?=[;:!?»])|(?<=«) (?=\w)",
+        "a no-break space": r"(?<=\w)[\u00a0\u202f](?=[;:!?»])|(?<=«)[\u00a0\u202f](?=\w)",
+    },
+}  # fmt: skip
+_SPELLINGS = [
+    (sign, spelling, re.compile(pattern)) for sign, patterns in _SIGNS.items() for spelling, pattern in patterns.items()
+]
+
+
+class Spellings:
+    """Counts on either side the lines that have each spelling of a sign."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, str], dict[str, int]] = {}
+        self._first: dict[tuple[int, str, str], Example] = {}
+
+    def add(self, pair: SentencePair) -> None:
+        for side, text in enumerate(pair[:2]):
+            for sign, spelling, pattern in _SPELLINGS:
+                if pattern.search(text, 0, MAX_CHARACTERS):
+                    counts = self._counts.setdefault((side, sign), {})
+                    counts[spelling] = counts.get(spelling, 0) + 1
+                    key = (side, sign, spelling)
+                    if key not in self._first:
+                        texts = (text[:200], "") if side == 0 else ("", text[:200])
+                        self._first[key] = Example(pair.line, *texts)
+
+    def findings(self, n_pairs: int, name: str) -> list[Finding]:
+        """A finding for each sign that has two spellings on a side."""
+        found = []
+        for (side, sign), counts in sorted(self._counts.items()):
+            used = sorted(counts.items(), key=lambda item: -item[1])
+            if len(used) < 2 or used[1][1] < _N_OF_A_SPELLING:
+                continue
+            n_rarer = sum(count for _, count in used[1:])
+            told = ", ".join(f"{spelling} in {count:,} lines" for spelling, count in used)
+            kind = Kind(
+                "two_spellings",
+                f"the {'source' if side == 0 else 'target'} writes the {sign} in several ways: {told}",
+                f"Write {used[0][0]} throughout, here and in what you will translate: to the model they are different signs.",
+            )
+            examples = tuple(self._first[side, sign, spelling] for spelling, _ in used[:2])
+            found.append(Finding.of(kind.at(n_rarer / n_pairs), n_rarer, n_rarer / n_pairs, examples, name))
+        return found

@@ -162,7 +162,7 @@ class _Survey:
     def _count(self, pair: SentencePair, held_out: list[HeldOut]) -> None:
         self._hashes.append(hash(pair[:2]))
         self._src_hashes.append(hash(pair.src))
-        src_words, tgt_words = words(pair.src), words(pair.tgt)
+        src_words, tgt_words = words(pair.src.casefold()), words(pair.tgt.casefold())
         self._n_words[0][len(src_words)] += 1
         self._n_words[1][len(tgt_words)] += 1
         self._n_characters[0] += len(pair.src)

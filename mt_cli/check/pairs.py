@@ -181,21 +181,16 @@ class PairFaults:
         return n_known > 0 and all(len(side.split()) == 1 and len(side) <= 20 and side.isalpha() for side in sides)
 
     def _wrong_language(self, src: str, tgt: str) -> Kind | None:
-        src_words, tgt_words = words(src), words(tgt)
-        if src == tgt or near_key(src) == near_key(tgt):
-            return COPIED if _is_sentence(src_words) else None
-        sides = [word.casefold() for word in src_words], [word.casefold() for word in tgt_words]
+        sides = words(src.casefold()), words(tgt.casefold())
+        if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and near_key(src) == near_key(tgt)):
+            return COPIED if _is_sentence(src) else None
         is_source_odd, is_target_odd = (
-            _is_sentence((src_words, tgt_words)[side]) and self._is_of_other_side(side, sides[side], sides[1 - side])
+            self._usual.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence((src, tgt)[side])
             for side in (0, 1)
         )
         if is_source_odd and is_target_odd:
             return SWAPPED
         return UNTRANSLATED if is_source_odd or is_target_odd else None
-
-    def _is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
-        likeness, share = self._usual.likeness_to_other_side(side, own, other)
-        return likeness > 1.2 and share >= 0.6
 
     def _is_outlier(self, n_src: int, n_tgt: int) -> bool:
         if max(n_src, n_tgt) < _OUTLIER_CHARACTERS:
@@ -205,10 +200,11 @@ class PairFaults:
         return is_far and abs(self._usual.deviation(n_src, n_tgt)) > _OUTLIER
 
 
-def _is_sentence(text_words: list[str]) -> bool:
+def _is_sentence(text: str) -> bool:
     """Whether there are several words that are no names or numbers: they do not begin with a capital."""
-    plain = sum(1 for word in text_words if word[0].isalpha() and not word[0].isupper())
-    return len(text_words) >= _FEW_WORDS and plain >= _FEW_WORDS - 1
+    different = set(words(text))
+    plain = sum(1 for word in different if word[0].isalpha() and not word[0].isupper())
+    return len(different) >= _FEW_WORDS and plain >= _FEW_WORDS - 1
 
 
 def _is_debris(src: str, tgt: str) -> bool:

@@ -38,7 +38,7 @@ class HeldOut:
         """`pairs` are normalized, and there is at least one."""
         self.name, self.pairs = name, pairs
         self._texts = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-        self._words = [[word.casefold() for text in texts for word in words(text)] for texts in self._texts]
+        self._words = [[word for text in texts for word in words(text.casefold())] for texts in self._texts]
         self._new_words = [set(side_words) for side_words in self._words]
         self._new_characters: list[set[str]] = [set().union(*texts) for texts in self._texts]
         self._exact = {(pair.src, pair.tgt): 0 for pair in pairs}  # of a pair: its first line in training, or 0
@@ -46,23 +46,21 @@ class HeldOut:
         self._near = [{key: 0 for key in keys if key} for keys in self._keys]
 
     def look(self, pair: SentencePair, pair_words: tuple[list[str], list[str]], keys: tuple[str, str]) -> None:
-        """Remembers what of the set this training pair has: its words as `words` gives them, its keys by `near_key`."""
+        """Remembers what of the set this training pair has: its words, case-folded, and its keys by `near_key`."""
         if self._exact.get((pair.src, pair.tgt)) == 0:
             self._exact[pair.src, pair.tgt] = pair.line
         for side, text in enumerate((pair.src, pair.tgt)):
             if self._near[side].get(keys[side]) == 0:
                 self._near[side][keys[side]] = pair.line
             if self._new_words[side]:
-                self._new_words[side].difference_update(word.casefold() for word in pair_words[side])
+                self._new_words[side].difference_update(pair_words[side])
             if self._new_characters[side]:
                 self._new_characters[side].difference_update(text)
 
     def findings(self, usual: Usual) -> list[Finding]:
         """What to know of the set, after all training pairs have passed."""
-        found = list(self._overlap())
-        for side in (0, 1):
-            found += [*self._unknown_characters(side), *self._unknown_words(side, usual)]
-        return [*found, *self._other_ratio(usual)]
+        characters = (finding for side in (0, 1) for finding in self._unknown_characters(side))
+        return [*self._overlap(), *characters, self._unknown_words(usual), *self._other_ratio(usual)]
 
     def _overlap(self) -> Iterator[Finding]:
         exact = [(pair, line) for pair in self.pairs if (line := self._exact[pair.src, pair.tgt])]
@@ -80,7 +78,7 @@ class HeldOut:
             examples = tuple(
                 Example(pair.line, f"(train line {line}) {pair.src}", pair.tgt) for pair, line in common[:3]
             )
-            yield Finding.of(kind, len(common), share, examples, self.name)
+            yield Finding.of(kind.at(share), len(common), share, examples, self.name)
 
     def _unknown_characters(self, side: int) -> Iterator[Finding]:
         unknown = self._new_characters[side]
@@ -99,30 +97,29 @@ class HeldOut:
             pair for pair, text in zip(self.pairs, self._texts[side], strict=True) if not unknown.isdisjoint(text)
         )
         examples = tuple(Example(pair.line, pair.src, pair.tgt) for pair in islice(holders, 3))
-        yield Finding.of(kind, counts.total(), counts.total() / n_characters, examples, self.name)
+        share = counts.total() / n_characters
+        yield Finding.of(kind.at(share), counts.total(), share, examples, self.name)
 
-    def _unknown_words(self, side: int, usual: Usual) -> Iterator[Finding]:
-        unknown = self._new_words[side]
-        n_words = len(self._words[side])
-        counts = Counter(word for word in self._words[side] if word in unknown)
-        if not counts:
-            return
-        share, expected = counts.total() / n_words, usual.new_words(side)
-        is_unlike = share > max(2 * expected, expected + 0.1)
-        most = ", ".join(word for word, _ in counts.most_common(5))
-        told = (
-            f"{share:.0%} of its words never occur there (about {expected:.0%} would not in text like training): {most}"
-        )
+    def _unknown_words(self, usual: Usual) -> Finding:
+        """How far the set is from training: which share of its running words training never shows."""
+        told, n_unknown, is_unlike = [], 0, False
+        for side, all_words in enumerate(self._words):
+            unknown = Counter(word for word in all_words if word in self._new_words[side])
+            share, expected = unknown.total() / max(1, len(all_words)), usual.new_words(side)
+            is_unlike |= share > max(1.5 * expected, expected + 0.05)
+            n_unknown += unknown.total()
+            most = "".join(f", {word}" for word, _ in unknown.most_common(3))
+            told.append(f"{share:.0%} of its {_SIDES[side]} words never occur there (usual: {expected:.0%}){most}")
         kind = Kind(
             "unknown_words",
-            f"the {_SIDES[side]} of {self.name} is {'unlike' if is_unlike else 'like'} training: {told}",
+            f"{self.name} is {'unlike' if is_unlike else 'like'} training: {'; '.join(told)}",
             "Add training pairs of the kind that you will translate; until then expect low scores here."
             if is_unlike
             else "Nothing to do: subwords spell new words.",
             severity="warning" if is_unlike else "info",
-            fatal_share=0.95,
+            fatal_share=0.9,
         )
-        yield Finding.of(kind, counts.total(), share, (), self.name)
+        return Finding.of(kind, n_unknown, n_unknown / max(1, sum(map(len, self._words))), (), self.name)
 
     def _other_ratio(self, usual: Usual) -> Iterator[Finding]:
         n_src, n_tgt = (sum(map(len, texts)) for texts in self._texts)

@@ -90,21 +90,25 @@ class SignFaults:
 
     def __init__(self, usual: Usual):
         self._usual = usual
+        self._is_latin = [scripts("a") in main for main in usual.main_scripts]
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
-        texts = (pair.src[:MAX_CHARACTERS], pair.tgt[:MAX_CHARACTERS])
+        sides = pair.src[:MAX_CHARACTERS], pair.tgt[:MAX_CHARACTERS]
+        texts = [text for text in sides if not text.isascii()]
         if any(map(is_mojibake, texts)):
             yield MOJIBAKE
-        if any(self._is_of_wrong_script(side, text) for side, text in enumerate(texts)):
+        if any(self._is_of_wrong_script(side, text) for side, text in enumerate(sides)):
             yield WRONG_SCRIPT
         if any(map(has_lookalikes, texts)):
             yield LOOKALIKES
         if any(not unicodedata.is_normalized("NFC", text) for text in texts):
             yield DECOMPOSED
-        if _INVISIBLE.search(pair.src) or _INVISIBLE.search(pair.tgt):
+        if any(map(_INVISIBLE.search, sides)):
             yield INVISIBLE
 
     def _is_of_wrong_script(self, side: int, text: str) -> bool:
+        if text.isascii() and self._is_latin[side]:
+            return False
         letters = scripts(text)
         if len(letters) < _LEAST_LETTERS:
             return False
@@ -115,34 +119,27 @@ class SignFaults:
 # Two spellings of one sign -------------------------------------------------------------------------------------------
 
 _N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
-_SIGNS = {  # of a sign: its spellings, each with what it looks like in a message
-    "apostrophe": {
-        "' (U+0027)": r"(?<=[^\W\d_])'(?=[^\W\d_])",
-        "’ (U+2019)": r"(?<=[^\W\d_])’(?=[^\W\d_])",
-        "ʼ (U+02BC)": r"ʼ",
-        "ʻ (U+02BB)": r"ʻ",
-        "‘ (U+2018)": r"(?<=[^\W\d_])‘(?=[^\W\d_])",
-        "´ (U+00B4)": r"(?<=[^\W\d_])´(?=[^\W\d_])",
-        "` (U+0060)": r"(?<=[^\W\d_])`(?=[^\W\d_])",
-    },
-    "quotation mark": {'"': r'"', "“ ”": "[“”„]", "« »": "[«»]"},
-    "hyphen": {
-        "- (U+002D)": r"(?<=[^\W\d_])-(?=[^\W\d_])",
-        "‐ (U+2010)": "‐",
-        "‑ (U+2011)": "‑",
-        "− (U+2212)": r"(?<=[^\W\d_])−(?=[^\W\d_])",
-    },
-    "space between words": {
-        "a space": r"(?<=[^\W\d_]) (?=[^\W\d_])",
-        "a no-break space": r"(?<=[^\W\d_])[\u00a0\u202f](?=[^\W\d_])",
-    },
-    "space before or after punctuation": {
-        "a space": r"(?<=\w) (?=[;:!?»])|(?<=«) (?=\w)",
-        "a no-break space": r"(?<=\w)[\u00a0\u202f](?=[;:!?»])|(?<=«)[\u00a0\u202f](?=\w)",
-    },
-}  # fmt: skip
+_LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
+_IN_WORDS = _LETTER_BEFORE + "{}" + _LETTER_AFTER
+_BY_PUNCTUATION = r"(?<=\w){0}(?=[;:!?»])|(?<=«){0}(?=\w)"
+_SIGNS = {  # of a sign: its spellings, each with the characters and with what is around them
+    "apostrophe": [(char, _IN_WORDS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],
+    "quotation mark": [(chars, "{}") for chars in ('"', "“”„", "«»")],
+    "hyphen": [(char, _IN_WORDS) for char in "-−"] + [(char, "{}") for char in "\u2010\u2011"],
+    "space between words": [(chars, _IN_WORDS) for chars in (" ", "\u00a0\u202f")],
+    "space by punctuation": [(chars, _BY_PUNCTUATION) for chars in (" ", "\u00a0\u202f")],
+}
+_NAMES = {" ": "a space", "\u00a0\u202f": "a no-break space", "“”„": "“ ”", "«»": "« »", '"': '"'}
+_HARMLESS = {"quotation mark"}
 _SPELLINGS = [
-    (sign, spelling, re.compile(pattern)) for sign, patterns in _SIGNS.items() for spelling, pattern in patterns.items()
+    (
+        sign,
+        _NAMES.get(chars, f"{chars} (U+{ord(chars[0]):04X})"),
+        tuple(chars),
+        re.compile(around.format(f"[{re.escape(chars)}]")),
+    )
+    for sign, spellings in _SIGNS.items()
+    for chars, around in spellings
 ]
 
 
@@ -155,8 +152,11 @@ class Spellings:
 
     def add(self, pair: SentencePair) -> None:
         for side, text in enumerate(pair[:2]):
-            for sign, spelling, pattern in _SPELLINGS:
-                if pattern.search(text, 0, MAX_CHARACTERS):
+            is_ascii = text.isascii()
+            for sign, spelling, chars, pattern in _SPELLINGS:
+                if is_ascii and chars[0] > "\x7f":
+                    continue
+                if any(char in text for char in chars) and pattern.search(text, 0, MAX_CHARACTERS):
                     counts = self._counts.setdefault((side, sign), {})
                     counts[spelling] = counts.get(spelling, 0) + 1
                     key = (side, sign, spelling)
@@ -177,6 +177,7 @@ class Spellings:
                 "two_spellings",
                 f"the {'source' if side == 0 else 'target'} writes the {sign} in several ways: {told}",
                 f"Write {used[0][0]} throughout, here and in what you will translate: to the model they are different signs.",
+                severity="info" if sign in _HARMLESS else "warning",
             )
             examples = tuple(self._first[side, sign, spelling] for spelling, _ in used[:2])
             found.append(Finding.of(kind.at(n_rarer / n_pairs), n_rarer, n_rarer / n_pairs, examples, name))

@@ -17,6 +17,10 @@ _SAMPLE = 50_000  # pairs; at most twice as many are kept
 MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
 _RARE_SCRIPT = 0.02  # share of the letters of a side
 _LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
+_FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
+_MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
+_LIKENESS = 1.2  # mean over the words of log P(word | other side) - log P(word | own side)
+_SHARE_OF_OTHER = 0.6  # of the words must be more than e times as frequent on the other side
 _SHORT = 20  # characters; shorter texts say little of the usual ratio
 
 
@@ -69,10 +73,11 @@ class Usual:
         lengths: list[tuple[int, int]] = []
         for src, tgt in dict.fromkeys((pair.src, pair.tgt) for pair in pairs):
             for side, text in enumerate((src, tgt)):
-                self._words[side].update(word.casefold() for word in words(text))
+                self._words[side].update(words(text.casefold()))
                 letters[side].update(scripts(text))
             lengths.append((len(src), len(tgt)))
         self._n_words = tuple(counts.total() for counts in self._words)
+        self._own = [self._words_of_one_side(side) for side in (0, 1)]
         self.main_scripts = tuple(
             {script for script, count in counts.items() if count >= _RARE_SCRIPT * counts.total()} for counts in letters
         )
@@ -88,11 +93,16 @@ class Usual:
         the length (Gale and Church 1993)."""
         return (n_tgt - self.ratio * n_src) / (self.sigma * math.sqrt(max(1, n_src)))
 
-    def likeness_to_other_side(self, side: int, own: list[str], other: list[str]) -> tuple[float, float]:
-        """The mean over the words `own` of a text of that side of log P(word | other side) - log P(word | its side), and
-        the share of words that are more than e times as frequent on the other side. The pair itself does not count."""
-        if not own:
-            return 0.0, 0.0
+    def _words_of_one_side(self, side: int) -> set[str]:
+        here, there = self._words[side], self._words[1 - side]
+        scale = self._n_words[side] / max(1, self._n_words[1 - side])
+        return {word for word, count in here.items() if count > _FREQUENT and count > 2 * scale * there[word]}
+
+    def is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
+        """Whether the words `own` of a text of that side are clearly those of the other side; `other` are the words of its
+        partner. Both are case-folded; the pair itself does not count as a witness."""
+        if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
+            return False  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
         scale = self._n_words[side] / max(1, self._n_words[1 - side])
         for word, n in own_counts.items():
@@ -100,9 +110,9 @@ class Usual:
             there = max(0, self._words[1 - side][word] - other_counts[word])
             if here + there:
                 weight = math.log((there + 0.5) / (here + 0.5) * scale)
-                total += n * max(-4.0, min(4.0, weight))
+                total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
                 n_other += n * (weight > 1)
-        return total / len(own), n_other / len(own)
+        return total > _LIKENESS * len(own) and n_other >= _SHARE_OF_OTHER * len(own)
 
 
 def _length_ratio(lengths: list[tuple[int, int]]) -> tuple[float, float]:

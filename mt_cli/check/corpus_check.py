@@ -143,18 +143,16 @@ class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
     def __init__(self, files: list[str], held_out: list[HeldOut]):
-        reading, line = CorpusReport(), 0
+        reading = CorpusReport()
         self._sample, self._hashes, self._src_hashes = Sample(), array("q"), array("q")
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
-        self._n_characters, self._unread = [0, 0], array("q")
+        self._n_characters = [0, 0]
         self.spellings = Spellings()
         for raw in _read(files, reading):
-            self._unread.extend(range(line + 1, raw.line))
-            line = raw.line
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
         self.n_lines = reading.n_pairs
-        self._unread.extend(range(line + 1, self.n_lines + 1))
+        self._bad_lines = reading.bad_lines
         if not self._hashes:
             raise DataError(f"{files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8")
         self.flags = self._find_repetitions()
@@ -202,9 +200,9 @@ class _Survey:
         if self.n_distinct < _FEW_PAIRS:
             kind = replace(TOO_FEW, fatal_share=0.0) if self.n_distinct < _TOO_FEW_PAIRS else TOO_FEW
             found.append(Finding.of(kind, self.n_distinct, self.n_distinct / self.n_lines))
-        if self._unread:
+        if self._bad_lines:
             tally = Tally()
-            for line in self._unread:
+            for line in self._bad_lines:
                 tally.add(NOT_UTF8, SentencePair("", "", line))
                 dropped.add(line, NOT_UTF8.name)
             found += tally.findings(self.n_lines, "train")

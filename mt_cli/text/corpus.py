@@ -15,6 +15,7 @@ import stat
 import sys
 import unicodedata
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -136,6 +137,7 @@ class CorpusReport:
     dropped: dict[str, int] = field(default_factory=dict)
     n_duplicates: int = 0
     notes: list[str] = field(default_factory=list)
+    bad_lines: array[int] = field(default_factory=lambda: array("q"))  # that are not UTF-8 and were skipped
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -261,6 +263,7 @@ def _decoded_pairs(
         except NotUtf8Error as error:
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
+                report.bad_lines.append(number)
                 continue
             others = further_lines(n for n, later in rows if not all(_is_utf_8(raw) for raw, _ in later))
             if ".csv" in Path(files[0]).name.lower() and len(files) == 1:  # other spreadsheets' usual .csv is not UTF-8

@@ -162,7 +162,7 @@ class Report:
             lines += ["", "No faults found."]
         if reasons := self.dropped.counts():
             n_left = self.n_pairs - sum(reasons.values())
-            told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+            told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items())
             lines += ["", *textwrap.wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
         if self.forecast:
             lines += ["", *(shown(line, width) for line in self.forecast)]

@@ -54,89 +54,10 @@ DOUBLED_QUOTES = Kind(
     "Give mt the .csv file itself, or read it with a CSV reader; do not cut it at its commas.",
 )  # fmt: skip
 
-# What Excel, LibreOffice and Google Sheets write in English, Spanish, French, German and Portuguese.
-_CELL_ERROR = re.compile(
-    r"#(NAME\?|REF!|VALUE!|N/?A!?|DIV/0!|NUM!|NULL!|SPILL!|CALC!|ERROR!|GETTING_DATA|¿NOMBRE\?|¡(REF|VALOR|NUM|DIV/0|NULO)!"
-    r"|NOM\s?\?|VALEUR\s?!|NOMBRE\s?!|BEZUG!|WERT!|ZAHL!|NV|NOME\?|VALOR!|¡?VALOR!)|Err:\d{3}|#{3,}"
-)
+# What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
+_CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
 _DOUBLED_QUOTES = re.compile(r'""[^\s"]|[^\s"]""')
-_COLUMN_NAMES = frozenset(
-    [
-        "source",
-        "src",
-        "target",
-        "tgt",
-        "original",
-        "translation",
-        "text",
-        "sentence",
-        "sentences",
-        "id",
-        "fuente",
-        "origen",
-        "texto",
-        "traducción",
-        "traduccion",
-        "oración",
-        "frase",
-        "traduction",
-        "tradução",
-        "übersetzung",
-        "quelle",
-        "ziel",
-        "english",
-        "spanish",
-        "french",
-        "german",
-        "portuguese",
-        "italian",
-        "dutch",
-        "russian",
-        "chinese",
-        "japanese",
-        "korean",
-        "arabic",
-        "hindi",
-        "swahili",
-        "guarani",
-        "quechua",
-        "aymara",
-        "nahuatl",
-        "wixarika",
-        "czech",
-        "polish",
-        "turkish",
-        "ukrainian",
-        "vietnamese",
-        "indonesian",
-        "español",
-        "espanol",
-        "castellano",
-        "inglés",
-        "ingles",
-        "francés",
-        "frances",
-        "alemán",
-        "aleman",
-        "portugués",
-        "guaraní",
-        "náhuatl",
-        "wixárika",
-        "français",
-        "francais",
-        "anglais",
-        "espagnol",
-        "allemand",
-        "deutsch",
-        "englisch",
-        "spanisch",
-        "französisch",
-        "português",
-        "русский",
-        "中文",
-        "日本語",
-    ]
-)
+_COLUMN_NAMES = {"source", "src", "target", "tgt", "original", "translation", "text", "sentence", "english", "spanish"}
 _FEW_WORDS = 3  # a name or a title may be the same in both languages
 _OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
 _OUTLIER_FACTOR = 2.5
@@ -148,7 +69,7 @@ class PairFaults:
 
     def __init__(self, usual: Usual, src_lang: str = "", tgt_lang: str = ""):
         self._usual = usual
-        self._same_language = bool(src_lang) and src_lang == tgt_lang
+        self.is_one_language = bool(src_lang) and src_lang == tgt_lang
         self._codes = {src_lang.casefold(), tgt_lang.casefold()} - {""}
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
@@ -168,7 +89,7 @@ class PairFaults:
             return
         if ('""' in src or '""' in tgt) and (_DOUBLED_QUOTES.search(src) or _DOUBLED_QUOTES.search(tgt)):
             yield DOUBLED_QUOTES
-        if not self._same_language:
+        if not self.is_one_language:
             language_fault = self._wrong_language(src, tgt)
             if language_fault:
                 yield language_fault

@@ -76,7 +76,7 @@ class Usual:
                 self._words[side].update(words(text.casefold()))
                 letters[side].update(scripts(text))
             lengths.append((len(src), len(tgt)))
-        self._n_words = tuple(counts.total() for counts in self._words)
+        self._n_words = self._words[0].total(), self._words[1].total()
         self._own = [self._words_of_one_side(side) for side in (0, 1)]
         self.main_scripts = tuple(
             {script for script, count in counts.items() if count >= _RARE_SCRIPT * counts.total()} for counts in letters
@@ -87,6 +87,13 @@ class Usual:
         """Share of the words that are new in further text of the same kind: as many as now occur once (Good 1953)."""
         once = sum(1 for count in self._words[side].values() if count == 1)
         return once / max(1, self._n_words[side])
+
+    @property
+    def common_words(self) -> float:
+        """Share of the running words that the two sides have in common: near 1 where both are in one language."""
+        (src, tgt), (n_src, n_tgt) = self._words, self._n_words
+        spelled = (word for word in src if word[0].isalpha())
+        return sum(min(src[word] / max(1, n_src), tgt[word] / max(1, n_tgt)) for word in spelled)
 
     def deviation(self, n_src: int, n_tgt: int) -> float:
         """How far a target of n_tgt characters is from the usual length, in standard deviations. The variance grows with

@@ -1,0 +1,360 @@
+"""A corpus is looked through: each fault is found where it is, and not where it is not."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from mt_cli.check.corpus_check import Corpus, check, quick_check
+from mt_cli.check.findings import shown
+from mt_cli.check.usual import MAX_CHARACTERS
+from mt_cli.check.words import near_key, words
+from mt_cli.errors import DataError
+
+SRC = [
+    "the",
+    "old",
+    "man",
+    "sees",
+    "a",
+    "red",
+    "house",
+    "and",
+    "small",
+    "dogs",
+    "near",
+    "my",
+    "green",
+    "river",
+    "when",
+    "rain",
+    "falls",
+    "on",
+    "cold",
+    "stones",
+]
+TGT = dict(zip(SRC, ["der", "alte", "mann", "sieht", "ein", "rotes", "haus", "und", "kleine", "hunde", "nahe", "mein", "grüner", "fluss", "wenn", "regen", "fällt", "auf", "kalte", "steine"], strict=False))  # fmt: skip
+
+
+def sentences(n: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Pairs of made-up sentences; the words of one side never stand on the other."""
+    rng = random.Random(seed)
+    chosen = [rng.sample(SRC, rng.randint(5, 9)) for _ in range(n)]
+    return [(f"{' '.join(one)}.".capitalize(), f"{' '.join(TGT[w] for w in one)}.".capitalize()) for one in chosen]
+
+
+PLAIN = sentences(200)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Writes pairs to two files and gives their names."""
+
+    def write(pairs: list[tuple[str, str]], name: str = "train") -> list[str]:
+        files = [tmp_path / f"{name}.en", tmp_path / f"{name}.de"]
+        for side, file in enumerate(files):
+            file.write_bytes(b"".join(f"{pair[side]}\n".encode() for pair in pairs))
+        return [str(file) for file in files]
+
+    return write
+
+
+@pytest.fixture
+def look(corpus):
+    """The report on pairs without the look at the alignment."""
+
+    def look(pairs, **sets):
+        named = {name: corpus(one, name) for name, one in sets.items()}
+        data = Corpus(corpus(pairs), named.pop("dev", []), named, "en", "de")
+        return quick_check(data)
+
+    return look
+
+
+def kinds(report, of="train") -> set[str]:
+    return {finding.kind for finding in report.findings if finding.set == of}
+
+
+def the(report, kind, of="train"):
+    (finding,) = (one for one in report.findings if (one.kind, one.set) == (kind, of))
+    return finding
+
+
+def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small(look):
+    report = look(PLAIN)
+    assert kinds(report) == {"too_few"} and not report.is_fatal and list(report.dropped) == []
+    assert (report.n_pairs, report.n_distinct) == (200, 200)
+    assert report.sides[0].language == "en" and report.sides[0].longest_words == 9
+
+
+# Pairs and signs -----------------------------------------------------------------------------------------------------
+
+LONG = " ".join(SRC * 30)
+FAULTS = {  # of a kind: a pair that has the fault, one that looks like it and has not, whether such lines are dropped
+    "empty": (("The rain.", " \u00a0"), ("The rain.", "."), True),
+    "copied": (("The old man sees a river", "the old man, sees a river!"), ("Notre Dame, Paris 1163", "Notre Dame, Paris 1163"), True),
+    "untranslated": (("The dogs see rain", "Old stones near my house and a river"), ("The dogs see rain", "Sol Near House Kalte Hunde"), True),
+    "swapped": (PLAIN[3][::-1], PLAIN[3], True),
+    "length_ratio": (("The river.", " ".join(TGT.values())), ("The river.", "Der fluss, den ich meine, ist grün"), True),
+    "over_long": ((LONG, " ".join([*TGT.values()] * 30)), ("short", "kurz"), False),
+    "debris": (("The man sees rain.", "#NAME?"), ("#1 of the house", "#1 der steine"), True),
+    "doubled_quotes": (("The ""man"" sees rain".replace("man", '""man""'), "Der mann sieht regen"), ('The "man" sees ""', 'Der "mann" sieht ""'), False),
+    "wrong_script": (("The old man", "Старый человек и дом"), ("The old man Иван", "Der alte mann Иван"), True),
+    "mojibake": (("The green river", "Der grÃ¼ne Fluss"), ("MAÇÃ", "«MAÇÃ» für Männer"), True),
+    "lookalikes": (("The old mаn", "Der alte mann"), ("The β-wave, IFNγ, 5 µm", "Die β-welle, IFNγ, 5 µm"), False),
+    "invisible": (("The old\u200b man", "Der alte mann"), ("The old\u200d man", "Der alte mann"), False),
+    "decomposed": (("The river", "Der gru\u0308ne fluss"), ("The river", "Der grüne fluss"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, kind):
+    faulty, harmless, is_dropped = FAULTS[kind]
+    report = look([*PLAIN[:60], faulty, *PLAIN[60:]])
+    finding = the(report, kind)
+    assert finding.count == 1 and finding.examples[0].line == 61 and finding.what and finding.advice
+    assert (report.dropped.reason(61) == kind) is is_dropped
+    assert kind not in kinds(look([*PLAIN[:60], harmless, *PLAIN[60:]]))
+
+
+@pytest.mark.parametrize(
+    "cell", ["#REF!", "#VALUE!", "#N/A", "#DIV/0!", "#¿NOMBRE?", "#¡REF!", "Err:502", "#####", "-", "..."]
+)
+def test_what_a_spreadsheet_leaves_in_a_cell_is_debris(look, cell):
+    assert look([*PLAIN, ("The man", cell)]).dropped.reason(201) == "debris"
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"), [("English", "German"), ("source", "target"), ("en", "de"), ("English", "Wixárika")]
+)
+def test_a_header_row_is_found_in_line_1_only(look, src, tgt):
+    assert look([(src, tgt), *PLAIN]).dropped.reason(1) == "header"
+    assert "header" not in kinds(look([*PLAIN, (src, tgt)]))
+
+
+def test_a_first_sentence_is_no_header(look):
+    assert "header" not in kinds(look([("The English", "Die Deutschen"), *PLAIN]))
+
+
+def test_a_pair_is_repeated_from_its_second_occurrence_on(look):
+    report = look([*PLAIN, PLAIN[4], PLAIN[4]])
+    assert list(report.dropped) == [(201, "repeated"), (202, "repeated")]
+    assert (report.n_distinct, the(report, "repeated").count) == (200, 2)
+
+
+def test_another_target_of_the_same_source_is_told_and_kept(look):
+    report = look([*PLAIN, (PLAIN[4][0], "Ein haus.")])
+    assert [example.line for example in the(report, "other_target").examples] == [5, 201]
+    assert the(report, "other_target").severity == "info" and not report.dropped.reason(201)
+
+
+def test_copies_are_no_fault_where_both_sides_are_one_language(corpus):
+    data = Corpus(corpus([*PLAIN, (PLAIN[0][0], PLAIN[0][0])]), src_lang="en-GB", tgt_lang="en-US")
+    assert "copied" not in kinds(quick_check(data))
+
+
+@pytest.mark.parametrize("text", ["canciÃ³n", "it â€™s", "\ufffdwhat", "СÐ»Ð¾", "Ã©tÃ©"])
+def test_text_that_was_decoded_wrongly_is_mojibake(look, text):
+    assert (look([*PLAIN, ("The rain", text)]).dropped.reason(201) == "mojibake") is (text != "СÐ»Ð¾")
+
+
+def test_two_spellings_of_a_sign_are_told_with_both_counts(look):
+    pairs = [(f"The dog's {one}", f"Hund {one}") for one in SRC] + [
+        (f"The man’s {one}", f"Mann {one}") for one in SRC[:6]
+    ]
+    finding = the(look([*PLAIN, *pairs]), "two_spellings")
+    assert "' (U+0027) in 20 lines, ’ (U+2019) in 6 lines" in finding.what and finding.count == 6
+    assert [example.line for example in finding.examples] == [201, 221]
+    assert "two_spellings" not in kinds(look([*PLAIN, *pairs[:20], ("He said ‘rain’ and ’twas", "x")]))
+
+
+def test_a_no_break_space_has_its_place_before_french_punctuation(look):
+    french = [("The rain!", f"{one}\u00a0!") for one in SRC]
+    assert "two_spellings" not in kinds(look([*PLAIN, *french]))
+    assert (
+        "space by punctuation"
+        in the(look([*PLAIN, *french, *[("Rain?", f"{one} ?") for one in SRC]]), "two_spellings").what
+    )
+
+
+def test_lines_that_are_not_utf_8_are_told_and_dropped(corpus):
+    files = corpus([*PLAIN, ("Rain", "M<nner"), ("Rain", "Fluss"), ("Rain", "M<rz")])
+    target = Path(files[1])
+    target.write_bytes(target.read_bytes().replace(b"<", b"\xe4"))
+    report = quick_check(Corpus(files))
+    assert list(report.dropped) == [(201, "not_utf8"), (203, "not_utf8")]
+    assert report.n_pairs == 203 and the(report, "not_utf8").count == 2
+
+
+@pytest.mark.parametrize("kind", ["copied", "mojibake", "empty"])
+def test_a_fault_in_most_pairs_makes_the_result_worthless(look, kind):
+    faulty = {
+        "copied": [(src, src) for src, _ in PLAIN],
+        "mojibake": [(src, tgt + " grÃ¼n") for src, tgt in PLAIN],
+        "empty": [(src, "") for src, _ in PLAIN],
+    }[kind]
+    report = look(PLAIN[:120] + faulty)
+    assert the(report, kind).severity == "fatal" and report.is_fatal
+
+
+def test_two_files_in_one_language_are_told(look):
+    others = [(src, other) for (src, _), (other, _) in zip(PLAIN, PLAIN[1:], strict=False)]
+    assert the(look(PLAIN + others), "same_words").severity == "warning"
+    assert the(look(others), "same_words").severity == "fatal"
+
+
+@pytest.mark.parametrize(
+    "pairs", [PLAIN[:1], PLAIN[:3], PLAIN[:40], PLAIN[:3] * 100, [(src, "Regen.") for src, _ in PLAIN]]
+)
+def test_too_few_different_texts_make_the_result_worthless(look, pairs):
+    assert the(look(pairs), "too_few").severity == "fatal"
+
+
+# Sets ----------------------------------------------------------------------------------------------------------------
+
+DEV = sentences(30, seed=1)
+
+
+def test_a_dev_set_like_training_has_no_warning(look):
+    report = look(PLAIN, dev=DEV)
+    assert {finding.severity for finding in report.findings if finding.set == "dev"} <= {"info"}
+
+
+def test_pairs_of_dev_that_training_has_are_told_exactly_or_nearly(look):
+    near = (PLAIN[5][0].upper(), "Etwas anderes!")
+    report = look(PLAIN, dev=[*DEV, PLAIN[7], near])
+    assert (the(report, "in_training", "dev").count, the(report, "near_training", "dev").count) == (1, 1)
+    assert the(report, "in_training", "dev").examples[0].src.startswith("(train line 8)")
+    assert the(report, "near_training", "dev").examples[0].line == 32
+    assert kinds(look(PLAIN, dev=DEV), "dev") == {"unknown_words"} or "in_training" not in kinds(
+        look(PLAIN, dev=DEV), "dev"
+    )
+
+
+def test_a_test_set_that_is_the_training_set_has_worthless_scores(look):
+    assert the(look(PLAIN, exam=PLAIN), "in_training", "exam").severity == "fatal"
+
+
+def test_characters_that_training_never_shows_are_named(look):
+    finding = the(look(PLAIN, dev=[*DEV, ("The ŵ", "Der mann")]), "unknown_characters", "dev")
+    assert "source of dev" in finding.what and "ŵ (U+0175)" in finding.what and finding.examples[0].line == 31
+
+
+def test_a_dev_set_of_other_words_is_unlike_training(look):
+    other = [
+        (f"Boats {n} sail quickly towards distant harbours", f"Boote {n} segeln schnell zu fernen häfen")
+        for n in range(20)
+    ]
+    finding = the(look(PLAIN, dev=DEV[:10] + other), "unknown_words", "dev")
+    assert finding.severity == "warning" and finding.what.startswith("dev is unlike training: ")
+    assert "words never occur there" in finding.what
+
+
+def test_a_dev_set_without_a_letter_of_training_makes_the_result_worthless(look):
+    report = look(PLAIN, dev=[("старый человек видит", "дом и река на")] * 3)
+    assert the(report, "unknown_words", "dev").severity == the(report, "wrong_script", "dev").severity == "fatal"
+
+
+def test_a_dev_set_of_another_length_ratio_is_told(look):
+    assert "other_ratio" in kinds(look(PLAIN, dev=[(f"{src} {src}", tgt) for src, tgt in DEV]), "dev")
+    assert "other_ratio" not in kinds(look(PLAIN, dev=DEV), "dev")
+
+
+def test_faults_of_single_pairs_are_told_of_dev_too_and_nothing_of_it_is_dropped(look):
+    report = look(PLAIN, dev=[*DEV, ("The old man sees rain", "The old man sees rain")])
+    assert the(report, "copied", "dev").examples[0].line == 31 and list(report.dropped) == []
+
+
+# Alignment -----------------------------------------------------------------------------------------------------------
+
+
+class Misaligned(NamedTuple):
+    first: int
+    last: int
+    shift: int
+
+
+@pytest.fixture
+def aligned(monkeypatch):
+    """Takes the place of the model of alignment: gives what it is told to."""
+
+    def say(stretches, partners):
+        stub = ModuleType("mt_cli.check.alignment")
+        stub.find_stretches = lambda pairs: stretches
+        stub.find_wrong_partners = lambda pairs: partners
+        monkeypatch.setitem(sys.modules, "mt_cli.check.alignment", stub)
+
+    return say
+
+
+def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
+    aligned([Misaligned(10, 12, 1)], [11, 20])
+    report = check(Corpus(corpus(PLAIN)))
+    assert the(report, "shifted").what == "lines 11 to 13 are shifted by 1: the target of line n stands in line n+1"
+    assert the(report, "wrong_partner").count == 1, "a pair of the stretch is not told twice"
+    assert list(report.dropped) == [*((line, "shifted") for line in (11, 12, 13)), (21, "wrong_partner")]
+
+
+def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):
+    aligned([], [])
+    assert kinds(check(Corpus(corpus(PLAIN)))) == {"too_few"}
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_fits_into_80_columns_and_no_text_can_move_the_cursor(look):
+    hostile = ("\x1b[2J\x07The old man\u202e sees 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 " + "x" * 100, "#REF!")
+    table = look([*PLAIN, hostile, (LONG, LONG)], dev=DEV).as_table(80)
+    assert max(map(len, table.splitlines())) <= 80
+    assert "\x1b" not in table and "\u202e" not in table and r"\x1b[2J" not in table.split("debris")[0]
+    assert "→" in table
+
+
+@pytest.mark.parametrize(("text", "width", "expected"), [("abcdef", 6, "abcdef"), ("abcdef", 5, "abcd…"), ("漢字漢字", 5, "漢字…"), ("a\nb", 9, r"a\nb"), ("a\x1bb", 4, "a…")])  # fmt: skip
+def test_text_is_cut_to_columns_of_a_terminal(text, width, expected):
+    assert shown(text, width) == expected
+
+
+def test_the_json_has_all_findings_and_dropped_lines(look):
+    report = json.loads(look([*PLAIN, PLAIN[0]], dev=DEV).as_json())
+    assert report["dropped"] == [[201, "repeated"]] and report["n_distinct"] == 200
+    assert {"too_few", "repeated"} <= {finding["kind"] for finding in report["findings"]}
+    assert report["findings"][0]["examples"] == [] and report["src"]["language"] == "en"
+
+
+def test_the_dropped_lines_are_a_table_with_reason_and_text(look, tmp_path):
+    report = look([PLAIN[0], *PLAIN, ("The\train", "\x0b")])
+    report.write_dropped(tmp_path / "dropped.tsv")
+    src, tgt = PLAIN[0]
+    rows = f"line\treason\tsource\ttarget\n2\trepeated\t{src}\t{tgt}\n202\tempty\tThe rain\t\n"
+    assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == rows
+
+
+def test_words_and_keys_of_languages_without_spaces():
+    assert words("他比你大，OK?") == ["他", "比", "你", "大", "OK"]
+    assert near_key("“He’s HERE!” ") == near_key("hes here") and near_key("?!") == ""
+
+
+# Bad input -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_without_lines_is_an_error(corpus):
+    with pytest.raises(DataError, match=r"train\.en: no line that can be read; give a file"):
+        quick_check(Corpus(corpus([])))
+
+
+def test_a_dev_set_without_text_is_an_error(corpus):
+    with pytest.raises(DataError, match=r"dev\.en: no pair with text on both sides"):
+        quick_check(Corpus(corpus(PLAIN), corpus([("", "")], "dev")))
+
+
+def test_a_line_of_a_megabyte_is_over_long_and_nothing_worse(look):
+    report = look([*PLAIN, ("x " * 500_000, "y" * 1_000_000)])
+    assert "over_long" in kinds(report) and report.sides[1].n_characters > 1_000_000 > MAX_CHARACTERS

@@ -21,7 +21,14 @@ from mt_cli.check.findings import Report
 from mt_cli.text.corpus import read_lines
 
 STRETCH = 300
-SHARES = {"untranslated": 0.05, "repeated": 0.10, "wrong_partner": 0.02, "double_encoded": 0.02, "latin_1": 0.02}
+SHARES = {
+    "untranslated": 0.05,
+    "repeated": 0.10,
+    "wrong_partner": 0.02,
+    "source_language": 0.01,
+    "double_encoded": 0.02,
+    "latin_1": 0.02,
+}
 
 Lines = list[bytes]
 
@@ -49,6 +56,8 @@ def plant(src: Lines, tgt: Lines, rng: random.Random) -> dict[str, list[int]]:
         tgt[index] = kept[other]
     for index in planted["untranslated"]:
         tgt[index] = src[index]
+    for index in planted["source_language"]:
+        tgt[index] = src[rng.choice(sources)]
     for index in planted["repeated"]:
         # An earlier line, so that the planted line is the one that repeats it.
         other = next(one for one in rng.sample(sources, len(sources)) if one < index)

@@ -19,8 +19,8 @@ _RARE_SCRIPT = 0.02  # share of the letters of a side
 _LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
 _FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
 _MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
-_LIKENESS = 1.2  # mean over the words of log P(word | other side) - log P(word | own side)
-_SHARE_OF_OTHER = 0.6  # of the words must be more than e times as frequent on the other side
+_LIKENESS = 1.0  # mean over the words of log P(word | other side) - log P(word | own side)
+_SHARE_OF_OTHER = 0.55  # of the words must be more than e times as frequent on the other side
 _SHORT = 20  # characters; shorter texts say little of the usual ratio
 
 
@@ -71,7 +71,7 @@ class Usual:
         self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         lengths: list[tuple[int, int]] = []
-        for src, tgt in dict.fromkeys((pair.src, pair.tgt) for pair in pairs):
+        for src, tgt in dict.fromkeys((pair.src, pair.tgt) for pair in pairs if pair.src != pair.tgt):
             for side, text in enumerate((src, tgt)):
                 self._words[side].update(words(text.casefold()))
                 letters[side].update(scripts(text))

@@ -8,7 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pytest
 
@@ -257,28 +257,41 @@ def test_faults_of_single_pairs_are_told_of_dev_too_and_nothing_of_it_is_dropped
 class Misaligned(NamedTuple):
     first: int
     last: int
-    shift: int
+    shift: int | None
 
 
 @pytest.fixture
 def aligned(monkeypatch):
-    """Takes the place of the model of alignment: gives what it is told to."""
+    """Takes the place of the model of alignment, which has tests of its own: it gives what it is told to."""
+
+    class Told:
+        stretches: ClassVar[list[Misaligned]] = []
+        partners: ClassVar[list[int]] = []
+
+        def __init__(self, pairs):
+            assert all(pair.src == pair.src.strip() for pair in pairs), "it gets normalized pairs"
+
+        def wrong_partners(self):
+            return self.partners
 
     def say(stretches, partners):
-        stub = ModuleType("mt_cli.check.alignment")
-        stub.find_stretches = lambda pairs: stretches
-        stub.find_wrong_partners = lambda pairs: partners
-        monkeypatch.setitem(sys.modules, "mt_cli.check.alignment", stub)
+        Told.stretches, Told.partners = stretches, partners
 
+    module = ModuleType("mt_cli.check.alignment")
+    module.Alignment = Told
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     return say
 
 
 def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
-    aligned([Misaligned(10, 12, 1)], [11, 20])
+    aligned([Misaligned(10, 12, 1), Misaligned(30, 31, None)], [20])
     report = check(Corpus(corpus(PLAIN)))
-    assert the(report, "shifted").what == "lines 11 to 13 are shifted by 1: the target of line n stands in line n+1"
-    assert the(report, "wrong_partner").count == 1, "a pair of the stretch is not told twice"
-    assert list(report.dropped) == [*((line, "shifted") for line in (11, 12, 13)), (21, "wrong_partner")]
+    shifted, apart = (finding for finding in report.findings if finding.kind == "shifted")
+    assert shifted.what == "lines 11 to 13 are shifted by 1: the target of line n stands in line n+1"
+    assert apart.what == "lines 31 to 32 do not belong together, and their targets stand nowhere near"
+    assert [example.line for example in the(report, "wrong_partner").examples] == [21]
+    lines = [*((line, "shifted") for line in (11, 12, 13)), (21, "wrong_partner"), (31, "shifted"), (32, "shifted")]
+    assert list(report.dropped) == lines
 
 
 def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):
@@ -382,6 +395,20 @@ def test_mt_check_reads_the_sets_of_a_config(mt, tiny, aligned):
     assert b"dev is " in mt("check", "tiny.yaml").out
 
 
+def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
+    aligned([], [])
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["id;de;en", *(f"{n};{tgt};{src}" for n, (src, tgt) in enumerate(PLAIN))])
+    )
+    told = mt("check", tmp_path / "t.csv", "--columns", "en,de").out.decode()
+    assert (
+        told.startswith("200 pairs, 200 distinct: ")
+        and "semicolons between columns" in told
+        and "source is column 3" in " ".join(told.split())
+    )
+    assert "not utf8" not in told and "header:" not in told
+
+
 def test_mistakes_of_the_command_line_are_told(mt, tiny, tmp_path):
     def error(*arguments: object) -> tuple[int, str]:
         answer = mt("check", *arguments)
@@ -390,5 +417,6 @@ def test_mistakes_of_the_command_line_are_told(mt, tiny, tmp_path):
     (tmp_path / "old.tsv").write_text("kept")
     assert error("a", "b", "c") == (2, "error: SOURCE TARGET: 3 files, expected two (source and target) or one table\n")
     assert error("a", "b", "--dropped", tmp_path / "old.tsv")[0] == 2 and (tmp_path / "old.tsv").read_text() == "kept"
-    assert error("tiny.yaml", "--dev", "a") == (2, "error: tiny.yaml names the sets and languages; leave out --dev, --test, --src-lang, --tgt-lang\n")  # fmt: skip
+    assert error("tiny.yaml", "--dev", "a") == (2, "error: tiny.yaml names the sets and languages; leave out --dev\n")  # fmt: skip
+    assert error("alone.en")[1].startswith("error: alone.en: one file must be a table (.tsv, .csv or .xlsx); give")
     assert error("none.en", "none.de")[1].startswith("error: none.en: No such file")

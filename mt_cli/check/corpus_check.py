@@ -64,6 +64,8 @@ class CorpusFiles(Protocol):
     def dev(self) -> list[str]: ...
     @property
     def test(self) -> Mapping[str, list[str]]: ...
+    @property
+    def columns(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Corpus:
     test: dict[str, list[str]] = field(default_factory=dict)
     src_lang: str = ""
     tgt_lang: str = ""
+    columns: str | None = None
 
 
 def check(data: CorpusFiles) -> Report:
@@ -86,9 +89,9 @@ def check(data: CorpusFiles) -> Report:
 
 def quick_check(data: CorpusFiles) -> Report:
     """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
-    read = partial(_read, data.train)
+    read = partial(_read, data.train, data.columns)
     held_out = _read_held_out(data)
-    survey = _Survey(data.train, [one for one, _ in held_out])
+    survey = _Survey(data, [one for one, _ in held_out])
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
@@ -111,12 +114,19 @@ def quick_check(data: CorpusFiles) -> Report:
     for one, raw_pairs in held_out:
         findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
     return Report(
-        " ".join(data.train), survey.n_lines, survey.n_distinct, (facts[0], facts[1]), findings, dropped, read
+        " ".join(data.train),
+        survey.notes,
+        survey.n_lines,
+        survey.n_distinct,
+        (facts[0], facts[1]),
+        findings,
+        dropped,
+        read,
     )
 
 
-def _read(files: list[str], report: CorpusReport | None = None) -> Iterator[SentencePair]:
-    return read_raw_pairs(files, on_bad_line="skip", report=report or CorpusReport())
+def _read(files: list[str], columns: str | None, report: CorpusReport | None = None) -> Iterator[SentencePair]:
+    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
@@ -128,7 +138,7 @@ def _read_held_out(data: CorpusFiles) -> list[tuple[HeldOut, list[SentencePair]]
     sets = {"dev": data.dev, **data.test} if data.dev else dict(data.test)
     found = []
     for name, files in sets.items():
-        raw_pairs = list(_read(files))
+        raw_pairs = list(_read(files, data.columns))
         pairs = [pair for pair in map(_normalized, raw_pairs) if pair.src and pair.tgt]
         if not pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
@@ -151,19 +161,21 @@ def _judge(
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, files: list[str], held_out: list[HeldOut]):
+    def __init__(self, data: CorpusFiles, held_out: list[HeldOut]):
         reading = CorpusReport()
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]
         self.spellings = Spellings()
-        for raw in _read(files, reading):
+        for raw in _read(data.train, data.columns, reading):
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
         self.n_lines = reading.n_pairs
-        self._bad_lines = reading.bad_lines
+        self.notes, self._bad_lines = reading.notes, reading.bad_lines
         if not self._hashes[0]:
-            raise DataError(f"{files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8")
+            raise DataError(
+                f"{data.train[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
+            )
         self.flags = self._find_repetitions()
 
     def _count(self, pair: SentencePair, held_out: list[HeldOut]) -> None:
@@ -235,29 +247,30 @@ def _quantile(counts: Counter[int], share: float) -> int:
 def _alignment_findings(report: Report) -> list[Finding]:
     """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
     are added to the report's dropped ones."""
-    from mt_cli.check.alignment import find_stretches, find_wrong_partners
+    from mt_cli.check.alignment import Alignment
 
     found, tally = [], Tally()
     pairs = map(_normalized, report.read())
     while chunk := list(islice(pairs, _ALIGNED_AT_ONCE)):
-        in_stretches: set[int] = set()
-        for stretch in find_stretches(chunk):
-            in_stretches.update(range(stretch.first, stretch.last + 1))
-            found.append(_stretch_finding(chunk[stretch.first : stretch.last + 1], stretch.shift, report.n_pairs))
-        for index in sorted(in_stretches):
-            report.dropped.add(chunk[index].line, STRETCH.name)
-        for index in find_wrong_partners(chunk):
-            if index not in in_stretches:
-                tally.add(WRONG_PARTNER, chunk[index])
-                report.dropped.add(chunk[index].line, WRONG_PARTNER.name)
+        alignment = Alignment(chunk)
+        for stretch in alignment.stretches:
+            shifted = chunk[stretch.first : stretch.last + 1]
+            found.append(_stretch_finding(shifted, stretch.shift, report.n_pairs))
+            for pair in shifted:
+                report.dropped.add(pair.line, STRETCH.name)
+        for index in alignment.wrong_partners():
+            tally.add(WRONG_PARTNER, chunk[index])
+            report.dropped.add(chunk[index].line, WRONG_PARTNER.name)
     return found + tally.findings(report.n_pairs, "train")
 
 
-def _stretch_finding(pairs: list[SentencePair], shift: int, n_pairs: int) -> Finding:
-    where = f"line n{'+' if shift > 0 else '-'}{abs(shift)}"
-    told = f"the target of line n stands in {where}" if shift else "source and target do not belong together"
-    how = f"are shifted by {abs(shift)}" if shift else "are not aligned"
-    what = f"lines {pairs[0].line:,} to {pairs[-1].line:,} {how}: {told}"
+def _stretch_finding(pairs: list[SentencePair], shift: int | None, n_pairs: int) -> Finding:
+    """The finding of these pairs: the target of each stands `shift` lines below, or nowhere near where that is None."""
+    where = f"lines {pairs[0].line:,} to {pairs[-1].line:,}"
+    if shift is None:
+        what = f"{where} do not belong together, and their targets stand nowhere near"
+    else:
+        what = f"{where} are shifted by {abs(shift)}: the target of line n stands in line n{shift:+}"
     kind = replace(STRETCH, what=what)
     tally = Tally()
     for pair in pairs[:2]:

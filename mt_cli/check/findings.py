@@ -131,6 +131,7 @@ class SideFacts:
 @dataclass
 class Report:
     name: str  # of the training files
+    notes: list[str]  # on how they were read
     n_pairs: int
     n_distinct: int
     sides: tuple[SideFacts, SideFacts]
@@ -146,8 +147,10 @@ class Report:
 
     def as_table(self, width: int = 80) -> str:
         """The report for a terminal of that many columns."""
-        lines = [shown(f"{self.name}: {self.n_pairs:,} pairs, {self.n_distinct:,} distinct", width), ""]
-        lines += [f"{'':14}{'words':>13}{'characters':>14}   words a line: median   95%  longest"[:width]]
+        lines = [shown(f"{self.n_pairs:,} pairs, {self.n_distinct:,} distinct: {self.name}", width)]
+        for note in self.notes:
+            lines += textwrap.wrap(shown(note), width, subsequent_indent="    ", break_on_hyphens=False)
+        lines += ["", f"{'':14}{'words':>13}{'characters':>14}   words a line: median   95%  longest"[:width]]
         for title, side in zip(("source", "target"), self.sides, strict=True):
             label = shown(f"{title} ({side.language})" if side.language else title, 14)
             counts = f"{side.n_words:13,}{side.n_characters:14,}"
@@ -171,6 +174,7 @@ class Report:
     def as_json(self) -> str:
         report = {
             "name": self.name,
+            "notes": self.notes,
             "n_pairs": self.n_pairs,
             "n_distinct": self.n_distinct,
             "src": asdict(self.sides[0]),

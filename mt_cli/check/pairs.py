@@ -11,6 +11,7 @@ from mt_cli.check.findings import Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual
 from mt_cli.check.words import near_key, words
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.languages import code_of_name
 
 EMPTY = Kind(
     "empty", "one side has no text", "Training leaves such pairs out. Look whether the lines before and after still belong together.",
@@ -57,7 +58,7 @@ DOUBLED_QUOTES = Kind(
 # What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
 _CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
 _DOUBLED_QUOTES = re.compile(r'""[^\s"]|[^\s"]""')
-_COLUMN_NAMES = {"source", "src", "target", "tgt", "original", "translation", "text", "sentence", "english", "spanish"}
+_COLUMN_NAMES = {"source", "src", "target", "tgt", "original", "translation", "text", "sentence"}
 _FEW_WORDS = 3  # a name or a title may be the same in both languages
 _OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
 _OUTLIER_FACTOR = 2.5
@@ -98,8 +99,11 @@ class PairFaults:
 
     def _is_header(self, src: str, tgt: str) -> bool:
         sides = [text.casefold().strip(' "') for text in (src, tgt)]
-        n_known = sum(side in _COLUMN_NAMES or side in self._codes for side in sides)
-        return n_known > 0 and all(len(side.split()) == 1 and len(side) <= 20 and side.isalpha() for side in sides)
+        is_known = [side in _COLUMN_NAMES or side in self._codes or bool(code_of_name(side)) for side in sides]
+        is_word = [len(side.split()) == 1 and len(side) <= 20 and side.isalpha() for side in sides]
+        return all(is_word) and (
+            all(is_known) or any(known and len(side) > 3 for known, side in zip(is_known, sides, strict=True))
+        )
 
     def _wrong_language(self, src: str, tgt: str) -> Kind | None:
         sides = words(src.casefold()), words(tgt.casefold())

@@ -400,13 +400,11 @@ def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
     (tmp_path / "t.csv").write_text(
         "\n".join(["id;de;en", *(f"{n};{tgt};{src}" for n, (src, tgt) in enumerate(PLAIN))])
     )
-    told = mt("check", tmp_path / "t.csv", "--columns", "en,de").out.decode()
-    assert (
-        told.startswith("200 pairs, 200 distinct: ")
-        and "semicolons between columns" in told
-        and "source is column 3" in " ".join(told.split())
-    )
-    assert "not utf8" not in told and "header:" not in told
+    report = json.loads(mt("check", tmp_path / "t.csv", "--columns", "en,de", "--json").out)
+    assert report["n_pairs"] == 200 and report["dropped"] == []
+    assert "semicolons between columns" in report["notes"][0] and "source is column 3 (en)" in report["notes"][0]
+    told = mt("check", tmp_path / "t.csv", "--columns", "en,de").lines
+    assert told[0].startswith("200 pairs, 200 distinct: ") and "t.csv: semicolons" in "".join(told[1:4])
 
 
 def test_mistakes_of_the_command_line_are_told(mt, tiny, tmp_path):

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mt_cli.check.corpus_check import Corpus, check, quick_check
+from mt_cli.check.corpus_check import check, quick_check
 from mt_cli.check.findings import Report
+from mt_cli.config import DataConfig
 from mt_cli.text.corpus import read_lines
 
 STRETCH = 300
@@ -103,20 +104,24 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without the look at the alignment")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    look: Callable[[Corpus], Report] = quick_check if options.quick else check
-    languages = [file.name.removesuffix(".gz").rpartition(".")[2] for file in (options.src, options.tgt)]
+    look: Callable[[DataConfig], Report] = quick_check if options.quick else check
+    src_lang, tgt_lang = (file.name.removesuffix(".gz").rpartition(".")[2] for file in (options.src, options.tgt))
+
+    def data(*files: Path) -> DataConfig:
+        return DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, train=[str(file) for file in files])
+
     began = time.perf_counter()
     if options.clean:
-        print(look(Corpus([str(options.src), str(options.tgt)], [], {}, *languages)).as_table())
+        print(look(data(options.src, options.tgt)).as_table())
     else:
         src, tgt = ([line.encode() for line in read_lines(file)] for file in (options.src, options.tgt))
         planted = plant(src, tgt, random.Random(options.seed))
         with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / f"train.{code}" for code in languages]
+            files = [Path(folder) / f"train.{code}" for code in (src_lang, tgt_lang)]
             for file, lines in zip(files, (src, tgt), strict=True):
                 file.write_bytes(b"\n".join(lines) + b"\n")
             began = time.perf_counter()
-            tell(look(Corpus([str(file) for file in files], [], {}, *languages)), planted)
+            tell(look(data(*files)), planted)
     print(f"\n{time.perf_counter() - began:.1f} seconds")
 
 

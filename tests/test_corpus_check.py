@@ -13,10 +13,11 @@ from typing import ClassVar, NamedTuple
 import pytest
 
 from mt_cli.check import usual
-from mt_cli.check.corpus_check import Corpus, check, quick_check
+from mt_cli.check.corpus_check import check, quick_check
 from mt_cli.check.findings import shown
 from mt_cli.check.usual import MAX_CHARACTERS
 from mt_cli.check.words import near_key, words
+from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import SentencePair
 
@@ -34,6 +35,10 @@ def sentences(n: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 PLAIN = sentences(200)
+
+
+def of(train: list[str], **keys) -> DataConfig:
+    return DataConfig(**{"src_lang": "en", "tgt_lang": "de", "train": train, **keys})
 
 
 @pytest.fixture
@@ -55,8 +60,7 @@ def look(corpus):
 
     def look(pairs, **sets):
         named = {name: corpus(one, name) for name, one in sets.items()}
-        data = Corpus(corpus(pairs), named.pop("dev", []), named, "en", "de")
-        return quick_check(data)
+        return quick_check(of(corpus(pairs), dev=named.pop("dev", None), test=named))
 
     return look
 
@@ -139,7 +143,7 @@ def test_another_target_of_the_same_source_is_told_and_kept(look):
 
 
 def test_copies_are_no_fault_where_both_sides_are_one_language(corpus):
-    data = Corpus(corpus([*PLAIN, (PLAIN[0][0], PLAIN[0][0])]), src_lang="en-GB", tgt_lang="en-US")
+    data = of(corpus([*PLAIN, (PLAIN[0][0], PLAIN[0][0])]), src_lang="en-GB", tgt_lang="en-US")
     assert "copied" not in kinds(quick_check(data))
 
 
@@ -169,7 +173,7 @@ def test_lines_that_are_not_utf_8_are_told_and_dropped(corpus):
     files = corpus([*PLAIN, ("Rain", "M<nner"), ("Rain", "Fluss"), ("Rain", "M<rz")])
     target = Path(files[1])
     target.write_bytes(target.read_bytes().replace(b"<", b"\xe4"))
-    report = quick_check(Corpus(files))
+    report = quick_check(of(files))
     assert list(report.dropped) == [(201, "not_utf8"), (203, "not_utf8")]
     assert report.n_pairs == 203 and the(report, "not_utf8").count == 2
 
@@ -285,7 +289,7 @@ def aligned(monkeypatch):
 
 def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
     aligned([Misaligned(10, 12, 1), Misaligned(30, 31, None)], [20])
-    report = check(Corpus(corpus(PLAIN)))
+    report = check(of(corpus(PLAIN)))
     shifted, apart = (finding for finding in report.findings if finding.kind == "shifted")
     assert shifted.what == "lines 11 to 13 are shifted by 1: the target of line n stands in line n+1"
     assert apart.what == "lines 31 to 32 do not belong together, and their targets stand nowhere near"
@@ -296,7 +300,7 @@ def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
 
 def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):
     aligned([], [])
-    assert kinds(check(Corpus(corpus(PLAIN)))) == {"too_few"}
+    assert kinds(check(of(corpus(PLAIN)))) == {"too_few"}
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -340,12 +344,12 @@ def test_words_and_keys_of_languages_without_spaces():
 
 def test_a_file_without_lines_is_an_error(corpus):
     with pytest.raises(DataError, match=r"train\.en: no line that can be read; give a file"):
-        quick_check(Corpus(corpus([])))
+        quick_check(of(corpus([])))
 
 
 def test_a_dev_set_without_text_is_an_error(corpus):
     with pytest.raises(DataError, match=r"dev\.en: no pair with text on both sides"):
-        quick_check(Corpus(corpus(PLAIN), corpus([("", "")], "dev")))
+        quick_check(of(corpus(PLAIN), dev=corpus([("", "")], "dev")))
 
 
 def test_a_line_of_a_megabyte_is_over_long_and_nothing_worse(look):
@@ -407,14 +411,20 @@ def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
     assert told[0].startswith("200 pairs, 200 distinct: ") and "t.csv: semicolons" in "".join(told[1:4])
 
 
-def test_mistakes_of_the_command_line_are_told(mt, tiny, tmp_path):
+def test_a_file_that_is_there_is_not_overwritten(mt, corpus, tmp_path):
+    (tmp_path / "old.tsv").write_text("kept")
+    answer = mt("check", *corpus(PLAIN), "--dropped", tmp_path / "old.tsv")
+    assert answer.code == 2 and b"old.tsv: File exists; choose another --dropped" in answer.err
+    assert (tmp_path / "old.tsv").read_text() == "kept"
+
+
+def test_mistakes_of_the_command_line_are_told(mt, tiny):
     def error(*arguments: object) -> tuple[int, str]:
         answer = mt("check", *arguments)
         return answer.code, answer.err.decode()
 
-    (tmp_path / "old.tsv").write_text("kept")
-    assert error("a", "b", "c") == (2, "error: SOURCE TARGET: 3 files, expected two (source and target) or one table\n")
-    assert error("a", "b", "--dropped", tmp_path / "old.tsv")[0] == 2 and (tmp_path / "old.tsv").read_text() == "kept"
-    assert error("tiny.yaml", "--dev", "a") == (2, "error: tiny.yaml names the sets and languages; leave out --dev\n")  # fmt: skip
-    assert error("alone.en")[1].startswith("error: alone.en: one file must be a table (.tsv, .csv or .xlsx); give")
-    assert error("none.en", "none.de")[1].startswith("error: none.en: No such file")
+    assert error("a", "b", "c") == (
+        2,
+        "error: 3 files; give two text files, source and target, or one table, or one config\n",
+    )
+    assert error("none.en", "none.de")[0] == 1 and "none.en: No such file" in error("none.en", "none.de")[1]

@@ -10,10 +10,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
 
 from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
 from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
@@ -21,12 +20,10 @@ from mt_cli.check.sets import HeldOut
 from mt_cli.check.signs import NOT_UTF8, SignFaults, Spellings
 from mt_cli.check.usual import Sample, Usual
 from mt_cli.check.words import near_key, words
+from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_raw_pairs
 from mt_cli.text.languages import language
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -51,43 +48,14 @@ _FEW_TEXTS, _TOO_FEW_TEXTS = 1_000, 100
 _ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
 
 
-class CorpusFiles(Protocol):
-    """The files of a corpus, as `DataConfig` names them; `dev` may be empty."""
-
-    @property
-    def src_lang(self) -> str: ...
-    @property
-    def tgt_lang(self) -> str: ...
-    @property
-    def train(self) -> list[str]: ...
-    @property
-    def dev(self) -> list[str]: ...
-    @property
-    def test(self) -> Mapping[str, list[str]]: ...
-    @property
-    def columns(self) -> str | None: ...
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Files that no config names; a language may be empty."""
-
-    train: list[str]
-    dev: list[str] = field(default_factory=list)
-    test: dict[str, list[str]] = field(default_factory=dict)
-    src_lang: str = ""
-    tgt_lang: str = ""
-    columns: str | None = None
-
-
-def check(data: CorpusFiles) -> Report:
+def check(data: DataConfig) -> Report:
     """What is to be known of the corpus before it is trained on. Raises DataError for files that are no parallel text."""
     report = quick_check(data)
     report.findings += _alignment_findings(report)
     return report
 
 
-def quick_check(data: CorpusFiles) -> Report:
+def quick_check(data: DataConfig) -> Report:
     """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
     read = partial(_read, data.train, data.columns)
     held_out = _read_held_out(data)
@@ -133,7 +101,7 @@ def _normalized(pair: SentencePair) -> SentencePair:
     return SentencePair(normalize(pair.src), normalize(pair.tgt), pair.line)
 
 
-def _read_held_out(data: CorpusFiles) -> list[tuple[HeldOut, list[SentencePair]]]:
+def _read_held_out(data: DataConfig) -> list[tuple[HeldOut, list[SentencePair]]]:
     """The dev and test sets, each with its pairs as they are in its files."""
     sets = {"dev": data.dev, **data.test} if data.dev else dict(data.test)
     found = []
@@ -161,7 +129,7 @@ def _judge(
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, data: CorpusFiles, held_out: list[HeldOut]):
+    def __init__(self, data: DataConfig, held_out: list[HeldOut]):
         reading = CorpusReport()
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length

@@ -16,7 +16,7 @@ from mt_cli.check import usual
 from mt_cli.check.corpus_check import check, quick_check
 from mt_cli.check.findings import shown
 from mt_cli.check.usual import MAX_CHARACTERS
-from mt_cli.check.words import near_key, words
+from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import SentencePair
@@ -334,9 +334,8 @@ def test_the_dropped_lines_are_a_table_with_reason_and_text(look, tmp_path):
     assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == rows
 
 
-def test_words_and_keys_of_languages_without_spaces():
+def test_words_of_languages_without_spaces():
     assert words("他比你大，OK?") == ["他", "比", "你", "大", "OK"]
-    assert near_key("“He’s HERE!” ") == near_key("hes here") and near_key("?!") == ""
 
 
 # Bad input -----------------------------------------------------------------------------------------------------------

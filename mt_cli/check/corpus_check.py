@@ -19,11 +19,12 @@ from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
 from mt_cli.check.sets import HeldOut
 from mt_cli.check.signs import NOT_UTF8, SignFaults, Spellings
 from mt_cli.check.usual import Sample, Usual
-from mt_cli.check.words import near_key, words
+from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_raw_pairs
 from mt_cli.text.languages import language
+from mt_cli.text.similarity import letters
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -157,7 +158,7 @@ class _Survey:
         if pair.src and pair.tgt:
             self._sample.add(pair)
             if held_out:
-                keys = near_key(pair.src), near_key(pair.tgt)
+                keys = letters(pair.src), letters(pair.tgt)
                 for one in held_out:
                     one.look(pair, (src_words, tgt_words), keys)
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from mt_cli.check.findings import Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual
-from mt_cli.check.words import near_key, words
+from mt_cli.check.words import words
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.languages import code_of_name
+from mt_cli.text.similarity import letters
 
 EMPTY = Kind(
     "empty", "one side has no text", "Training leaves such pairs out. Look whether the lines before and after still belong together.",
@@ -107,7 +108,7 @@ class PairFaults:
 
     def _wrong_language(self, src: str, tgt: str) -> Kind | None:
         sides = words(src.casefold()), words(tgt.casefold())
-        if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and near_key(src) == near_key(tgt)):
+        if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
             return COPIED if _is_sentence(src) else None
         is_source_odd, is_target_odd = (
             self._usual.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence((src, tgt)[side])

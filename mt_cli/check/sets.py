@@ -12,9 +12,10 @@ from itertools import islice
 
 from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import Usual
-from mt_cli.check.words import near_key, words
+from mt_cli.check.words import words
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.similarity import letters
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +43,11 @@ class HeldOut:
         self._new_words = [set(side_words) for side_words in self._words]
         self._new_characters: list[set[str]] = [set().union(*texts) for texts in self._texts]
         self._exact = {(pair.src, pair.tgt): 0 for pair in pairs}  # of a pair: its first line in training, or 0
-        self._keys = [[near_key(text) for text in texts] for texts in self._texts]
+        self._keys = [[letters(text) for text in texts] for texts in self._texts]
         self._near = [{key: 0 for key in keys if key} for keys in self._keys]
 
     def look(self, pair: SentencePair, pair_words: tuple[list[str], list[str]], keys: tuple[str, str]) -> None:
-        """Remembers what of the set this training pair has: its words, case-folded, and its keys by `near_key`."""
+        """Remembers what of the set this training pair has: its words, case-folded, and its keys by `letters`."""
         if self._exact.get((pair.src, pair.tgt)) == 0:
             self._exact[pair.src, pair.tgt] = pair.line
         for side, text in enumerate((pair.src, pair.tgt)):

@@ -298,6 +298,16 @@ def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
     assert list(report.dropped) == lines
 
 
+def test_a_shift_that_is_really_there_is_found(corpus):
+    pairs = sentences(600, seed=2)
+    targets = [tgt for _, tgt in pairs]
+    targets[200:260] = targets[201:261]
+    report = check(of(corpus([(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)])))
+    finding = the(report, "shifted")
+    assert "the target of line n stands in line n-1" in finding.what
+    assert 196 <= finding.examples[0].line <= 206 and 50 <= finding.count <= 70
+
+
 def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):
     aligned([], [])
     assert kinds(check(of(corpus(PLAIN)))) == {"too_few"}
@@ -308,8 +318,9 @@ def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):
 
 def test_the_table_fits_into_80_columns_and_no_text_can_move_the_cursor(look):
     hostile = ("\x1b[2J\x07The old man\u202e sees 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 " + "x" * 100, "#REF!")
-    table = look([*PLAIN, hostile, (LONG, LONG)], dev=DEV).as_table(80)
-    assert max(map(len, table.splitlines())) <= 80
+    unknown = [(chr(0x4E00 + n) * 30, chr(0x5E00 + n) * 30) for n in range(9)]
+    table = look([*PLAIN, hostile, (LONG, LONG)], dev=[*DEV, *unknown]).as_table(80)
+    assert max(len(line) + sum(char > "\u3000" for char in line) for line in table.splitlines()) <= 80
     assert "\x1b" not in table and "\u202e" not in table and r"\x1b[2J" not in table.split("debris")[0]
     assert "→" in table
 

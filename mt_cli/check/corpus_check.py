@@ -35,7 +35,7 @@ WRONG_PARTNER = Kind(
     "Look at these lines; drop those that are no translations.", is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 TOO_FEW = Kind(
-    "too_few", "so many different texts on a side are too few to learn a language from",
+    "too_few", "different sentences, on the side that has fewer, are too few to learn a language from",
     "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.",
 )  # fmt: skip
 
@@ -46,6 +46,7 @@ SAME_WORDS = Kind(
 
 _MANY_COMMON_WORDS = 0.45  # where a third of the words are borrowed, as in spoken Guarani, it is 0.32
 _FEW_TEXTS, _TOO_FEW_TEXTS = 1_000, 100
+_MAX_COUNTED = 100_000  # characters of a line whose words are counted: a file without line ends is one line
 _ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
 
 
@@ -150,7 +151,7 @@ class _Survey:
     def _count(self, pair: SentencePair, held_out: list[HeldOut]) -> None:
         self._hashes[0].append(hash(pair.src) % 2**64)
         self._hashes[1].append(hash(pair.tgt) % 2**64)
-        src_words, tgt_words = words(pair.src.casefold()), words(pair.tgt.casefold())
+        src_words, tgt_words = (words(text[:_MAX_COUNTED].casefold()) for text in pair[:2])
         self._n_words[0][len(src_words)] += 1
         self._n_words[1][len(tgt_words)] += 1
         self._n_characters[0] += len(pair.src)
@@ -190,7 +191,7 @@ class _Survey:
         found = []
         if self.n_distinct_texts < _FEW_TEXTS:
             kind = replace(TOO_FEW, fatal_share=0.0) if self.n_distinct_texts < _TOO_FEW_TEXTS else TOO_FEW
-            found.append(Finding.of(kind, self.n_distinct_texts, self.n_distinct_texts / self.n_lines))
+            found.append(Finding.of(kind, self.n_distinct_texts, 0.0))
         if self._bad_lines:
             tally = Tally()
             for line in self._bad_lines:

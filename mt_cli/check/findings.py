@@ -5,7 +5,6 @@ a cleaned corpus leaves out. This file knows nothing of how faults are found.
 from __future__ import annotations
 
 import json
-import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -147,16 +146,20 @@ class Report:
 
     def as_table(self, width: int = 80) -> str:
         """The report for a terminal of that many columns."""
-        lines = [shown(f"{self.n_pairs:,} pairs, {self.n_distinct:,} distinct: {self.name}", width)]
+        lines = [
+            shown(f"{self.n_pairs:,} pair{'s' * (self.n_pairs != 1)}, {self.n_distinct:,} distinct: {self.name}", width)
+        ]
         for note in self.notes:
-            lines += textwrap.wrap(shown(note), width, subsequent_indent="    ", break_on_hyphens=False)
-        lines += ["", f"{'':14}{'words':>13}{'characters':>14}   words a line: median   95%  longest"[:width]]
+            lines += _wrap(note, width)
+        lines += [
+            "",
+            f"{'words a line':>71}",
+            f"{'':13}{'words':>12}{'characters':>13}{'median':>11}{'95%':>10}{'longest':>12}",
+        ]
         for title, side in zip(("source", "target"), self.sides, strict=True):
-            label = shown(f"{title} ({side.language})" if side.language else title, 14)
-            counts = f"{side.n_words:13,}{side.n_characters:14,}"
-            lines.append(
-                f"{label:14}{counts}{side.median_words:24,}{side.most_words:6,}{side.longest_words:9,}"[:width]
-            )
+            counts = f"{side.n_words:12,}{side.n_characters:13,}"
+            counts += f"{side.median_words:11,}{side.most_words:10,}{side.longest_words:12,}"
+            lines.append(f"{shown(f'{title} ({side.language})', 13):13}{counts}")
         for severity in _ORDER:
             for finding in self.findings:
                 if finding.severity == severity:
@@ -166,7 +169,7 @@ class Report:
         if reasons := self.dropped.counts():
             n_left = self.n_pairs - sum(reasons.values())
             told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items())
-            lines += ["", *textwrap.wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
+            lines += ["", *_wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
         if self.forecast:
             lines += ["", *(shown(line, width) for line in self.forecast)]
         return "\n".join(lines)
@@ -210,16 +213,24 @@ class Report:
 def _finding_lines(finding: Finding, width: int) -> list[str]:
     count = f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
     where = "" if finding.set == "train" else f" in {finding.set}"
-    first = f"{finding.severity}: {count} {finding.kind.replace('_', ' ')}{where}: {finding.what}"
-    wrapped = textwrap.wrap(shown(first), width, subsequent_indent="    ", break_on_hyphens=False)
+    lines = _wrap(f"{finding.severity}: {count} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width)
     for example in finding.examples:
         texts = [text for text in (example.src, example.tgt) if text]
-        head = f"    {example.line:,}: " if example.line else "    "
+        head = f"    {example.line:,}: "
         room = (width - len(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
-        wrapped.append(head + " | ".join(shown(text, room) for text in texts))
-    return wrapped + textwrap.wrap(
-        f"→ {shown(finding.advice)}", width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
-    )
+        lines.append(head + " | ".join(shown(text, room) for text in texts))
+    return lines + [f"    {line}" for line in _wrap(f"→ {finding.advice}", width - 4)]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Lines of at most that many columns of a terminal, all but the first indented."""
+    lines = [""]
+    for word in shown(text).split(" "):
+        if lines[-1] and _n_columns(f"{lines[-1]} {word}") > width:
+            lines.append(f"    {shown(word, width - 4)}")
+        else:
+            lines[-1] += f" {shown(word, width)}" if lines[-1] else shown(word, width)
+    return lines
 
 
 def _percent(share: float) -> str:
@@ -234,17 +245,18 @@ def shown(text: str, width: int | None = None) -> str:
     for char in text:
         category = unicodedata.category(char)
         piece = char.encode("unicode_escape").decode() if category in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char
-        columns = sum(_columns(one) for one in piece)
+        columns = _n_columns(piece)
         if width is not None and used + columns > width:
             while pieces and used > width - 1:
-                used -= sum(_columns(one) for one in pieces.pop())
+                used -= _n_columns(pieces.pop())
             return "".join(pieces) + "…"
         pieces.append(piece)
         used += columns
     return "".join(pieces)
 
 
-def _columns(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+def _n_columns(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))

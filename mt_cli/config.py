@@ -80,6 +80,9 @@ class DataConfig(Section):
     """What to do with a line that is not UTF-8: stop with an error, or skip the pair and count it."""
     dedup: bool = False
     """Whether to drop exact repetitions of a training pair. Set it to true for text crawled from the web."""
+    clean: bool = False
+    """Whether to leave out the training pairs that `mt check` would drop: without text on a side, copied, repeated,
+    untranslated, of a shifted stretch and so on. The same as `mt train --clean`; the run's left_out.tsv lists them."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""

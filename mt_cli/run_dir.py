@@ -4,6 +4,7 @@
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
     held_out/              dev.es, dev.gn, test.es, test.gn: the sets that were cut from the training text, if it was
     left_out.tsv           training pairs that are not trained on: line, reason, source, target
+    check.json             what a check of the corpus found
     data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
     provenance.json        versions, command, seed, hashes: what made this run

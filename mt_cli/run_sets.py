@@ -6,6 +6,7 @@ Where a config names no dev set, some pairs of the training text are held out an
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class RunSets:
         self._folder = folder
         self.held_out = folder / "held_out"
         self.left_out_file = folder / "left_out.tsv"
+        self.check_file = folder / "check.json"
 
     def dev_files(self, data: DataConfig) -> list[str]:
         return self.held_out_files(data, "dev") if data.dev is None else data.dev
@@ -56,6 +58,14 @@ class RunSets:
             return set()
         except (OSError, ValueError):
             raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
+
+    def share_faulty(self) -> float:
+        """The share of the pairs that the check of the corpus would drop; 0 where nothing is known."""
+        try:
+            report = json.loads(read_inside(self._folder, self.check_file, _MAX_LIST_BYTES))
+            return len(report["dropped"]) / max(1, report["n_pairs"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return 0.0
 
     def left_out_sha256(self) -> str | None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -57,11 +57,12 @@ def check(data: DataConfig) -> Report:
     return report
 
 
-def quick_check(data: DataConfig) -> Report:
-    """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
-    read = partial(_read, data.train, data.columns)
+def quick_check(data: DataConfig, most_pairs: int | None = None) -> Report:
+    """`check` without the search for shifted stretches and wrong partners, which takes most of its time; of the first
+    `most_pairs`."""
+    read = partial(_read, data.train, data.columns, most=most_pairs)
     held_out = _read_held_out(data)
-    survey = _Survey(data, [one for one, _ in held_out])
+    survey = _Survey(data, [one for one, _ in held_out], read)
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
@@ -95,8 +96,11 @@ def quick_check(data: DataConfig) -> Report:
     )
 
 
-def _read(files: list[str], columns: str | None, report: CorpusReport | None = None) -> Iterator[SentencePair]:
-    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
+def _read(
+    files: list[str], columns: str | None, report: CorpusReport | None = None, most: int | None = None
+) -> Iterator[SentencePair]:
+    pairs = read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
+    return islice(pairs, most)
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
@@ -131,13 +135,13 @@ def _judge(
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, data: DataConfig, held_out: list[HeldOut]):
+    def __init__(self, data: DataConfig, held_out: list[HeldOut], read: Callable[..., Iterator[SentencePair]]):
         reading = CorpusReport()
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]
         self.spellings = Spellings()
-        for raw in _read(data.train, data.columns, reading):
+        for raw in read(report=reading):
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
         self.n_lines = reading.n_pairs

@@ -174,6 +174,16 @@ class Report:
             lines += ["", *(shown(line, width) for line in self.forecast)]
         return "\n".join(lines)
 
+    def in_brief(self) -> list[str]:
+        """A line for each finding that changes a training."""
+        lines = []
+        for finding in self.findings:
+            if finding.severity != "info":
+                first = f", first in line {finding.examples[0].line:,}" if finding.examples else ""
+                count = f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
+                lines.append(shown(f"{finding.set}: {count} {finding.kind.replace('_', ' ')}{first}"))
+        return lines
+
     def as_json(self) -> str:
         report = {
             "name": self.name,

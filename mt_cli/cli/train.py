@@ -33,6 +33,9 @@ def train(
         float | None,
         typer.Option(help="Fit the number of steps and the schedule to this time; training.patience does not count."),
     ] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Leave out the pairs that `mt check` would drop; left_out.tsv lists them.")
+    ] = False,
     init_from: Annotated[
         Path | None,
         typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
@@ -56,6 +59,8 @@ def train(
     settings = list(overrides or ())
     if minutes is not None:
         settings.append(f"training.minutes={minutes}")
+    if clean:
+        settings.append("data.clean=true")
     if init_from is not None:
         settings.append(f"training.init_from={init_from}")
     with StopSignals() as signals:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -42,8 +42,9 @@ class Split:
     in_stretches: bool = False  # whether runs of lines are held out, and not single ones
 
 
-def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool) -> Split:
-    """The lines of the sets asked for, and the lines that training leaves out because of them.
+def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool, unfit: Container[int] = ()) -> Split:
+    """The lines of the sets asked for, and the lines that training leaves out because of them. The lines `unfit` are held
+    out for no set.
 
     `read_pairs` begins anew whenever it is called. A set is a random sample of the distinct pairs whose sides have
     letters, differ, are no longer than 1,000 characters and not much shorter than the mean.
@@ -71,7 +72,7 @@ def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool) -> 
         units = _stretches(seed, survey.n_pairs, min(25, max(10, size // 10), size), n_wanted)
     else:
         units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
-    _read_candidates(read_pairs(), units, survey)
+    _read_candidates(read_pairs(), units, survey, unfit)
     _find_repetitions(read_pairs(), [candidate for unit in units for candidate in unit.candidates])
     selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs)
     for unit in units:
@@ -190,7 +191,7 @@ def _stretches(seed: int, n_pairs: int, length: int, n_wanted: int) -> list[_Uni
     return [_Unit(range(i * step, (i + 1) * step)) for i in numbers]
 
 
-def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: _Survey) -> None:
+def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: _Survey, unfit: Container[int]) -> None:
     """Fills the units with the pairs that may be held out."""
     unit_of = {position: unit for unit in units for position in unit.positions}
     shortest = [_SHORTEST * n / survey.n_pairs for n in survey.n_letters]
@@ -202,7 +203,7 @@ def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: 
         is_inside = len(unit.positions) == 1 or position not in (unit.positions[0], unit.positions[-1])
         is_long = len(pair.src) > MAX_CHARACTERS or len(pair.tgt) > MAX_CHARACTERS
         is_short = len(src) < max(1, shortest[0]) or len(tgt) < max(1, shortest[1])
-        if is_inside and not is_long and not is_short and src != tgt:
+        if is_inside and not is_long and not is_short and src != tgt and pair.line not in unfit:
             unit.candidates.append(_Candidate(pair.line, sides))
 
 

@@ -11,13 +11,15 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
+from mt_cli.check.corpus_check import check as check_corpus
+from mt_cli.check.corpus_check import quick_check
 from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.files import cannot_write
+from mt_cli.files import cannot_write, write_text
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
@@ -142,10 +144,13 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
             pass
     with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()
+        faulty = _look_through(config.data, run)
         if config.data.dev is None:
-            _hold_out(config, run, read_all, held_out_of(parent) if parent is not None else {})
+            _hold_out(config, run, read_all, faulty, held_out_of(parent) if parent is not None else {})
             dev = _Set("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
+        elif config.data.clean:
+            run.sets.save_left_out((faulty[pair.line], pair) for pair in read_all() if pair.line in faulty)
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
         if parent is not None:
@@ -197,21 +202,39 @@ def _count(
         yield pair
 
 
-def _hold_out(config: Config, run: RunDir, read_all: ReadPairs, inherited: dict[str, list[SentencePair]]) -> None:
+_MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
+
+
+def _look_through(data: DataConfig, run: RunDir) -> dict[int, str]:
+    """Tells what is wrong with the corpus, and returns the lines that a cleaned one leaves out, with the reasons."""
+    report = check_corpus(data) if data.clean else quick_check(data, _MOST_CHECKED)
+    write_text(run.sets.check_file, report.as_json() + "\n")
+    for line in report.in_brief():
+        log.warning(line)
+    if report.is_fatal:
+        log.warning("what is trained on this corpus may be worthless; see: mt check")
+    return {line: reason.replace("_", " ") for line, reason in report.dropped}
+
+
+def _hold_out(
+    config: Config, run: RunDir, read_all: ReadPairs, faulty: dict[int, str], inherited: dict[str, list[SentencePair]]
+) -> None:
     """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run. The
     `inherited` sets stay what they are."""
+    cleaned = faulty if config.data.clean else {}
+    read_kept = lambda: (pair for pair in read_all() if pair.line not in cleaned)  # noqa: E731
     sets, found = inherited, Split()
     if inherited:
-        found.left_out = repetitions(read_all, inherited)
+        found.left_out = repetitions(read_kept, inherited)
     else:
-        found = split(read_all, config.training.seed, with_dev=True, with_test=not config.data.test)
+        with_test = not config.data.test
+        found = split(read_kept, config.training.seed, with_dev=True, with_test=with_test, unfit=faulty)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     left_out: list[tuple[str, SentencePair]] = []
     for pair in read_all():
         if name := found.held_out.get(pair.line):
             sets[name].append(pair)
-            left_out.append((name, pair))
-        elif reason := found.left_out.get(pair.line):
+        if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
             left_out.append((reason, pair))
     run.sets.save_held_out(config.data, sets)
     run.sets.save_left_out(left_out)

@@ -177,7 +177,8 @@ def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
     curve = [Point(record["step"], record["chrf"]) for record in run.logs.records(run.metrics_file) if "chrf" in record]
     tokenize = bleu_tokenizer(language.bleu_tokenize, language.tgt_lang)
     copied = score_texts([pair.src for pair in data.dev_pairs], [pair.tgt for pair in data.dev_pairs], tokenize).chrf
-    for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch + 1):
+    share_faulty = 0.0 if language.clean else run.sets.share_faulty()
+    for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch + 1, share_faulty):
         log.info(line)
 
 

@@ -61,7 +61,7 @@ class HeldOut:
     def findings(self, usual: Usual) -> list[Finding]:
         """What to know of the set, after all training pairs have passed."""
         characters = (finding for side in (0, 1) for finding in self._unknown_characters(side))
-        return [*self._overlap(), *characters, self._unknown_words(usual), *self._other_ratio(usual)]
+        return [*self._overlap(), *characters, *self._unknown_words(usual), *self._other_ratio(usual)]
 
     def _overlap(self) -> Iterator[Finding]:
         exact = [(pair, line) for pair in self.pairs if (line := self._exact[pair.src, pair.tgt])]
@@ -101,7 +101,7 @@ class HeldOut:
         share = counts.total() / n_characters
         yield Finding.of(kind.at(share), counts.total(), share, examples, self.name)
 
-    def _unknown_words(self, usual: Usual) -> Finding:
+    def _unknown_words(self, usual: Usual) -> Iterator[Finding]:
         """How far the set is from training: which share of its running words training never shows."""
         told, n_unknown, is_unlike = [], 0, False
         for side, all_words in enumerate(self._words):
@@ -111,6 +111,8 @@ class HeldOut:
             n_unknown += unknown.total()
             most = "".join(f", {word}" for word, _ in unknown.most_common(3))
             told.append(f"{share:.0%} of its {_SIDES[side]} words never occur there (usual: {expected:.0%}){most}")
+        if not n_unknown:
+            return
         kind = Kind(
             "unknown_words",
             f"{self.name} is {'unlike' if is_unlike else 'like'} training: {'; '.join(told)}",
@@ -120,7 +122,7 @@ class HeldOut:
             severity="warning" if is_unlike else "info",
             fatal_share=0.9,
         )
-        return Finding.of(kind, n_unknown, n_unknown / max(1, sum(map(len, self._words))), (), self.name)
+        yield Finding.of(kind, n_unknown, n_unknown / max(1, sum(map(len, self._words))), (), self.name)
 
     def _other_ratio(self, usual: Usual) -> Iterator[Finding]:
         n_src, n_tgt = (sum(map(len, texts)) for texts in self._texts)

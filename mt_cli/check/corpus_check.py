@@ -68,7 +68,7 @@ def quick_check(data: DataConfig, most_pairs: int | None = None) -> Report:
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
     sign_faults = SignFaults(usual)
     tally = Tally()
-    for index, raw in enumerate(read()):
+    for index, raw in enumerate(islice(read(), survey.n_read)):  # a file may grow meanwhile
         pair = _normalized(raw)
         kinds = [*pair_faults.faults(pair), *sign_faults.faults(raw)]
         if EMPTY not in kinds:
@@ -146,7 +146,7 @@ class _Survey:
             self._count(_normalized(raw), held_out)
         self.n_lines = reading.n_pairs
         self.notes, self._bad_lines = reading.notes, reading.bad_lines
-        if not self._hashes[0]:
+        if not self.n_read:
             raise DataError(
                 f"{data.train[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
             )
@@ -166,6 +166,10 @@ class _Survey:
                 keys = letters(pair.src), letters(pair.tgt)
                 for one in held_out:
                     one.look(pair, (src_words, tgt_words), keys)
+
+    @property
+    def n_read(self) -> int:
+        return len(self._hashes[0])
 
     def usual(self) -> Usual:
         return Usual(self._sample.pairs)

@@ -84,6 +84,14 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
+def is_out_of_threads(error: BaseException) -> bool:
+    """Whether the system starts no more threads for this process or its user."""
+    return isinstance(error, RuntimeError) and str(error) in {
+        "can't start new thread",  # Python's
+        "Resource temporarily unavailable",  # that of the C++ library
+    }
+
+
 def is_device_failure(error: BaseException) -> bool:
     """Whether the GPU itself has failed, not the operation that it was given."""
     return type(error).__name__ == "AcceleratorError"  # torch's

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 import time
 import unicodedata
 from pathlib import Path
@@ -26,11 +27,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nursery import wait_until
-from tiny_trainer import change_languages
+from tiny_trainer import change_languages, options
 
 from mt_cli import provenance
 from mt_cli.checkpoint import load_checkpoint
 from mt_cli.run_dir import RunDir
+from mt_cli.text import tokenizer
 
 
 @pytest.fixture
@@ -150,6 +152,41 @@ def test_control_characters_in_a_path_cannot_break_a_message(mt, tmp_path):
     assert answer.err.decode().startswith(f"error: {tmp_path}/{escaped}: no such directory; ")
     assert answer.err.count(b"\n") == 1
     assert mt("train", tmp_path / name).err.decode().startswith(f"error: {tmp_path}/{escaped}: No such file")
+
+
+def test_a_line_end_in_a_path_breaks_no_message_of_a_training(mt, tiny):
+    answer = mt("train", "tiny.yaml", "--run-dir", "a\nb", *options("training.max_steps=1"))
+    assert answer.code == 0 and answer.said[-1].endswith(r"; try: mt translate a\nb")
+
+
+@pytest.mark.parametrize("words", ["can't start new thread", "Resource temporarily unavailable"])
+def test_a_system_that_starts_no_more_threads_is_blamed_and_not_the_corpus(mt, tiny, monkeypatch, words):
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (_ for _ in ()).throw(RuntimeError(words)))
+    answer = mt("train", "tiny.yaml")
+    assert (answer.code, answer.said[-1]) == (
+        1,
+        "error: the system starts no more threads; close other programs, or raise the limit (ulimit -u)",
+    )
+
+
+def test_memory_that_ends_while_the_tokenizer_is_trained_is_not_blamed_on_the_corpus(mt, tiny, monkeypatch):
+    monkeypatch.setattr(tokenizer, "_run_trainer", lambda *_: (_ for _ in ()).throw(RuntimeError("std::bad_alloc")))
+    answer = mt("train", "tiny.yaml")
+    assert (answer.code, answer.said[-1]) == (1, "error: out of memory; use a smaller model, batch or beam")
+
+
+def test_a_limit_of_memory_that_leaves_torch_half_loaded_is_told(mt, tiny, monkeypatch):
+    resource = pytest.importorskip("resource")
+    half_loaded = ImportError("cannot import name 'x' from 'torch._dynamo.utils'", name="torch._dynamo.utils")
+    monkeypatch.setattr(tokenizer, "_run_trainer", lambda *_: (_ for _ in ()).throw(half_loaded))
+    with pytest.raises(ImportError):  # without a limit it is a bug
+        mt("train", "tiny.yaml")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 40, 1 << 40))
+    answer = mt("train", "tiny.yaml")
+    assert (answer.code, answer.said[-1]) == (
+        1,
+        "error: out of memory while loading torch; close other programs, or raise the limit (ulimit -v)",
+    )
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit of the address space")
@@ -345,8 +382,8 @@ def mixed_input():
 def test_the_same_input_gives_the_same_output_in_any_batches_and_order(mt, trained_run, mixed_input):
     expected = mt("translate", trained_run, stdin=mixed_input).lines
     assert expected[7] == expected[31] == "" and len(set(expected)) > 10
-    for options in ((), ("--batch-size", "1"), ("--batch-size", "7"), ("--batch-size", "64")):
-        assert mt("translate", trained_run, *options, stdin=mixed_input).lines == expected
+    for batches in ((), ("--batch-size", "1"), ("--batch-size", "7"), ("--batch-size", "64")):
+        assert mt("translate", trained_run, *batches, stdin=mixed_input).lines == expected
     backwards = b"".join(line + b"\n" for line in mixed_input.split(b"\n")[-2::-1])
     assert mt("translate", trained_run, stdin=backwards).lines == expected[::-1]
 

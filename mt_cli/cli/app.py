@@ -27,7 +27,7 @@ from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_str
 from mt_cli.cli.train import train
 from mt_cli.cli.translate import translate
 from mt_cli.cli.version import version
-from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_memory
+from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_memory, is_out_of_threads
 
 log = logging.getLogger(__name__)
 
@@ -101,14 +101,27 @@ def _make_command() -> Any:
     return typer.main.get_command(app)
 
 
+def _is_torch_half_loaded(error: Exception) -> bool:
+    """Whether a limit of memory may have ended an import within torch, which goes on without the module that failed."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    is_of_torch = isinstance(error, ImportError) and (error.name or "").startswith("torch.")
+    return is_of_torch and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def _report_failure(error: Exception) -> int:
     """Shows an error that is not an MTError and returns its exit code. Raises it again if it is a bug."""
-    if is_out_of_memory(error):
+    if is_out_of_memory(error) or _is_torch_half_loaded(error):
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ImportError) or any("importlib" in frame.filename for frame in frames):
             log.error("out of memory while loading torch; close other programs, or raise the limit (ulimit -v)")
         else:
             log.error("out of memory; use a smaller model, batch or beam")
+        return 1
+    if is_out_of_threads(error):
+        log.error("the system starts no more threads; close other programs, or raise the limit (ulimit -u)")
         return 1
     if is_device_failure(error):
         log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")

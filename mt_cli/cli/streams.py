@@ -52,16 +52,13 @@ class UnfailingStderr:
 
 
 class TerminalHandler(logging.Handler):
-    """Shows log records as lines on stderr, above any progress bar."""
+    """Shows each log record as a line on stderr, above any progress bar."""
 
     _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}  # noqa: RUF012
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        # Warnings and errors are one line each; other messages may have several.
-        lines = [message] if record.levelno >= logging.WARNING else message.split("\n")
         prefix = self._PREFIXES.get(record.levelno, "")
-        tqdm.write("\n".join(prefix + printable(line) for line in lines), file=sys.stderr)
+        tqdm.write(prefix + printable(record.getMessage()), file=sys.stderr)
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 
 import sentencepiece as spm
 
-from mt_cli.errors import CheckpointError, DataError
+from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 from mt_cli.text.corpus import normalize
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,8 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
     try:
         return _interruptible(lambda: _run_trainer(sentences(), algorithm, vocab_size))
     except RuntimeError as error:
+        if is_out_of_memory(error) or is_out_of_threads(error):
+            raise  # the corpus is not to blame
         message = str(error)
     # sentencepiece finds out by counting how many pieces a corpus can have, and its error names the number.
     if too_high := re.search(r"too high.*?<= (\d+)", message):

@@ -46,7 +46,8 @@ class Validation:
             f"{' (best)' if is_best else ''}"
         )
         for pair, output in zip(samples, self.outputs, strict=False):
-            log.info(f"    {pair.src}\n    -> {output}\n     = {pair.tgt}")
+            for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
+                log.info(line)
 
 
 def validate(

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,16 @@ def keep_freed_memory() -> None:
 # one heap (heaps of their own consist of pieces of 64 MiB, which are mapped and given back all the time).
 _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_ARENA_MAX = -4, -1, -2, -8
 _MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26, _M_ARENA_MAX: 1}
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process has had in memory; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def available_memory() -> int | None:

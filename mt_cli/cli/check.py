@@ -17,7 +17,8 @@ from mt_cli.cli.corpus import (
     read_config,
 )
 from mt_cli.cli.options import catch_ctrl_c
-from mt_cli.errors import UsageError
+from mt_cli.config import Config
+from mt_cli.errors import DataError, UsageError
 
 _WIDTH = 80
 
@@ -41,14 +42,26 @@ def check(
     """
     if dropped is not None and dropped.exists():
         raise UsageError(f"{dropped}: File exists; choose another --dropped")
-    data = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or []).data
+    config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or [])
 
     from mt_cli.check.corpus_check import check as check_corpus
 
     catch_ctrl_c()
-    report = check_corpus(data)
+    report = check_corpus(config.data)
+    if not report.is_fatal:
+        report.forecast = _forecast(config)
     if dropped is not None:
         report.write_dropped(dropped)
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
     print(report.as_json() if as_json else report.as_table(width))
     return 1 if report.is_fatal else 0
+
+
+def _forecast(config: Config) -> list[str]:
+    """What a training would take. A corpus that cannot be trained on is told here, too."""
+    from mt_cli.training.forecast import forecast
+
+    try:
+        return forecast(config)
+    except DataError as error:
+        return [f"It cannot be trained on: {error}"]

@@ -1,0 +1,105 @@
+"""What a training would take on this machine, from a few timed updates; nothing of it is kept."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.device import peak_memory
+from mt_cli.evaluation.metrics import mean_loss
+from mt_cli.recipe import reached_scores
+from mt_cli.run_dir import RunDir
+from mt_cli.text.batching import source_batch
+from mt_cli.training.loop import Trainer
+from mt_cli.training.metrics_log import told_time
+from mt_cli.training.phases import phase, seconds_left
+from mt_cli.training.run import prepared_trainer
+from mt_cli.training.schedule import learning_rate
+from mt_cli.training.signals import StopSignals
+from mt_cli.training.update import compute_update, remaining_batches
+from mt_cli.training.workers import Workers
+
+_N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
+
+
+def forecast(config: Config) -> list[str]:
+    """Lines that say how long a training of this config takes here, how much memory, and what scores to expect."""
+    log = logging.getLogger("mt_cli")
+    level, began = log.level, time.monotonic()
+    log.setLevel(logging.ERROR)  # what preparing tells is told when a training begins
+    try:
+        with tempfile.TemporaryDirectory(prefix="mt-forecast-") as folder:
+            run = RunDir(Path(folder) / "run")
+            run.path.mkdir()
+            trainer = prepared_trainer(config, run, StopSignals(), began)
+            preparing = time.monotonic() - began
+            seconds = preparing + _training_seconds(trainer)
+            return _lines(trainer, seconds)
+    finally:
+        log.setLevel(level)
+
+
+def _training_seconds(trainer: Trainer) -> float:
+    settings = trainer.state.settings
+    steps = {phase(step, settings): step for step in (settings.max_steps - 1, 1, 0)}  # one of each kind
+    timed: dict[int, list[float]] = {1: [], 2: []}  # by the number of forward passes
+    for one, step in steps.items():
+        timed[one.n_passes].append(_seconds_of_a_step(trainer, step))
+    one_pass, two_pass = (sum(seconds) / max(1, len(seconds)) for seconds in timed.values())
+    return seconds_left(settings, 0, (one_pass, two_pass), _validation_seconds(trainer))
+
+
+def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
+    """The mean of some updates that are done as the update after `step` updates is."""
+    state, data, settings = trainer.state, trainer.data.train, trainer.state.settings
+    workers = Workers(state.model.device, settings.batch_tokens)
+    batches = remaining_batches(data, settings.batch_tokens, settings.seed, state.progress)
+    state.progress.step = step
+    times = []
+    for _ in range(_N_UNTIMED + _N_TIMED):
+        began = time.monotonic()
+        compute_update(state, data, batches, workers)
+        state.optimizer.step(learning_rate(1, settings, state.config.model.d_model), 0.0, 1)
+        times.append(time.monotonic() - began)
+    return sum(times[_N_UNTIMED:]) / _N_TIMED
+
+
+@torch.inference_mode()
+def _validation_seconds(trainer: Trainer) -> float:
+    """Of the losses, which are computed, and of the search: a network that has learnt nothing would not end its sentences,
+    so one batch is decoded for as long as the references are."""
+    data, config = trainer.data, trainer.state.config
+    began = time.monotonic()
+    for model in trainer.state.candidates.values():
+        mean_loss(model.eval(), data.dev, config.training.batch_tokens)
+    losses = time.monotonic() - began
+    translator = Translator([trainer.state.model], data.tokenizer, config, data.profile)
+    n = min(len(data.dev), config.decoding.batch_size)
+    src_ids, src_mask = (x.to(translator.device) for x in source_batch([data.dev.src(i).tolist() for i in range(n)]))
+    _, lengths = data.dev.lengths(0, len(data.dev))
+    n_steps = int(lengths.mean()) + 1
+    began = time.monotonic()
+    decoder = translator.search_model.start(src_ids, src_mask, n_steps + 1)
+    last_ids = torch.ones(n, dtype=torch.long, device=translator.device)
+    for _ in range(n_steps):
+        last_ids = translator.search_model.advance(decoder, last_ids).argmax(-1)
+    return losses + (time.monotonic() - began) * len(data.dev) / n
+
+
+def _lines(trainer: Trainer, seconds: float) -> list[str]:
+    state = trainer.state
+    n_parameters = sum(weight.numel() for weight in state.model.parameters())
+    memory = peak_memory()
+    told_memory = f", {memory / 2**30:.1f} GiB of memory" if memory is not None else ""
+    minutes = f"; with --minutes {state.settings.minutes:g} it ends then" if state.settings.minutes else ""
+    return [
+        f"A training here: {told_time(seconds)} for {state.settings.max_steps:,} steps{told_memory},"
+        f" {n_parameters / 1e6:.1f} million parameters{minutes}.",
+        reached_scores(len(trainer.data.train)),
+    ]

@@ -60,11 +60,21 @@ class RunText:
             return None
 
     def save_profile(self, profile: CorpusProfile) -> None:
-        write_text(self.profile_file, profile.model_dump_json(indent=2) + "\n")
+        # The checkpoints of runs made earlier have the hash of a file without this key.
+        without = set() if profile.keeps_edge_spaces else {"keeps_edge_spaces"}
+        write_text(self.profile_file, profile.model_dump_json(indent=2, exclude=without) + "\n")
 
     def save_hashes(self, sha256: dict[str, str]) -> None:
-        """Keeps the hashes of the `train` and `dev` files and of the `tokenizer` that the run is trained with."""
+        """Keeps the hashes of the `train` and `dev` files and of the `tokenizer` that the run is trained with, and in the
+        same way what else was settled when it began."""
         write_text(self.hashes_file, json.dumps({**sha256, "sha256": _sha256_of_values(sha256)}, indent=2) + "\n")
+
+    def keeps_edge_spaces(self) -> bool:
+        """What a lost profile said, by the hashes, which say it too."""
+        try:
+            return "edge_spaces" in json.loads(read_inside(self._folder, self.hashes_file))
+        except (OSError, ValueError, RecursionError, TypeError):
+            return False
 
     def refuse_other_data(self, sha256: dict[str, str], has_checkpoints: bool) -> None:
         """Raises RunDirError when what the run is trained on has changed since it began. Where `data.json` is lost or

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -22,6 +23,7 @@ from mt_cli.text.corpus import (
     CorpusReport,
     SentencePair,
     decode_line,
+    edge_spaces,
     normalize,
     read_copy,
     read_lines,
@@ -409,6 +411,45 @@ def test_bad_utf_8_in_a_tsv_is_named(message):
 )
 def test_normalize_folds_spaces_and_keeps_characters(text, expected):
     assert normalize(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Oui\u00a0?", "Oui\u00a0?"),
+        ("«\u202foui\u202f»\u202f!", "«\u202foui\u202f»\u202f!"),
+        ("a \u00a0 \t b", "a\u00a0b"),
+        ("a \u202f\u00a0b\u00a0\u202fc", "a\u202fb\u00a0c"),
+        ("\u00a0a\u00a0b \u202f", "a\u00a0b"),
+        ("a\u2009b\u3000c", "a b c"),
+        ("\u00a0 \u202f", ""),
+    ],
+)
+def test_no_break_spaces_are_kept_where_they_are_asked_for(text, expected):
+    assert normalize(text, keep_no_break_spaces=True) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(st.characters() | st.sampled_from(" \t\u00a0\u202f\u3000\u0301a")))
+def test_what_is_kept_is_all_that_folding_takes_away(text):
+    once = normalize(text, keep_no_break_spaces=True)
+    assert normalize(once, keep_no_break_spaces=True) == once == once.strip()
+    assert re.search(r"\s\s", once) is None and len(once.splitlines()) <= 1
+    assert normalize(once) == normalize(text)
+
+
+def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
+    assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
+    assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
+
+
+def test_targets_keep_no_break_spaces_and_pairs_that_differ_in_them_alone_are_repetitions(read):
+    src, tgt = "a\u00a0b\na b\nc\n", "Oui\u00a0!\nOui !\n\u00a0x \n"
+    pairs, report = read(src.encode(), tgt.encode())
+    assert [(pair.src, pair.tgt) for pair in pairs] == [("a b", "Oui\u00a0!"), ("a b", "Oui !"), ("c", "x")]
+    assert report.n_duplicates == 1
+    pairs, _ = read(src.encode(), tgt.encode(), dedup=True)
+    assert [pair.line for pair in pairs] == [1, 3]
 
 
 @settings(max_examples=400, deadline=None)

@@ -149,7 +149,7 @@ def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
     assert os.environ.get("CT2_USE_MKL") == wanted
 
 
-LINES = b"the red cat\n\ndog\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"
+LINES = b"  the red cat\n\ndog\t\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"
 
 
 @pytest.mark.parametrize(

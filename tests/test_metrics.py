@@ -218,3 +218,12 @@ def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, t
 
 def test_the_loss_of_nothing_is_no_number(model, tmp_path):
     assert math.isnan(mean_loss(model, TokenDataset.build(tmp_path / "d", [], (40, 40), {}), 64))
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "char", "zh"])
+def test_edge_spaces_and_no_break_spaces_change_no_score(tokenize):
+    references = ["Voulez-vous voir le chat ?", "Oui, je le veux bien !"]
+    hypotheses = ["Voulez-vous voir un chat ?", "Oui, je le veux bien !"]
+    expected = score_texts(hypotheses, references, tokenize, ter_of("fr"))
+    spaced = ["\t\u00a0Voulez-vous voir un chat\u00a0? \u202f", "  Oui, je le veux bien\u202f!"]
+    assert score_texts(spaced, references, tokenize, ter_of("fr")) == expected

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -74,6 +76,43 @@ def test_a_lost_profile_is_made_again_from_the_text(tiny):
     again = prepared()
     assert Path("run/corpus.json").read_bytes() == n_bytes
     assert content(again) == content(data)
+
+
+def with_no_break_spaces() -> None:
+    """Gives each target of the corpus an exclamation mark as the French write it."""
+    for name in ("train", "dev", "test"):
+        text = Path(f"{name}.de").read_text()
+        Path(f"{name}.de").write_text(text.replace("\n", "\u202f!\n"))
+
+
+def test_targets_keep_their_no_break_spaces(tiny, make_model):
+    with_no_break_spaces()
+    data = prepared()
+    assert all(data.tokenizer.decode_tgt(tgt).endswith("\u202f!") for _, tgt, _ in content(data))
+    assert all(pair.tgt.endswith("\u202f!") for pair in data.dev_pairs)
+    model = make_model(vocab_size=data.tokenizer.tgt_vocab_size)
+    translator = Translator([model], data.tokenizer, data.config, data.profile)
+    assert translator.translations(["red"], [" rot\u202f!"])[0].text.startswith("rot\u202f!")
+    assert data.tokenizer.decode_tgt(translator.encode_pair("red", "rot\u202f!")[1]) == "rot\u202f!"
+
+
+def test_a_run_made_before_spaces_were_kept_goes_on_as_it_was(tiny, monkeypatch):
+    with_no_break_spaces()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(corpus, "_NO_BREAK_SPACE", re.compile("(?!)"))
+        data = prepared()
+    profile = data.profile.model_copy(update={"keeps_edge_spaces": False})
+    text = RunDir(Path("run")).text
+    text.save_profile(profile)
+    hashes = json.loads(text.hashes_file.read_text())
+    text.save_hashes({name: value for name, value in hashes.items() if name not in ("edge_spaces", "sha256")})
+    expected, n_bytes = content(data), text.profile_file.read_bytes()
+    assert b"edge" not in n_bytes
+    for lost in ("cache", "corpus.json"):
+        shutil.rmtree(f"run/{lost}") if lost == "cache" else Path(f"run/{lost}").unlink()
+        again = prepared()
+        assert (content(again), again.dev_pairs, again.profile) == (expected, data.dev_pairs, profile)
+        assert text.profile_file.read_bytes() == n_bytes
 
 
 def test_the_profile_describes_the_pairs_that_are_trained_on(tiny):

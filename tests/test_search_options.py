@@ -573,6 +573,19 @@ def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -
         translator.translate("the cat")
 
 
+def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run: Path, mt: Mt) -> None:
+    lines = ["  the cat \t", "\u00a0dog\u202f", " \t", "the cat"]
+    content = "\n".join(lines).encode()
+    expected = ["  die Katze \t", "\u00a0Hund\u202f", "", "die Katze"]
+    translator = Translator.load(trained_run)
+    assert translator.translate(lines) == mt("translate", trained_run, stdin=content).lines == expected
+    [line, *_] = mt("translate", trained_run, "--json", "--n-best", 2, "--beam-size", 2, stdin=content).lines
+    assert all(found["text"][:2] == "  " and found["text"][-2:] == " \t" for found in json.loads(line)["hypotheses"])
+    profile = translator.profile.model_copy(update={"keeps_edge_spaces": False}) if translator.profile else None
+    earlier = Translator(translator.models, translator.tokenizer, translator.config, profile)
+    assert earlier.translate(lines) == [line.strip() for line in expected]
+
+
 def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> None:
     translator = Translator.load(trained_run)  # reads 16 tokens at once
     line = "the cat. " * 20
@@ -590,7 +603,7 @@ def test_sentences_are_joined_as_their_language_writes_them(trained_run: Path, t
     translator = Translator(
         loaded.models, loaded.tokenizer, loaded.config.model_copy(update={"data": data}), loaded.profile
     )
-    found = translator.translations(["the cat. the dog. " * 4])[0]
+    found = translator.translations([" ".join(["the cat. the dog."] * 4)])[0]
     texts = [translator.tokenizer.decode_tgt(part.hypotheses[0].ids) for part in found.parts]
     assert len(texts) == 8 and all(texts) and found.text == space.join(texts)
 

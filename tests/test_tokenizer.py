@@ -54,6 +54,28 @@ def test_decoding_what_was_encoded_gives_the_normalized_text(tokenizers, kind, t
     assert tokenizer.decode_tgt(tokenizer.encode_tgt(normal)) == normal
 
 
+FRENCH = [f"Voulez-vous {a} {b}\u00a0?" for a in ("voir", "lire") for b in ("le chat", "le livre", "Noël")] * 200
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_no_break_spaces_come_back_where_targets_have_them_however_rare(algorithm, separate):
+    rare = [*FRENCH, "Oui\u202f!"]  # of a character in 17,000, which is below the character coverage
+    sides = [lambda: iter(["yes"] * 9), lambda: iter(rare)] if separate else [lambda: iter(rare)]
+    tokenizer = train_tokenizer(sides, algorithm, 300)
+    for text in ("«\u00a0Oui\u00a0»", "Noël\u202f!", "a\u202fb\u00a0c d"):
+        ids = tokenizer.encode_tgt(tokenizer.normalize_tgt(f" {text}\u00a0"))
+        assert tokenizer.decode_tgt(ids) == text
+        assert any("\u00a0" in piece or "\u202f" in piece for piece in tokenizer.tgt_pieces(ids))
+
+
+@every_kind
+def test_no_break_spaces_are_folded_where_targets_had_none(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    assert tokenizer.normalize_tgt("die\u00a0alte\u202fKatze ") == "die alte Katze"
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt("die\u00a0alte")) == "die alte"
+
+
 @every_kind
 @settings(max_examples=100, deadline=None)
 @given(text=NASTY)

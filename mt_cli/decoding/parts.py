@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.text.corpus import normalize
 from mt_cli.text.languages import writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.splitting import halves, sentences
@@ -78,14 +77,17 @@ class LineSplitter:
         return ids if len(ids) <= self._max_tokens else None
 
 
-def join_parts(source: str, parts: list[Part], n_best: int, tokenizer: Tokenizer, tgt_lang: str) -> Translation:
-    """The translation of a line whose parts are translated: their n-th hypotheses make its n-th text."""
+def join_parts(
+    source: str, edges: tuple[str, str], parts: list[Part], n_best: int, tokenizer: Tokenizer, tgt_lang: str
+) -> Translation:
+    """The translation of a line whose parts are translated: their n-th hypotheses, between `edges`, make its n-th text."""
     if not parts:
         return Translation(source, [""], [0.0], [])
     space = " " if writes_spaces_between_sentences(tgt_lang) else ""
     texts, scores = [], []
     for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
         chosen = [part.hypotheses[n] for part in parts]
-        texts.append(normalize(space.join(tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen)))
+        text = tokenizer.normalize_tgt(space.join(tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen))
+        texts.append(f"{edges[0]}{text}{edges[1]}" if text else "")
         scores.append(sum(hypothesis.score for hypothesis in chosen))
     return Translation(source, texts, scores, parts)

@@ -28,7 +28,7 @@ from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import normalize
+from mt_cli.text.corpus import edge_spaces, normalize
 from mt_cli.text.languages import language
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
@@ -48,6 +48,7 @@ class Translator:
     ):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
         self.profile = profile  # of the training text, where the run has kept it
+        self._keeps_edge_spaces = profile is not None and profile.keeps_edge_spaces
         self.device, self._n_threads = models[0].device, torch.get_num_threads()
         self.n_positions = min(model.positions.n_positions for model in models)
         self._splitter = LineSplitter(tokenizer, min(config.data.max_length, self.n_positions - 1), profile)
@@ -74,7 +75,8 @@ class Translator:
         return self.models[0]
 
     def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
-        """A line of text for each of `lines`; '' for a blank one. `options` are keys of the config's `decoding`.
+        """A line of text for each of `lines`, between the edge spaces of its line; '' for a blank one. `options` are keys of
+        the config's `decoding`.
 
         Raises UsageError for an option that is wrong.
         """
@@ -112,14 +114,15 @@ class Translator:
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
         in_order = iter(requests)
+        edges = [edge_spaces(line) if self._keeps_edge_spaces else ("", "") for line in lines]
         join = partial(join_parts, tokenizer=self.tokenizer, tgt_lang=self.config.data.tgt_lang)
         return [
-            join(source, [Part(ids, hypotheses[next(in_order)]) for ids in of_line], settings.n_best)
-            for source, of_line in zip(sources, parts, strict=True)
+            join(source, spaces, [Part(ids, hypotheses[next(in_order)]) for ids in of_line], settings.n_best)
+            for source, spaces, of_line in zip(sources, edges, parts, strict=True)
         ]
 
     def _encode_prefix(self, text: str, line: int) -> tuple[int, ...]:
-        prefix = self.tokenizer.encode_tgt(normalize(text))
+        prefix = self.tokenizer.encode_tgt(self.tokenizer.normalize_tgt(text))
         if len(prefix) >= self.n_positions - 1:
             raise UsageError(
                 f"line {line}: a prefix of {len(prefix)} tokens, expected fewer than {self.n_positions - 1},"
@@ -133,7 +136,8 @@ class Translator:
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""
-        return self.tokenizer.encode_src(normalize(src)), self.tokenizer.encode_tgt(normalize(tgt))
+        tokenizer = self.tokenizer
+        return tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt))
 
     def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Log-probabilities of the target's tokens for each pair of ids, the end symbol's last.

@@ -20,7 +20,7 @@ from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, perplexity, refuse_tokenizer, score_texts, ter_of
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_lines, read_test_set, sha256_of
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 
@@ -137,9 +137,9 @@ def _warnings(
 
 def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:
     """The model's loss on the pairs that fit into it as a whole, and the number of pairs that do not."""
-    tokenizer, limit = translator.tokenizer, translator.config.data.max_length
+    limit = translator.config.data.max_length
     pairs = [
-        TokenPair(tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(normalize(ref)), line)
+        TokenPair(*translator.encode_pair(src, ref), line)
         for line, (src, ref) in enumerate(zip(sources, references, strict=True), 1)
     ]
     pairs = [pair for pair in pairs if pair.src and pair.tgt]

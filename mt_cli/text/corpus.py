@@ -37,6 +37,8 @@ class SentencePair(NamedTuple):
 # sentencepiece writes a space as U+2581, so U+2581 is a space here, too.
 _SPACES = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
+NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
+_NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -49,10 +51,26 @@ _UTF_16 = re.compile(
 _UTF_16_IN_LINE_2 = re.compile(rb"\0[\x20-\xff]\0")  # to be seen where line 1 is empty
 
 
-def normalize(text: str) -> str:
+def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
     """The text as the model sees it: canonically composed (NFC), one space for any run of whitespace or control
-    characters, no space at the ends. A character that a reader sees is never changed."""
+    characters, no space at the ends. A character that a reader sees is never changed.
+
+    Where no-break spaces are kept, a run of whitespace that has one becomes the first one that it has.
+    """
+    if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
+        return _SPACES.sub(_one_space, _compose(text)).strip(f" {NO_BREAK_SPACES}")
     return _SPACES.sub(" ", _compose(text)).strip(" ")
+
+
+def _one_space(run: re.Match[str]) -> str:
+    found = _NO_BREAK_SPACE.search(run[0])
+    return found[0] if found else " "
+
+
+def edge_spaces(line: str) -> tuple[str, str]:
+    """The spaces, tabs and no-break spaces at the beginning and at the end of a line that is not blank."""
+    spaces = f" \t{NO_BREAK_SPACES}"
+    return line[: len(line) - len(line.lstrip(spaces))], line[len(line.rstrip(spaces)) :]
 
 
 _MAX_MARKS = 30  # combining marks in a row; Unicode's stream-safe text format (UAX #15) has the same bound
@@ -169,6 +187,8 @@ def read_pairs(
 ) -> Iterator[SentencePair]:
     """The normalized pairs of two aligned files or of one table, one at a time. `columns` names those of a table.
 
+    Targets keep their no-break spaces; `Tokenizer.normalize_tgt` says whether those of a run have them.
+
     Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
     have different numbers of lines, a row of a table has not its columns, more than half of the pairs have an empty side, no
     pair is left, or, after the last pair, when the files are no longer those whose `sha256_of` is `sha256`.
@@ -177,11 +197,11 @@ def read_pairs(
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
     for pair in _decoded_pairs(files, columns, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
-        src, tgt = normalize(pair.src), normalize(pair.tgt)
+        src, tgt = normalize(pair.src), normalize(pair.tgt, keep_no_break_spaces=True)
         if not src or not tgt:
             report.drop("with an empty side")
             continue
-        key = hash((src, tgt))
+        key = hash((src, normalize(tgt)))  # pairs that only differ in no-break spaces are repetitions
         if key in seen:
             if dedup:
                 report.drop("repeated")

@@ -35,6 +35,7 @@ class CorpusProfile(BaseModel):
     abbreviations: tuple[str, ...] = Field(
         (), max_length=MAX_ABBREVIATIONS
     )  # of the source; runs made earlier have none
+    keeps_edge_spaces: bool = False  # whether translations get those of their line; not in runs made earlier
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
         """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
@@ -59,7 +60,9 @@ class ProfileBuilder:
         self._n_several += len(sentences(src, self._abbreviations)) > 1
         self._characters.update(src)
 
-    def profile(self, src_lengths: npt.NDArray[np.int64], tgt_lengths: npt.NDArray[np.int64]) -> CorpusProfile:
+    def profile(
+        self, src_lengths: npt.NDArray[np.int64], tgt_lengths: npt.NDArray[np.int64], keeps_edge_spaces: bool = True
+    ) -> CorpusProfile:
         """The profile of at least one pair, from the lengths in tokens of all pairs, without end symbols."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
@@ -74,4 +77,5 @@ class ProfileBuilder:
             longest_deviation=float(np.quantile(deviations, 1 - _OUTLIERS)),
             characters="".join(sorted(self._characters)),
             abbreviations=self._abbreviations,
+            keeps_edge_spaces=keeps_edge_spaces,
         )

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 import sentencepiece as spm
 
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
-from mt_cli.text.corpus import normalize
+from mt_cli.text.corpus import NO_BREAK_SPACES, normalize
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,17 @@ _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
 
 class Tokenizer:
     """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other
-    bytes."""
+    bytes.
+
+    A target has no-break spaces where the text that the pieces were learnt from has them: only then there are pieces
+    for them. To runs made before they were kept, and to those without them, they are plain spaces.
+    """
 
     def __init__(self, models: list[bytes]):
         self.models = models
         processors = [_load(model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
+        self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
 
     @property
     def is_joint(self) -> bool:
@@ -55,12 +60,16 @@ class Tokenizer:
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
 
+    def normalize_tgt(self, text: str) -> str:
+        """The text as a target of this tokenizer: `normalize`, with no-break spaces where these pieces have them."""
+        return normalize(text, self._keeps_no_break_spaces)
+
     def encode_src(self, text: str) -> list[int]:
         """Source ids of normalized text, without the end symbol; [] for ''."""
         return list(self._src.encode(text))
 
     def encode_tgt(self, text: str) -> list[int]:
-        """Target ids of normalized text, without begin and end symbol."""
+        """Target ids of text that `normalize_tgt` gave, without begin and end symbol."""
         return list(self._tgt.encode(text))
 
     def decode_src(self, ids: list[int]) -> str:
@@ -68,7 +77,7 @@ class Tokenizer:
 
     def decode_tgt(self, ids: list[int]) -> str:
         """One line of text, even where byte pieces spell a line end or half a character."""
-        return normalize(self._tgt.decode(ids))
+        return self.normalize_tgt(self._tgt.decode(ids))
 
     def src_vocabulary(self) -> list[str]:
         """All pieces, in the order of their ids."""
@@ -111,7 +120,7 @@ def train_tokenizer(sides: list[Callable[[], Iterator[str]]], algorithm: str, vo
 
 def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
     try:
-        return _interruptible(lambda: _run_trainer(sentences(), algorithm, vocab_size))
+        return _interruptible(lambda: _run_trainer(sentences, algorithm, vocab_size))
     except RuntimeError as error:
         if is_out_of_memory(error) or is_out_of_threads(error):
             raise  # the corpus is not to blame
@@ -120,7 +129,7 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
     if too_high := re.search(r"too high.*?<= (\d+)", message):
         most = int(too_high[1])
         log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
-        return _interruptible(lambda: _run_trainer(sentences(), algorithm, most))
+        return _interruptible(lambda: _run_trainer(sentences, algorithm, most))
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])
         raise DataError(
@@ -153,15 +162,17 @@ def _interruptible(train: Callable[[], bytes]) -> bytes:
     return future.result()
 
 
-def _run_trainer(sentences: Iterator[str], algorithm: str, vocab_size: int) -> bytes:
+def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
     model = io.BytesIO()
+    no_break_spaces = "".join(space for space in NO_BREAK_SPACES if any(space in text for text in sentences()))
     spm.SentencePieceTrainer.train(
-        sentence_iterator=sentences,
+        sentence_iterator=sentences(),
         model_writer=model,
         model_type=algorithm,
         vocab_size=vocab_size,
         byte_fallback=True,
         normalization_rule_name="identity",
+        required_chars=no_break_spaces,  # also rare ones, as `Tokenizer` tells by its pieces whether targets have them
         pad_id=PAD_ID,
         unk_id=UNK_ID,
         bos_id=BOS_ID,

@@ -106,7 +106,7 @@ class _Set:
                 self.report.n_kept -= 1
                 self.report.drop("held out or left out")
                 continue
-            src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(pair.tgt)
+            src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(tokenizer.normalize_tgt(pair.tgt))
             if max(len(src), len(tgt)) > max_length:
                 self.report.n_kept -= 1
                 self.report.drop(f"longer than {max_length} tokens")
@@ -157,14 +157,15 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
         else:
             tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations)
+        train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations, True)
+    dev_pairs = _as_spelled(dev_pairs, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     run.text.save_profile(profile)
     run.save_config(config, reasons)
     run.text.save_tokenizer(tokenizer)
     # Written last: from here on the run keeps its text and its config, which could be corrected until now.
-    run.text.save_hashes(_hashes(sha256, tokenizer, run))
+    run.text.save_hashes({**_hashes(sha256, tokenizer, run), "edge_spaces": "kept"})
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
@@ -173,13 +174,14 @@ def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     tokenizer, profile = run.text.load_tokenizer(config.tokenizer.joint), run.text.load_profile()
     run.text.refuse_other_data(_hashes(sha256, tokenizer, run), bool(run.steps()))
-    dev_pairs = list(dev.read())
+    dev_pairs = _as_spelled(dev.read(), tokenizer)
     train.left_out = run.sets.left_out_lines()
     if profile is None:  # deleted, or the run began before profiles were kept
         abbreviations = AbbreviationCounter()
         for pair in train.read():
             abbreviations.add(pair.src)
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, train.read, abbreviations)
+        keeps = run.text.keeps_edge_spaces()
+        train_dataset, profile = _build_with_profile(run, tokenizer, train, train.read, abbreviations, keeps)
         run.text.save_profile(profile)
     else:
         found = train.open(run, tokenizer)
@@ -187,6 +189,11 @@ def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
         train.refuse_empty(train_dataset)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+
+
+def _as_spelled(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> list[SentencePair]:
+    """The pairs with no-break spaces only where translations can have them, so that samples show the same."""
+    return [pair._replace(tgt=tokenizer.normalize_tgt(pair.tgt)) for pair in pairs]
 
 
 def _hashes(files: dict[str, str], tokenizer: Tokenizer, run: RunDir) -> dict[str, str]:
@@ -279,12 +286,17 @@ def _train_tokenizer(settings: TokenizerConfig, read_train: ReadPairs) -> Tokeni
 
 
 def _build_with_profile(
-    run: RunDir, tokenizer: Tokenizer, train: _Set, read_train: ReadPairs, abbreviations: AbbreviationCounter
+    run: RunDir,
+    tokenizer: Tokenizer,
+    train: _Set,
+    read_train: ReadPairs,
+    abbreviations: AbbreviationCounter,
+    keeps_edge_spaces: bool,
 ) -> tuple[TokenDataset, CorpusProfile]:
     builder = ProfileBuilder(abbreviations.abbreviations())
     dataset = train.build(run, tokenizer, read_train(), builder)
     train.refuse_empty(dataset)
-    return dataset, builder.profile(*dataset.lengths(0, len(dataset)))
+    return dataset, builder.profile(*dataset.lengths(0, len(dataset)), keeps_edge_spaces)
 
 
 def _dev_dataset(run: RunDir, tokenizer: Tokenizer, dev: _Set, pairs: list[SentencePair]) -> TokenDataset:

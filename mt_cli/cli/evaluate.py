@@ -43,6 +43,10 @@ def evaluate(
     tokenize: Annotated[
         str | None, typer.Option(help="sacrebleu's BLEU tokenizer; if not given the config's, 13a with --hyp.")
     ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option("--baselines", help="Also score the copied source and the most similar training pair."),
+    ] = False,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of a table.")] = False,
 ) -> None:
@@ -62,7 +66,7 @@ def evaluate(
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
         device_given = None if device == "auto" else device
-        needs_model = {"src": src, "checkpoint": checkpoint, "device": device_given, **search}
+        needs_model = {"src": src, "checkpoint": checkpoint, "device": device_given, "baselines": baselines, **search}
         refuse_options("--hyp is scored without a model", needs_model)
         _evaluate_files(hyp, ref, tokenize, as_json)
         return
@@ -73,7 +77,7 @@ def evaluate(
     if src is not None and src == ref:
         raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
     test_set = [str(src), str(ref)] if src is not None else None
-    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, as_json)
+    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, as_json, baselines)
 
 
 def _evaluate_files(hyp: Path, ref: Path, tokenize: str | None, as_json: bool) -> None:
@@ -90,20 +94,24 @@ def _evaluate_runs(
     search: dict[str, Any],
     device: str,
     as_json: bool,
+    with_baselines: bool,
 ) -> None:
     requested = [(RunDir.existing(run), name) for run in runs for name in checkpoints]
     for run, name in requested:
         run.find_checkpoint(name)
 
-    from mt_cli.evaluation.evaluate import evaluate_run
+    from mt_cli.evaluation.evaluate import evaluate_baselines, evaluate_run
 
-    results: list[dict[str, Any]] = []
+    results, baselines = list[dict[str, Any]](), list[dict[str, Any]]()
+    for run, name in requested if with_baselines else ():  # first, as they take seconds and can fail for want of a file
+        if name == checkpoints[0]:
+            baselines += [row for row in evaluate_baselines(run, test_set, tokenize) if row not in baselines]
     try:
         for run, name in requested:
             results += evaluate_run(run, name, test_set, tokenize, search, device)
     finally:
         if results:  # also those before a failure
-            _print_results(results, as_json)
+            _print_results(results + baselines, as_json)
 
 
 def _print_results(results: list[dict[str, Any]], as_json: bool) -> None:

@@ -6,8 +6,9 @@ import hashlib
 import math
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from mt_cli.config_file import to_yaml
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
+from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, perplexity, refuse_tokenizer, score_texts, ter_of
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import CorpusReport, SentencePair, read_lines, read_test_set, sha256_of
+from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 
@@ -55,11 +57,7 @@ def evaluate_run(
     """
     model, tokenizer, config, content, profile = load_model(run, checkpoint)
     translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
-    if not files:
-        _refuse_missing_sets(run, config)
-    test_sets = {Path(files[0]).name: files} if files else run.sets.all_files(config.data)
-    tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
-    refuse_tokenizer(tokenize)
+    tokenize = _tokenizer_of(config, tokenize)
     about_the_run = {
         "run": str(run.path),
         "checkpoint": checkpoint,
@@ -73,19 +71,69 @@ def evaluate_run(
         "versions": versions(),
         "commit": commit(),
     }
-    reports = {name: CorpusReport() for name in test_sets}
-    pairs_of = {  # all are read before the first is translated
-        name: read_test_set(
-            paths, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=reports[name]
-        )
-        for name, paths in test_sets.items()
-    }
     return [
-        about_the_run
-        | {"test_set": name, "test_sha256": sha256_of(test_sets[name])}
-        | _result(translator, pairs, reports[name], tokenize, search)
-        for name, pairs in pairs_of.items()
+        about_the_run | test_set.about | _result(translator, test_set, tokenize, search)
+        for test_set in _read_test_sets(run, config, files)
     ]
+
+
+def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | None) -> list[dict[str, Any]]:
+    """What `evaluate_run` gives, with the same tokenizer, for the sources taken as translations and for a translation
+    memory of the run's training text. Raises DataError when that is not there."""
+    config = run.load_config()
+    tokenize = _tokenizer_of(config, tokenize)
+    test_sets = _read_test_sets(run, config, files)
+    memory = memory_of(run, config, [source for test_set in test_sets for source in test_set.sources])
+    sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
+    about_memory = {"run": "translation memory", "train_sha256": sha256_of(config.data.train)}
+    baselines: list[tuple[dict[str, str], Callable[[str], str], list[str]]] = [
+        ({"run": "copy of the source"}, str, []),
+        (about_memory, memory.translate, sample),
+    ]
+    ter = ter_of(config.data.tgt_lang)
+    results = []
+    for test_set, (about, translate, warnings) in product(test_sets, baselines):
+        outputs = [translate(source) for source in test_set.sources]
+        results.append(
+            {
+                **about,
+                "checkpoint": None,
+                **test_set.about,
+                **asdict(score_texts(outputs, test_set.references, tokenize, ter)),
+                "n_sentences": len(outputs),
+                "warnings": _warnings(outputs, test_set.references, test_set.report) + warnings,
+                "versions": versions(),
+            }
+        )
+    return results
+
+
+def _tokenizer_of(config: Config, tokenize: str | None) -> str:
+    """sacrebleu's tokenizer: the requested one, or the config's. Raises UsageError when sacrebleu has no such one."""
+    tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
+    refuse_tokenizer(tokenize)
+    return tokenize
+
+
+@dataclass(frozen=True)
+class _TestSet:
+    sources: list[str]
+    references: list[str]
+    report: CorpusReport
+    about: dict[str, str]  # name and hash
+
+
+def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> list[_TestSet]:
+    """The dev set and each test set of the run's config, or `files`; all are read before the first is translated."""
+    if not files:
+        _refuse_missing_sets(run, config)
+    sets = []
+    for name, paths in ({Path(files[0]).name: files} if files else run.sets.all_files(config.data)).items():
+        report = CorpusReport()
+        pairs = read_test_set(paths, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=report)
+        about = {"test_set": name, "test_sha256": sha256_of(paths)}
+        sets.append(_TestSet([pair.src for pair in pairs], [pair.tgt for pair in pairs], report, about))
+    return sets
 
 
 def _refuse_missing_sets(run: RunDir, config: Config) -> None:
@@ -98,11 +146,9 @@ def _refuse_missing_sets(run: RunDir, config: Config) -> None:
             )
 
 
-def _result(
-    translator: Translator, pairs: Sequence[SentencePair], report: CorpusReport, tokenize: str, search: dict[str, Any]
-) -> dict[str, Any]:
+def _result(translator: Translator, test_set: _TestSet, tokenize: str, search: dict[str, Any]) -> dict[str, Any]:
     """Scores, loss and speed on one test set, with warnings where these mislead."""
-    sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    sources, references = test_set.sources, test_set.references
     started = time.monotonic()
     outputs = translator.translate(sources, **search)
     seconds = time.monotonic() - started
@@ -113,7 +159,7 @@ def _result(
         "perplexity": perplexity(loss) if math.isfinite(loss) else None,
         "sentences_per_second": len(sources) / max(seconds, 1e-9),
         "n_sentences": len(sources),
-        "warnings": _warnings(outputs, references, report, n_without_loss),
+        "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
     }
 
 

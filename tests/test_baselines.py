@@ -1,0 +1,173 @@
+"""Baselines that need no training: the copied source, and the translation of the most similar training sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from math import log, sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from mt_cli.evaluation import baselines
+from mt_cli.evaluation.baselines import TranslationMemory
+from mt_cli.text.corpus import SentencePair
+
+Mt = Callable[..., Any]
+
+PAIRS = {
+    "the red cat sees a dog": "die rote Katze sieht einen Hund",
+    "a tree": "ein Baum",
+    "the red cat sees a dog.": "Die rote Katze sieht einen Hund.",
+    "The old man reads 3 books": "der Alte liest 3 Bücher",
+    "The old man reads 4 books": "der Alte liest 4 Bücher",
+    "我有一只猫": "ich habe eine Katze",
+    "他有两只狗": "er hat zwei Hunde",
+    "猫": "Katze",
+}
+
+
+def memory(pairs: dict[str, str] | list[tuple[str, str]], sources: list[str] | None = None) -> TranslationMemory:
+    rows = pairs.items() if isinstance(pairs, dict) else pairs
+    return TranslationMemory([SentencePair(src, tgt, i) for i, (src, tgt) in enumerate(rows, 1)], sources or [])
+
+
+@pytest.mark.parametrize("source", PAIRS)
+def test_the_memory_gives_the_translation_of_a_training_sentence(source: str) -> None:
+    assert memory(PAIRS).translate(f" {source}\u00a0") == PAIRS[source]
+
+
+@pytest.mark.parametrize(
+    ("source", "similar"),
+    [
+        ("an old man read books", "The old man reads 3 books"),
+        ("TREES", "a tree"),
+        ("我有两只猫", "我有一只猫"),
+        ("两只狗", "他有两只狗"),
+    ],
+)
+def test_the_memory_finds_the_most_similar_sentence_with_and_without_spaces(source: str, similar: str) -> None:
+    assert memory(PAIRS).translate(source) == PAIRS[similar]
+
+
+@pytest.mark.parametrize("source", ["", " \t", "\u3000", "ÿÿÿ", "\U0010ffff"])
+def test_nothing_is_said_where_nothing_is_similar(source: str) -> None:
+    assert memory(PAIRS).translate(source) == ""
+    assert memory({}).translate(source) == memory({}).translate("cat") == ""
+
+
+def test_of_equally_similar_sentences_the_first_counts() -> None:
+    pairs = [("a cat one", "1"), ("a cat two", "2"), ("a cat one", "3")]
+    for order in (pairs, pairs[::-1]):
+        found = memory(order)
+        assert {found.translate("a cat") for _ in range(3)} == {order[0][1]}
+        assert found.translate("a cat one") == dict(reversed(order))["a cat one"]
+
+
+def grams(text: str) -> Counter[str]:
+    padded = f" {text.casefold()} "
+    return Counter(padded[i : i + n] for n in (2, 3) for i in range(len(padded) - n + 1))
+
+
+def cosine(first: dict[str, float], second: dict[str, float]) -> float:
+    product = sum(weight * second.get(gram, 0) for gram, weight in first.items())
+    return product / sqrt(sum(w * w for w in first.values()) * sum(w * w for w in second.values()))
+
+
+def test_the_most_similar_sentence_is_that_of_a_slow_search() -> None:
+    rng = random.Random(1)
+    words = [*" ".join(PAIRS).split(), "bookish", "Redder", "trees", "catsee"]
+    made = {" ".join(rng.choices(words, k=rng.randint(1, 9))): str(i) for i in range(80)}
+    counts = [grams(source) for source in made]
+    holders = Counter(gram for own in counts for gram in own)
+
+    def weights(own: Counter[str]) -> dict[str, float]:
+        return {gram: n * log((1 + len(made)) / holders[gram]) for gram, n in own.items() if gram in holders}
+
+    of_made, found = [weights(own) for own in counts], memory(made)
+    for source in (" ".join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(40)):
+        scores = [cosine(weights(grams(source)), own) for own in of_made]
+        assert scores[int(found.translate(source))] == pytest.approx(max(scores))
+
+
+def test_of_a_large_corpus_a_sample_is_searched_and_what_is_equal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "_MAX_SEARCHED", 200)
+    pairs = {f"sentence {i:03}": str(i) for i in range(100)}
+    found = memory(pairs, ["sentence 077"])
+    assert (found.n_read, found.stride) == (100, 8)
+    assert found.translate("sentence 077") == "77" and int(found.translate("sentence 079")) % 8 == 0
+
+
+# mt evaluate --baselines ----------------------------------------------------------------------------------------------
+
+
+def evaluated(mt: Mt, *arguments: object) -> list[dict[str, Any]]:
+    answer = mt("evaluate", *arguments, "--baselines", "--json")
+    assert answer.code == 0, answer.err
+    found: list[dict[str, Any]] = json.loads(answer.out)
+    return found
+
+
+def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(
+    mt: Mt, trained_run: Path, tiny: Path
+) -> None:
+    results = evaluated(mt, trained_run, trained_run, "--checkpoint", "best", "--checkpoint", "last")
+    names = ["copy of the source", "translation memory"]
+    assert [(r["run"], r["test_set"]) for r in results[-4:]] == [
+        (name, s) for s in ("dev", "held_out") for name in names
+    ]
+    assert len(results) == 8 + 4 and all(r["signatures"] == results[0]["signatures"] for r in results)
+    copy = results[-2]
+    sources, references = (Path(f"test.{side}").read_text().splitlines() for side in ("en", "de"))
+    assert copy["bleu"] == BLEU().corpus_score(sources, [references]).score and copy["checkpoint"] is None
+    assert copy["chrf"] == CHRF().corpus_score(sources, [references]).score and copy["n_sentences"] == 12
+    table = mt("evaluate", trained_run, "--baselines").lines
+    assert [line[:18] for line in table[3:7]] == names * 2
+    assert f"{copy['bleu']:.2f}" in table[5]
+
+
+def test_the_memory_of_a_run_knows_the_training_text_and_not_what_was_left_out(
+    mt: Mt, trained_run: Path, tiny: Path
+) -> None:
+    lines = (tiny / "train.en").read_text().splitlines()
+    (tiny / "s.en").write_text(f"{lines[7]}\n\n")
+    (tiny / "s.de").write_text((tiny / "train.de").read_text().splitlines()[7] + "\n\n")
+    files = ("--src", "s.en", "--ref", "s.de")
+    assert evaluated(mt, trained_run, *files)[-1]["chrf"] == 100
+    run = Path(shutil.copytree(trained_run, tiny / "run"))
+    left_out = [f"{i}\tdev\t\t\n" for i, line in enumerate(lines, 1) if line == lines[7]]
+    (run / "left_out.tsv").write_text("line\treason\tsource\ttarget\n" + "".join(left_out))
+    assert evaluated(mt, run, *files)[-1]["chrf"] < 100
+
+
+def test_training_files_that_are_not_there_are_told_before_anything_is_translated(
+    mt: Mt, trained_run: Path, tiny: Path
+) -> None:
+    Path("train.de").unlink()
+    answer = mt("evaluate", trained_run, "--baselines")
+    assert (answer.code, answer.out, answer.said) == (
+        1,
+        b"",
+        [
+            f"error: train.de: no such file; it is data.train of {trained_run / 'config.yaml'},"
+            " relative to where mt is started; go there, or leave out --baselines"
+        ],
+    )
+    assert mt("evaluate", trained_run).code == 0
+
+
+def test_a_sample_is_told(mt: Mt, trained_run: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "_MAX_SEARCHED", 1000)
+    answer = mt("evaluate", trained_run, "--baselines")
+    assert answer.code == 0
+    assert "warning: dev: the memory has one in 2 of 200 training pairs" in answer.said
+
+
+def test_baselines_need_a_run(mt: Mt, tiny: Path) -> None:
+    answer = mt("evaluate", "--hyp", "test.de", "--ref", "test.de", "--baselines")
+    assert (answer.code, answer.said) == (2, ["error: --hyp is scored without a model; leave out --baselines"])

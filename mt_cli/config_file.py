@@ -198,13 +198,6 @@ _CLEARER_WORDS = {  # PyYAML's messages for the most frequent mistakes, and mess
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
     "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
 }
-_TEXT_TABLES = {  # files of sentence pairs, which are often given in place of a config
-    ".tsv": "name it in a config",
-    ".csv": "save it with tabs between its two columns (.tsv), and name that in a config",
-    ".xlsx": "save it as tab-separated text (.tsv), and name that in a config",
-    ".xls": "save it as tab-separated text (.tsv), and name that in a config",
-    ".ods": "save it as tab-separated text (.tsv), and name that in a config",
-}
 _CONFIG_EXPECTED = "give the path of a YAML config, such as configs/phrasebook.yaml"
 
 
@@ -332,10 +325,6 @@ def _read_text(path: Path) -> str:
         own = path / "config.yaml"
         remedy = f"to continue the run in it, give {own}" if own.is_file() else _CONFIG_EXPECTED
         raise ConfigError(f"{path}: a directory, expected a file; {remedy}")
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if suffix in _TEXT_TABLES and path.is_file():
-        remedy = f"{_TEXT_TABLES[suffix]}: data.train: pairs.tsv (configs/phrasebook.yaml is an example)"
-        raise ConfigError(f"{path}: a table of sentences, expected a YAML config; {remedy}")
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)

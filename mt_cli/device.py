@@ -53,7 +53,11 @@ def choose_precision(requested: str, device: torch.device) -> tuple[torch.dtype,
 def _cpu_multiplies_bf16() -> bool:
     # torch has no public function for it; where it lacks these two, the answer is no.
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(check() for check in checks if check is not None)
+    if not any(check() for check in checks if check is not None):
+        return False
+    # The libraries need not use what the processor has: without it bf16 takes ten times as long as float32.
+    cpu = torch.device("cpu")
+    return measured_gflops(cpu, torch.bfloat16, 0.01) > measured_gflops(cpu, torch.float32, 0.01)
 
 
 def multiply_float32_fast() -> None:
@@ -73,16 +77,16 @@ def multiply_float32_fast() -> None:
         products.fp32_precision = before
 
 
-def measured_gflops(device: torch.device, dtype: torch.dtype) -> float:
-    """Billions of operations a second of matrix products as large as those of a small network; takes a tenth of a second."""
+def measured_gflops(device: torch.device, dtype: torch.dtype, seconds: float = 0.1) -> float:
+    """Billions of operations a second of matrix products as large as those of a small network."""
     x = torch.ones(2048, 256, dtype=dtype, device=device)
     weight = torch.ones(256, 1024, dtype=dtype, device=device)
     (x @ weight).sum().item()  # the first product is slower
     n_products, began = 0, time.monotonic()
-    while (seconds := time.monotonic() - began) < 0.1:
+    while (elapsed := time.monotonic() - began) < seconds:
         (x @ weight)[0, 0].item()  # waits for a GPU
         n_products += 1
-    return 2 * x.numel() * weight.size(1) * n_products / seconds / 1e9
+    return 2 * x.numel() * weight.size(1) * n_products / elapsed / 1e9
 
 
 def keep_freed_memory() -> None:

@@ -64,8 +64,8 @@ class RunSets:
         try:
             report = json.loads(read_inside(self._folder, self.check_file, _MAX_LIST_BYTES))
             return len(report["dropped"]) / max(1, report["n_pairs"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return 0.0
+        except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            return 0.0  # it is for people; a training does not need it
 
     def left_out_sha256(self) -> str | None:
         try:

@@ -60,7 +60,7 @@ def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, b
 USAGE_MISTAKES = {
     ("nothing-such",): "error: No such command 'nothing-such'; see mt --help",
     ("--nothing",): "error: No such option: --nothing; see mt --help",
-    ("train",): "error: Missing argument 'CONFIG'; see mt train --help",
+    ("train",): "error: Missing argument 'CORPUS...'; see mt train --help",
     ("translate",): "error: Missing argument 'RUN",
     ("translate", "run", "--beam-size", "0"): "error: --beam-size 0: decoding.beam_size: input should be greater than or equal to 1, found 0",
     ("translate", "run", "--batch-size", "x"): "error: Invalid value for '--batch-size': ",
@@ -73,7 +73,12 @@ USAGE_MISTAKES = {
     ("train", "bad.yaml"): "error: bad.yaml:1: trian: unknown key",
     ("train", "tiny.yaml", "--set", "training.max_stesp=1"): "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'max_steps'?",
     ("train", "tiny.yaml", "--set"): "error: Option '--set' requires an argument",
-    ("train", "tiny.yaml", "extra"): "error: Got unexpected extra argument",
+    ("train", "tiny.yaml", "extra"): "error: tiny.yaml: a config stands alone; give one config, or two text files",
+    ("train", "a.en", "b.en"): "error: a.en and b.en: the names do not tell the languages; add --src-lang",
+    ("train", "a.csv", "b.csv"): "error: a.csv: a table holds both languages; give one table, or two text files",
+    ("train", "a", "b", "c"): "error: 3 files; give two text files, source and target, or one table, or one config",
+    ("train", "train.en"): "error: train.en: one text file; give two, source and target, line for line",
+    ("train", "tiny.yaml", "--src-lang", "en"): "error: --src-lang goes with files; in a config use --set data.src_lang=",
 }  # fmt: skip
 
 
@@ -746,7 +751,7 @@ def test_no_set_is_called_dev_and_each_that_is_trained_on_is_told(mt, tiny):
     assert refused.code == 2 and "data.test.dev" in refused.said[0]
     seen = "[train.en, train.de]"
     answer = mt("train", "tiny.yaml", "--set", f"data.dev={seen}", "--set", f"data.test={{x: {seen}}}", *few)
-    told = [line for line in answer.said if line.startswith("warning: ")]
+    told = [line for line in answer.said if line.startswith("warning: 200 ")]
     assert [line.split(" (")[0] for line in told] == [
         f"warning: 200 training pairs are also in {n}" for n in ("dev", "x")
     ]
@@ -870,7 +875,7 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     assert (answer.code, len(answer.said)) == (1, 1)
     assert answer.said[0] == (
         f"error: runs/tiny: the {name.split('.')[0]} files are not what they were when this run began;"
-        " restore them, or choose another --run-dir"
+        " restore them, or begin a new run with this one's weights: --from runs/tiny"
     )
     after = files_of(copy)
     assert {name for name in before if after.get(name) != before[name]} <= {"config.yaml"}

@@ -300,13 +300,6 @@ def test_the_config_of_a_run_directory_is_named(tmp_path, monkeypatch):
     assert caught.value.args == (message,)
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.csv", "a.XLSX"])
-def test_a_table_in_place_of_a_config_is_called_one(name, tmp_path):
-    (tmp_path / name).write_bytes(b"PK\x03\x04")
-    with pytest.raises(ConfigError, match=r"a table of sentences, expected a YAML config; .*data\.train: pairs\.tsv"):
-        load_config(tmp_path / name)
-
-
 def test_all_mistakes_are_told_at_once(problems):
     found = problems(
         BASE.replace("tgt_lang: de", "tgt_lang: 3")

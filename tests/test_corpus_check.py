@@ -392,11 +392,18 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
 # The command ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def no_forecast(monkeypatch):
+    """Which trains a little."""
+    monkeypatch.setattr("mt_cli.cli.check._forecast", lambda config: ["A training here: forecast."])
+
+
 def test_mt_check_prints_a_table_or_json_and_the_languages_of_the_file_names(mt, corpus, aligned):
     aligned([], [])
     files = corpus(PLAIN)
     answer = mt("check", *files)
     assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out
+    assert answer.lines[-1] == "A training here: forecast."
     report = json.loads(mt("check", *files, "--json", "--src-lang", "en-GB").out)
     assert (report["src"]["language"], report["tgt"]["language"]) == ("en-GB", "de")
 
@@ -429,7 +436,9 @@ def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
     assert report["n_pairs"] == 200 and report["dropped"] == []
     assert "semicolons between columns" in report["notes"][0] and "source is column 3 (en)" in report["notes"][0]
     told = mt("check", tmp_path / "t.csv", "--columns", "en,de").lines
-    assert told[0].startswith("200 pairs, 200 distinct: ") and "t.csv: semicolons" in "".join(told[1:4])
+    assert told[0].startswith("200 pairs, 200 distinct: ") and "t.csv: semicolons" in " ".join(
+        "".join(told[1:4]).split()
+    )
 
 
 def test_a_file_that_is_there_is_not_overwritten(mt, corpus, tmp_path):

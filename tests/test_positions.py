@@ -144,7 +144,9 @@ def test_rotary_positions_add_nothing_to_embeddings() -> None:
 
 
 def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\nmodel: {dropout: 0.1}\n"
+    )
     for positions in ("rotary", "rotary_cross"):
         odd = [f"model.positions={positions}", "model.d_model=20"]  # heads of 5
         with pytest.raises(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
 from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
@@ -50,18 +51,31 @@ _MAX_COUNTED = 100_000  # characters of a line whose words are counted: a file w
 _ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
 
 
-def check(data: DataConfig) -> Report:
-    """What is to be known of the corpus before it is trained on. Raises DataError for files that are no parallel text."""
-    report = quick_check(data)
+class ReadCorpus(NamedTuple):
+    """The normalized pairs of a corpus that was read already."""
+
+    read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
+    held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
+
+
+def check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
+    """What is to be known of the corpus before it is trained on. `corpus`: its pairs, where they were read already.
+
+    Raises DataError for files that are no parallel text.
+    """
+    report = quick_check(data, corpus)
     report.findings += _alignment_findings(report)
     return report
 
 
-def quick_check(data: DataConfig, most_pairs: int | None = None) -> Report:
-    """`check` without the search for shifted stretches and wrong partners, which takes most of its time; of the first
-    `most_pairs`."""
-    read = partial(_read, data.train, data.columns, most=most_pairs)
-    held_out = _read_held_out(data)
+def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
+    """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
+    read: Callable[..., Iterator[SentencePair]] = partial(_read, data.train, data.columns)
+    if corpus is None:
+        held_out = _read_held_out(data)
+    else:
+        read = lambda report=None: corpus.read_train()  # noqa: E731
+        held_out = [(HeldOut(name, pairs), pairs) for name, pairs in corpus.held_out.items()]
     survey = _Survey(data, [one for one, _ in held_out], read)
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
@@ -96,11 +110,8 @@ def quick_check(data: DataConfig, most_pairs: int | None = None) -> Report:
     )
 
 
-def _read(
-    files: list[str], columns: str | None, report: CorpusReport | None = None, most: int | None = None
-) -> Iterator[SentencePair]:
-    pairs = read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
-    return islice(pairs, most)
+def _read(files: list[str], columns: str | None, report: CorpusReport | None = None) -> Iterator[SentencePair]:
+    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
@@ -144,7 +155,7 @@ class _Survey:
         for raw in read(report=reading):
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
-        self.n_lines = reading.n_pairs
+        self.n_lines = reading.n_pairs or self.n_read
         self.notes, self._bad_lines = reading.notes, reading.bad_lines
         if not self.n_read:
             raise DataError(

@@ -174,14 +174,14 @@ class Report:
             lines += ["", *(shown(line, width) for line in self.forecast)]
         return "\n".join(lines)
 
-    def in_brief(self) -> list[str]:
-        """A line for each finding that changes a training."""
-        lines = []
+    def in_brief(self, without: str) -> list[tuple[Severity, str]]:
+        """A line for each finding that changes a training, and how severe it is; without one kind, which is told already."""
+        lines = list[tuple[Severity, str]]()
         for finding in self.findings:
-            if finding.severity != "info":
+            if finding.severity != "info" and finding.kind != without:
                 first = f", first in line {finding.examples[0].line:,}" if finding.examples else ""
-                count = f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
-                lines.append(shown(f"{finding.set}: {count} {finding.kind.replace('_', ' ')}{first}"))
+                line = f"{finding.set}: {_count(finding)} {finding.kind.replace('_', ' ')}{first}"
+                lines.append((finding.severity, shown(line)))
         return lines
 
     def as_json(self) -> str:
@@ -220,10 +220,15 @@ class Report:
         write_atomically(path, write)
 
 
+def _count(finding: Finding) -> str:
+    return f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
+
+
 def _finding_lines(finding: Finding, width: int) -> list[str]:
-    count = f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
     where = "" if finding.set == "train" else f" in {finding.set}"
-    lines = _wrap(f"{finding.severity}: {count} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width)
+    lines = _wrap(
+        f"{finding.severity}: {_count(finding)} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width
+    )
     for example in finding.examples:
         texts = [text for text in (example.src, example.tgt) if text]
         head = f"    {example.line:,}: "

@@ -10,10 +10,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from mt_cli.check.corpus_check import ReadCorpus, quick_check
 from mt_cli.check.corpus_check import check as check_corpus
-from mt_cli.check.corpus_check import quick_check
-from mt_cli.check.sets import SetsCheck
+from mt_cli.check.findings import Report
+from mt_cli.check.sets import IN_TRAINING, SetsCheck
 from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
@@ -138,13 +140,14 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     if config.data.dev is not None:
         dev = _Set("dev", config.data.dev, config.data)
         dev_pairs = list(check.held_out("dev", dev.read()))
+    sets = {"dev": dev_pairs} if config.data.dev is not None else {}
     for name, files in config.data.test.items():
         pairs = read_pairs(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line)
-        for _ in check.held_out(name, pairs):
-            pass
+        sets[name] = list(check.held_out(name, pairs))
     with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()
-        faulty = _look_through(config.data, run)
+        report = _look_through(config.data, read_all, sets)
+        faulty = {line: reason.replace("_", " ") for line, reason in report.dropped}
         if config.data.dev is None:
             _hold_out(config, run, read_all, faulty, held_out_of(parent) if parent is not None else {})
             dev = _Set("dev", run.sets.dev_files(config.data), config.data)
@@ -161,6 +164,8 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     dev_pairs = _as_spelled(dev_pairs, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
+    _tell_findings(report)  # after all that may refuse the corpus
+    write_text(run.sets.check_file, report.as_json() + "\n")
     run.text.save_profile(profile)
     run.save_config(config, reasons)
     run.text.save_tokenizer(tokenizer)
@@ -212,15 +217,18 @@ def _count(
 _MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
 
 
-def _look_through(data: DataConfig, run: RunDir) -> dict[int, str]:
-    """Tells what is wrong with the corpus, and returns the lines that a cleaned one leaves out, with the reasons."""
-    report = check_corpus(data) if data.clean else quick_check(data, _MOST_CHECKED)
-    write_text(run.sets.check_file, report.as_json() + "\n")
-    for line in report.in_brief():
-        log.warning(line)
-    if report.is_fatal:
-        log.warning("what is trained on this corpus may be worthless; see: mt check")
-    return {line: reason.replace("_", " ") for line, reason in report.dropped}
+def _look_through(data: DataConfig, read_all: ReadPairs, sets: dict[str, list[SentencePair]]) -> Report:
+    if data.clean:
+        return check_corpus(data, ReadCorpus(read_all, sets))
+    return quick_check(data, ReadCorpus(lambda: islice(read_all(), _MOST_CHECKED), sets))
+
+
+def _tell_findings(report: Report) -> None:
+    for severity, line in report.in_brief(without=IN_TRAINING.name):
+        if severity == "fatal":
+            log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
+        else:
+            log.info(f"found in {line}")
 
 
 def _hold_out(

@@ -98,10 +98,10 @@ def _train(trainer: Trainer, run: RunDir) -> None:
     trainer.train()
     trainer.checkpoints.verify_best(state.progress)
     p = state.progress
+    _tell_verdict(trainer, run)
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {run.path}"
     )
-    _tell_verdict(trainer, run)
 
 
 def fit_batch_tokens(trainer: Trainer) -> None:

@@ -44,11 +44,11 @@ def _in_words(chrf: float) -> str:
 
 def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:
     best = max(point.chrf for point in curve)
-    if share_faulty > _MANY_FAULTS:
-        return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
     earlier = max((point.chrf for point in curve if point.step <= 0.75 * curve[-1].step), default=best)
     if best - earlier > _STILL_RISING or n_epochs < _FEW_EPOCHS:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
+    if share_faulty > _MANY_FAULTS:
+        return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
     if best < copied_chrf + _HARDLY:
         return "a look at the corpus, whether its lines belong together (mt check)"
     return f"more pairs, {n_pairs:,} are few" if n_pairs < _ENOUGH_PAIRS else "a larger network (model.d_model)"

@@ -1,0 +1,30 @@
+"""What a training would take, told before it begins."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mt_cli.config_file import load_config
+from mt_cli.training.forecast import forecast
+
+
+def test_a_forecast_tells_time_memory_and_scores_and_leaves_nothing_behind(tiny, said):
+    before = sorted(tiny.rglob("*"))
+    time, scores = forecast(load_config(Path("tiny.yaml")))
+    assert re.match(r"A training here: [\d.]+ (s|min|h) for 160 steps, \d\.\d GiB of memory, 0\.0 million param", time)
+    assert "chrF" in scores
+    assert sorted(tiny.rglob("*")) == before and said() == []
+
+
+def test_a_slower_machine_and_more_steps_have_a_longer_forecast(tiny, monkeypatch):
+    def seconds(*overrides: str) -> float:
+        line = forecast(load_config(Path("tiny.yaml"), overrides))[0]
+        number, unit = re.findall(r"here: ([\d.]+) (s|min|h)", line)[0]
+        return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
+
+    monkeypatch.setattr("mt_cli.training.forecast._seconds_of_a_step", lambda trainer, step: 0.5)
+    assert seconds("training.max_steps=100") == pytest.approx(50, rel=0.3)
+    assert seconds("training.max_steps=1000") == pytest.approx(500, rel=0.3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import datetime
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 from mt_cli.run_dir import RunDir
 
 COLUMNS = (
-    "corpus", "pairs", "settings", "seed", "minutes", "steps",
+    "date", "corpus", "pairs", "settings", "seed", "minutes", "steps",
     "dev_loss", "dev_bleu", "dev_chrf", "test_bleu", "test_chrf",
 )  # fmt: skip
 
@@ -31,7 +32,7 @@ def main() -> None:
         if any(all(str(row[key]) == done[key] for key in row) for done in rows(arguments.csv)):
             continue
         run = train(arguments, seed)
-        append(arguments.csv, {**row, **result(run)})
+        append(arguments.csv, {"date": datetime.date.today().isoformat(), **row, **result(run)})
 
 
 def parse_arguments() -> argparse.Namespace:

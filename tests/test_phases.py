@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.phases import Phase, Plan, all_phases, phase, plan_steps
+from mt_cli.training.phases import Phase, Plan, all_phases, phase, plan_steps, seconds_left
 from mt_cli.training.progress import Speed
 from mt_cli.training.schedule import learning_rate
 
@@ -114,3 +114,14 @@ def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_the
     assert clock == pytest.approx(3000, rel=0.01)
     assert n_one_pass / step == pytest.approx(share, abs=0.01)
     assert max(plans) < 1.03 * min(plans), "the first plan was good already"
+
+
+@pytest.mark.parametrize("step", [0, 3, 39, 40, 77, 99, 100])
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+@pytest.mark.parametrize("every", [7, 25, 1000])
+def test_the_time_left_counts_each_step_by_its_kind_and_each_validation(step, r_drop, every):
+    training = TrainingConfig(max_steps=100, both_directions=0.4, r_drop=r_drop, validate_every_steps=every)
+    seconds = {1: 1.0, 2: 1.8}
+    expected = sum(seconds[phase(done, training).n_passes] for done in range(step, 100))
+    expected += 30 * sum(done % every == 0 or done == 100 for done in range(step + 1, 101))
+    assert seconds_left(training, step, (1.0, 1.8), 30) == pytest.approx(expected)

@@ -89,5 +89,6 @@ def seconds_left(
     n_left = max(0, training.max_steps - step)
     first_two_pass = int(training.both_directions * training.max_steps) if training.r_drop else training.max_steps
     n_two_pass = min(n_left, training.max_steps - first_two_pass)
-    n_validations = -(-training.max_steps // training.validate_every_steps) - step // training.validate_every_steps
+    every = training.validate_every_steps
+    n_validations = -(-training.max_steps // every) - step // every if n_left else 0  # the last one follows the last step
     return (n_left - n_two_pass) * one_pass + n_two_pass * two_pass + n_validations * validation_seconds

@@ -1,0 +1,200 @@
+"""Two files or a table in, a run out: `mt train train.es train.gn`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt_cli.config_file import comments_of, load_config
+from mt_cli.run_dir import RunDir
+from mt_cli.text.similarity import letters
+
+Mt = Callable[..., Any]
+SMALL = [
+    word
+    for setting in (
+        "model.d_model=16",
+        "model.n_encoder_layers=1",
+        "model.n_decoder_layers=1",
+        "training.max_steps=4",
+        "training.n_samples=0",
+        "training.device=cpu",
+    )
+    for word in ("--set", setting)
+]
+
+
+def write_corpus(n_pairs: int = 400, seed: int = 1) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abdefgiklmnoprstuv", k=6)) for _ in range(300)]
+    pairs = [(" ".join(source), " ".join(f"{word}ha" for word in source)) for source in (rng.choices(words, k=6) for _ in range(n_pairs))]  # fmt: skip
+    Path("train.es").write_text("".join(f"{src}\n" for src, _ in pairs))
+    Path("train.gn").write_text("".join(f"{tgt}\n" for _, tgt in pairs))
+    return pairs
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    monkeypatch.chdir(tmp_path)
+    return write_corpus()
+
+
+@pytest.fixture
+def run(corpus: list[tuple[str, str]], mt: Mt) -> RunDir:
+    answer = mt("train", "train.es", "train.gn", *SMALL)
+    assert answer.code == 0, answer.err.decode()
+    return RunDir(Path("runs/es-gn"))
+
+
+def test_two_files_become_a_run_that_translates_and_is_evaluated_on_what_was_held_out(run, mt):
+    assert len(mt("translate", run.path, "train.es").lines) == 400
+    table = mt("evaluate", run.path).lines
+    assert [line.split()[2] for line in table[1:3]] == ["dev", "test"]
+
+
+def test_each_choice_stands_in_the_config_with_its_reason(run):
+    config, comments = load_config(run.config_file), comments_of(run.config_file.read_text())
+    assert config.model.d_model == 16 and "model.d_model" not in comments, "what was set has no reason"
+    assert config.training.r_drop == 1 and comments["training.r_drop"]
+    assert comments["tokenizer.vocab_size"] == "for 400 distinct pairs"
+    # The reasons stay when the config is written again.
+    run.save_config(config)
+    assert comments_of(run.config_file.read_text()) == comments
+
+
+def test_held_out_sets_are_part_of_the_corpus_and_not_trained_on(run, corpus):
+    sets = {}
+    for name in ("dev", "test"):
+        src, tgt = ((run.sets.held_out / f"{name}.{tag}").read_text().splitlines() for tag in ("es", "gn"))
+        sets[name] = list(zip(src, tgt, strict=True))
+        assert len(sets[name]) == 40 and set(sets[name]) <= set(corpus)
+    left_out = run.sets.left_out_lines()
+    trained = [pair for line, pair in enumerate(corpus, 1) if line not in left_out]
+    held_out = {letters(side) for pairs in sets.values() for pair in pairs for side in pair}
+    assert trained and not held_out & {letters(side) for pair in trained for side in pair}
+    assert not set(sets["dev"]) & set(sets["test"])
+
+
+def test_the_same_command_continues_and_finds_all_that_was_chosen(run, mt):
+    before = run.config_file.read_text()
+    shutil.rmtree(run.cache)
+    longer = mt("train", "train.es", "train.gn", *SMALL, "--set", "training.max_steps=6")
+    assert longer.code == 0 and "continuing runs/es-gn from step 4" in longer.said
+    assert run.config_file.read_text() == before.replace("max_steps: 4", "max_steps: 6")
+
+
+def test_a_list_of_left_out_pairs_that_was_changed_is_refused(run, mt):
+    lines = run.sets.left_out_file.read_text().splitlines(keepends=True)
+    run.sets.left_out_file.write_text("".join(lines[:-1]))
+    answer = mt("train", "train.es", "train.gn", *SMALL)
+    assert answer.code == 1 and "left_out" in answer.said[-1]
+
+
+def test_a_lost_dev_set_is_named(run, mt):
+    (run.sets.held_out / "dev.gn").unlink()
+    answer = mt("train", "train.es", "train.gn", *SMALL)
+    assert answer.said == [
+        "error: runs/es-gn/held_out/dev.gn: lost; restore it from a copy, or choose another --run-dir"
+    ]
+
+
+def test_a_start_that_broke_off_before_anything_was_settled_chooses_again(corpus, mt):
+    Path("runs/es-gn").mkdir(parents=True)
+    RunDir(Path("runs/es-gn")).begin(load_first := load_data_config())
+    assert "tokenizer" not in Path("runs/es-gn/config.yaml").read_text()
+    answer = mt("train", "train.es", "train.gn", *SMALL)
+    assert answer.code == 0
+    assert load_config(Path("runs/es-gn/config.yaml")).training.r_drop == 1 and load_first.training.r_drop == 0
+
+
+def load_data_config() -> Any:
+    Path("only-data.yaml").write_text("data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\n")
+    return load_config(Path("only-data.yaml"))
+
+
+def test_a_config_with_data_alone_gets_the_same_choices(run, mt):
+    load_data_config()
+    assert mt("train", "only-data.yaml", *SMALL).code == 0
+    other = load_config(Path("runs/only-data/config.yaml"))
+    assert other == load_config(run.config_file)
+    assert (Path("runs/only-data/left_out.tsv")).read_bytes() == run.sets.left_out_file.read_bytes()
+
+
+def test_a_table_with_a_header_needs_nothing_else(corpus, mt):
+    rows = ["id;Spanish;Guarani", *(f"{i};{src};{tgt}" for i, (src, tgt) in enumerate(corpus))]
+    Path("sheet.csv").write_text("\n".join(rows) + "\n")
+    answer = mt("train", "sheet.csv", *SMALL)
+    assert answer.code == 0 and "source is column 2 (Spanish)" in answer.err.decode()
+    config = load_config(Path("runs/sheet/config.yaml"))
+    assert (config.data.src_lang, config.data.tgt_lang) == ("es", "gn")
+
+
+def test_own_sets_are_used_and_nothing_is_held_out(corpus, mt):
+    for name in ("dev", "test"):
+        write_corpus(50, seed=len(name))
+        for tag in ("es", "gn"):
+            shutil.move(f"train.{tag}", f"{name}.{tag}")
+    write_corpus()
+    sets = ["--dev", "dev.es", "--dev", "dev.gn", "--test", "test.es", "--test", "test.gn"]
+    assert mt("train", "train.es", "train.gn", *sets, *SMALL).code == 0
+    run = RunDir(Path("runs/es-gn"))
+    assert not run.sets.held_out.exists() and not run.sets.left_out_file.exists()
+    assert mt("evaluate", run.path).lines[2].split()[2] == "test"
+
+
+def test_clean_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):
+    sources = Path("train.es").read_text().splitlines()
+    Path("train.gn").write_text("".join(f"{sources[i] if i < 20 else tgt}\n" for i, (_, tgt) in enumerate(corpus)))
+    assert mt("train", "train.es", "train.gn", "--clean", *SMALL).code == 0
+    rows = Path("runs/es-gn/left_out.tsv").read_text().splitlines()
+    assert sum(row.split("\t")[1] == "copied" for row in rows) == 20
+
+
+# From another run ----------------------------------------------------------------------------------------------------
+
+
+def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(run, corpus, mt):
+    Path("train.gn").write_text(Path("train.gn").read_text().replace("ha\n", "he\n", 3))
+    refused = mt("train", "train.es", "train.gn", *SMALL)
+    assert refused.code == 1 and refused.said[0].endswith("--from runs/es-gn")
+    answer = mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn")
+    assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
+    new = RunDir(Path("runs/es-gn-2"))
+    assert new.text.load_tokenizer(True).sha256 == run.text.load_tokenizer(True).sha256
+    for file in run.sets.held_out.iterdir():
+        assert (new.sets.held_out / file.name).read_bytes() == file.read_bytes()
+    held_out = {letters(line) for file in new.sets.held_out.glob("*.es") for line in file.read_text().splitlines()}
+    left_out = new.sets.left_out_lines()
+    sources = Path("train.es").read_text().splitlines()
+    assert not held_out & {letters(src) for line, src in enumerate(sources, 1) if line not in left_out}
+
+
+def test_a_run_whose_parent_was_deleted_still_continues(run, mt):
+    command = ["train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn"]
+    assert mt(*command).code == 0
+    shutil.rmtree("runs/es-gn")
+    assert mt(*command, "--run-dir", "runs/es-gn-2", "--set", "training.max_steps=5").code == 0
+
+
+def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):
+    wider = ["--set", "model.ffn_dim=48", "--run-dir", "runs/wider"]
+    answer = mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn", *wider)
+    told = [line for line in answer.said if "begun anew" in line]
+    assert answer.code == 0 and len(told) == 1 and "encoder_layers.0" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "runs/none"], "error: runs/none: no such directory"),
+        (["--from", "runs/es-gn", "--set", "tokenizer.vocab_size=500"], "error: runs/es-gn has another tokenizer"),
+    ],
+)
+def test_a_parent_that_does_not_fit_is_refused_by_name(run, mt, options, message):
+    answer = mt("train", "train.es", "train.gn", *SMALL, *options, "--run-dir", "runs/new")
+    assert answer.code in (1, 2) and answer.said[-1].startswith(message), answer.said

@@ -112,13 +112,16 @@ def spread(rng: random.Random, rows: list[Row]) -> list[Row]:
     return list(chosen.values())
 
 
+def write(splits: dict[str, list[Row]], folder: Path) -> None:
+    for name, rows in splits.items():
+        for side in ("zh", "en"):
+            (folder / f"{name}.{side}").write_bytes("".join(getattr(row, side) + "\n" for row in rows).encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=grammar.FOLDER.parent, help="folder for the files")
-    folder = parser.parse_args().to
-    for name, rows in split(list(draw(N_DRAWN))).items():
-        for side in ("zh", "en"):
-            (folder / f"{name}.{side}").write_bytes("".join(getattr(row, side) + "\n" for row in rows).encode())
+    write(split(list(draw(N_DRAWN))), parser.parse_args().to)
 
 
 if __name__ == "__main__":

@@ -89,8 +89,9 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        for path in (*self.lock.files, *self.logs.files, self.checkpoints, self.cache):
-            is_folder = path in (self.checkpoints, self.cache)
+        folders = (self.checkpoints, self.cache, self.sets.held_out)
+        for path in (*self.lock.files, *self.logs.files, *folders):
+            is_folder = path in folders
             if path.is_symlink():
                 raise RunDirError(
                     f"{path}: is a symbolic link, expected a {'folder' if is_folder else 'file'}; delete it"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mt_cli.config import DataConfig
 from mt_cli.errors import RunDirError
-from mt_cli.files import make_folder, read_inside, write_text
+from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
 from mt_cli.text.corpus import SentencePair
 
 _MAX_LIST_BYTES = 1 << 31
@@ -36,13 +37,21 @@ class RunSets:
         return sets
 
     def held_out_files(self, data: DataConfig, name: str) -> list[str]:
-        return [str(self.held_out / f"{name}.{tag}") for tag in (data.src_lang, data.tgt_lang)]
+        """Raises RunDirError for a link that leads out of the run."""
+        files = [self.held_out / f"{name}.{tag}" for tag in (data.src_lang, data.tgt_lang)]
+        for file in files:
+            refuse_outside(self._folder, file)
+        return [str(file) for file in files]
 
     def save_held_out(self, data: DataConfig, sets: Mapping[str, Sequence[SentencePair]]) -> None:
         make_folder(self.held_out)
         for name, pairs in sets.items():
             for file, side in zip(self.held_out_files(data, name), ("src", "tgt"), strict=True):
                 write_text(Path(file), "".join(f"{getattr(pair, side)}\n" for pair in pairs))
+
+    def forget(self) -> None:
+        shutil.rmtree(self.held_out, ignore_errors=True)
+        self.left_out_file.unlink(missing_ok=True)
 
     def save_left_out(self, pairs: Iterable[tuple[str, SentencePair]]) -> None:
         """`pairs` come with the reason why they are not trained on."""

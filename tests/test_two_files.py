@@ -155,6 +155,13 @@ def test_clean_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):
     assert sum(row.split("\t")[1] == "copied" for row in rows) == 20
 
 
+def test_a_run_of_a_stranger_scores_nothing_but_what_is_in_it(run, mt):
+    (run.sets.held_out / "dev.es").unlink()
+    (run.sets.held_out / "dev.es").symlink_to(Path("train.es").resolve())
+    answer = mt("evaluate", run.path)
+    assert answer.code == 1 and "a link that leads out of the run directory" in answer.said[-1]
+
+
 # From another run ----------------------------------------------------------------------------------------------------
 
 

@@ -90,5 +90,7 @@ def seconds_left(
     first_two_pass = int(training.both_directions * training.max_steps) if training.r_drop else training.max_steps
     n_two_pass = min(n_left, training.max_steps - first_two_pass)
     every = training.validate_every_steps
-    n_validations = -(-training.max_steps // every) - step // every if n_left else 0  # the last one follows the last step
+    n_validations = (
+        -(-training.max_steps // every) - step // every if n_left else 0
+    )  # the last one follows the last step
     return (n_left - n_two_pass) * one_pass + n_two_pass * two_pass + n_validations * validation_seconds

@@ -10,12 +10,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-from mt_cli.check.corpus_check import ReadCorpus, quick_check
-from mt_cli.check.corpus_check import check as check_corpus
-from mt_cli.check.findings import Report
-from mt_cli.check.sets import IN_TRAINING, SetsCheck
+from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
@@ -27,14 +23,12 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.split import Split, repetitions, split
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.training.parent import held_out_of, like_parent, parent_of
+from mt_cli.training.selection import ReadPairs, hold_out, leave_out_faulty, look_through, tell_findings
 
 log = logging.getLogger(__name__)
-
-ReadPairs = Callable[[], Iterator[SentencePair]]  # starts reading anew
 
 
 @dataclass
@@ -146,14 +140,14 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         sets[name] = list(check.held_out(name, pairs))
     with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
         check.finish()
-        report = _look_through(config.data, read_all, sets)
-        faulty = {line: reason.replace("_", " ") for line, reason in report.dropped}
+        report = look_through(config.data, read_all, sets)
+        run.sets.forget()  # what a start wrote that broke off
         if config.data.dev is None:
-            _hold_out(config, run, read_all, faulty, held_out_of(parent) if parent is not None else {})
+            hold_out(config, run.sets, read_all, report, held_out_of(parent) if parent is not None else {})
             dev = _Set("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
         elif config.data.clean:
-            run.sets.save_left_out((faulty[pair.line], pair) for pair in read_all() if pair.line in faulty)
+            leave_out_faulty(run.sets, read_all, report)
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
         if parent is not None:
@@ -164,7 +158,7 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     dev_pairs = _as_spelled(dev_pairs, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
-    _tell_findings(report)  # after all that may refuse the corpus
+    tell_findings(report)  # after all that may refuse the corpus
     write_text(run.sets.check_file, report.as_json() + "\n")
     run.text.save_profile(profile)
     run.save_config(config, reasons)
@@ -212,49 +206,6 @@ def _count(
         abbreviations.add(pair.src)
         facts.add(pair.src, pair.tgt)
         yield pair
-
-
-_MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
-
-
-def _look_through(data: DataConfig, read_all: ReadPairs, sets: dict[str, list[SentencePair]]) -> Report:
-    if data.clean:
-        return check_corpus(data, ReadCorpus(read_all, sets))
-    return quick_check(data, ReadCorpus(lambda: islice(read_all(), _MOST_CHECKED), sets))
-
-
-def _tell_findings(report: Report) -> None:
-    for severity, line in report.in_brief(without=IN_TRAINING.name):
-        if severity == "fatal":
-            log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
-        else:
-            log.info(f"found in {line}")
-
-
-def _hold_out(
-    config: Config, run: RunDir, read_all: ReadPairs, faulty: dict[int, str], inherited: dict[str, list[SentencePair]]
-) -> None:
-    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run. The
-    `inherited` sets stay what they are."""
-    cleaned = faulty if config.data.clean else {}
-    read_kept = lambda: (pair for pair in read_all() if pair.line not in cleaned)  # noqa: E731
-    sets, found = inherited, Split()
-    if inherited:
-        found.left_out = repetitions(read_kept, inherited)
-    else:
-        with_test = not config.data.test
-        found = split(read_kept, config.training.seed, with_dev=True, with_test=with_test, unfit=faulty)
-        sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
-    left_out: list[tuple[str, SentencePair]] = []
-    for pair in read_all():
-        if name := found.held_out.get(pair.line):
-            sets[name].append(pair)
-        if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
-            left_out.append((reason, pair))
-    run.sets.save_held_out(config.data, sets)
-    run.sets.save_left_out(left_out)
-    sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
-    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run.sets.left_out_file}")
 
 
 def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, str]]:

@@ -1,0 +1,73 @@
+"""Which pairs of the corpus are trained on: what its check finds, what is held out, what is cleaned away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from mt_cli.check.corpus_check import ReadCorpus, quick_check
+from mt_cli.check.corpus_check import check as check_corpus
+from mt_cli.check.findings import Report
+from mt_cli.check.sets import IN_TRAINING
+from mt_cli.config import Config, DataConfig
+from mt_cli.run_sets import RunSets
+from mt_cli.text.corpus import SentencePair
+from mt_cli.text.split import Split, repetitions, split
+
+log = logging.getLogger(__name__)
+
+ReadPairs = Callable[[], Iterator[SentencePair]]  # starts reading anew
+_MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
+
+
+def look_through(data: DataConfig, read_all: ReadPairs, sets: dict[str, list[SentencePair]]) -> Report:
+    """What the check of the corpus finds: all of it where the corpus is to be cleaned by it, else the quick part."""
+    if data.clean:
+        return check_corpus(data, ReadCorpus(read_all, sets))
+    return quick_check(data, ReadCorpus(lambda: islice(read_all(), _MOST_CHECKED), sets))
+
+
+def tell_findings(report: Report) -> None:
+    for severity, line in report.in_brief(without=IN_TRAINING.name):
+        if severity == "fatal":
+            log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
+        else:
+            log.info(f"found in {line}")
+
+
+def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> None:
+    """Writes into the run which pairs a cleaned corpus leaves out."""
+    reasons = _reasons(report)
+    run_sets.save_left_out((reasons[pair.line], pair) for pair in read_all() if pair.line in reasons)
+
+
+def hold_out(
+    config: Config, run_sets: RunSets, read_all: ReadPairs, report: Report, inherited: dict[str, list[SentencePair]]
+) -> None:
+    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run with all
+    that is left out of training. The `inherited` sets stay what they are."""
+    faulty = _reasons(report)
+    cleaned = faulty if config.data.clean else {}
+    read_kept = lambda: (pair for pair in read_all() if pair.line not in cleaned)  # noqa: E731
+    sets, found = inherited, Split()
+    if inherited:
+        found.left_out = repetitions(read_kept, inherited)
+    else:
+        with_test = not config.data.test
+        found = split(read_kept, config.training.seed, with_dev=True, with_test=with_test, unfit=faulty)
+        sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
+    left_out: list[tuple[str, SentencePair]] = []
+    for pair in read_all():
+        if name := found.held_out.get(pair.line):
+            sets[name].append(pair)
+        if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
+            left_out.append((reason, pair))
+    run_sets.save_held_out(config.data, sets)
+    run_sets.save_left_out(left_out)
+    sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
+    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run_sets.left_out_file}")
+
+
+def _reasons(report: Report) -> dict[int, str]:
+    return {line: reason.replace("_", " ") for line, reason in report.dropped}

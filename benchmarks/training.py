@@ -39,7 +39,7 @@ def main() -> None:
     arguments = parse_arguments()
     config = load_config(arguments.config, arguments.set)
     with tempfile.TemporaryDirectory(prefix="mt-benchmark-") as folder:
-        contenders = contenders_for(arguments.only, config, Path(folder))
+        contenders = contenders_for(arguments.only, arguments.fp32, config, Path(folder))
         try:
             measure(contenders, arguments)
         finally:
@@ -56,6 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed of mt and its peers; see benchmarks/README.md.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter windows: four minutes, less exact")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"of {', '.join(names)}")
+    parser.add_argument("--fp32", action="store_true", help="in fp32 alone, as a processor without bf16 computes")
     parser.add_argument("--threads", type=int, default=2, help="of each contender; 2 by default")
     parser.add_argument("--rounds", type=int, help="windows of each contender")
     parser.add_argument("--seconds", type=float, help="length of a window")
@@ -79,7 +80,7 @@ def measure(contenders: list[Contender], arguments: argparse.Namespace) -> None:
             contender.windows.append(contender.run(arguments.seconds))
 
 
-def contenders_for(only: list[str] | None, config: Config, folder: Path) -> list[Contender]:
+def contenders_for(only: list[str] | None, is_fp32: bool, config: Config, folder: Path) -> list[Contender]:
     """Those asked for, or else all by default that are installed."""
     data = prepare(config, RunDir(folder / "prepared"))
     work = write_work(config, data, folder)
@@ -90,6 +91,8 @@ def contenders_for(only: list[str] | None, config: Config, folder: Path) -> list
             say(f"{name} is not installed, left out; install it with: make peers")
             continue
         for precision in ("auto", "fp32") if name == "mt" else ("fp32", "bf16"):
+            if is_fp32 and precision != "fp32":
+                continue
             if name == "mt":
                 command = ["train_mt.py", *mt_arguments(config, precision, data, folder)]
             else:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mt_cli.config import Config
+
 
 @dataclass(frozen=True)
 class CorpusFacts:
@@ -64,6 +66,17 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Ch
         "decoding.length_penalty": Choice(1.2, "the best on the dev sets that were tried"),
     }
     return {key: choice for key, choice in chosen.items() if key not in given}
+
+
+def in_brief(config: Config) -> str:
+    """The choices that matter most, in a line for people."""
+    model, training = config.model, config.training
+    passes = ", each pair read twice in the last ones" if training.r_drop else ""
+    both = ", both directions in the first ones" if training.both_directions else ""
+    return (
+        f"{config.tokenizer.vocab_size:,} pieces, d_model {model.d_model}, {model.n_encoder_layers}+{model.n_decoder_layers}"
+        f" layers, dropout {model.dropout:g}, {training.max_steps:,} steps{both}{passes}"
+    )
 
 
 # Sizes ---------------------------------------------------------------------------------------------------------------

@@ -117,6 +117,15 @@ def load_data_config() -> Any:
     return load_config(Path("only-data.yaml"))
 
 
+def test_what_was_chosen_is_told_in_a_line(corpus, mt):
+    told = [
+        line for line in mt("train", "train.es", "train.gn", *SMALL).said if line.startswith("chosen for this corpus")
+    ]
+    assert len(told) == 1
+    assert "1,000 pieces, d_model 16, 1+1 layers, dropout 0.3, 4 steps, both directions in the first ones" in told[0]
+    assert told[0].endswith("runs/es-gn/config.yaml has the reasons")
+
+
 def test_a_config_with_data_alone_gets_the_same_choices(run, mt):
     load_data_config()
     assert mt("train", "only-data.yaml", *SMALL).code == 0

@@ -18,7 +18,7 @@ from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.files import cannot_write, write_text
-from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose
+from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose, in_brief
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
@@ -150,6 +150,8 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
             leave_out_faulty(run.sets, read_all, report)
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
+        if reasons:
+            log.info(f"chosen for this corpus: {in_brief(config)}; {run.config_file} has the reasons")
         if parent is not None:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
         else:

@@ -219,7 +219,10 @@ def reached_scores(n_pairs: int) -> str:
     """A line that says what the recipe reached on the corpora nearest in size."""
     nearest = sorted(_REACHED, key=lambda row: abs(math.log(row[0] / max(1, n_pairs))))[:3]
     told = "; ".join(f"chrF {chrf} with {pairs:,} pairs ({what})" for pairs, chrf, what in sorted(nearest))
-    return f"Reached elsewhere: {told}. Text unlike the training text scores far lower."
+    return (
+        f"Reached elsewhere: {told}. chrF is the share of letter sequences that are as in the reference, of 100: with 35 the"
+        " topic comes across, with 65 most sentences are right. Text unlike the training text scores far lower."
+    )
 
 
 # Facts ---------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.text.languages import language, writes_spaces, writes_spaces_between_sentences
+from mt_cli.text.languages import language, languages_of_files, writes_spaces, writes_spaces_between_sentences
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,21 @@ def test_a_language_of_a_like_name_is_another(tag):
 )
 def test_a_tag_has_a_short_code(tag, code):
     assert language(tag) == code
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "codes"),
+    [
+        ("train.es", "train.gn", ("es", "gn")),
+        ("a.es.gz", "b.gn.gz", ("es", "gn")),
+        ("corpus-spanish.txt", "corpus-guarani.txt", ("es", "gn")),
+        ("europarl.en-de.en", "europarl.en-de.de", ("en", "de")),
+        ("x/text_hch.txt", "y/text_es.txt", ("hch", "es")),
+        ("a.txt", "b.txt", None),
+        ("train.src", "train.tgt", None),
+        ("train.es", "dev.es", None),
+        ("one.txt", "two.three.txt", None),
+    ],
+)
+def test_the_names_of_two_files_tell_their_languages(src, tgt, codes):
+    assert languages_of_files(src, tgt) == codes

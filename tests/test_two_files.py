@@ -123,7 +123,6 @@ def test_what_was_chosen_is_told_in_a_line(corpus, mt):
     ]
     assert len(told) == 1
     assert "1,000 pieces, d_model 16, 1+1 layers, dropout 0.3, 4 steps, both directions in the first ones" in told[0]
-    assert told[0].endswith("runs/es-gn/config.yaml has the reasons")
 
 
 def test_a_config_with_data_alone_gets_the_same_choices(run, mt):
@@ -195,6 +194,13 @@ def test_a_run_whose_parent_was_deleted_still_continues(run, mt):
     assert mt(*command).code == 0
     shutil.rmtree("runs/es-gn")
     assert mt(*command, "--run-dir", "runs/es-gn-2", "--set", "training.max_steps=5").code == 0
+
+
+def test_a_parent_of_another_direction_hands_on_no_held_out_sets(run, mt):
+    assert mt("train", "train.gn", "train.es", *SMALL, "--from", "runs/es-gn").code == 0
+    new = RunDir(Path("runs/gn-es"))
+    targets = set(Path("train.es").read_text().splitlines())
+    assert set((new.sets.held_out / "dev.es").read_text().splitlines()) <= targets
 
 
 def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):

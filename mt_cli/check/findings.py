@@ -171,7 +171,7 @@ class Report:
             told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items())
             lines += ["", *_wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
         if self.forecast:
-            lines += ["", *(shown(line, width) for line in self.forecast)]
+            lines += ["", *(wrapped for line in self.forecast for wrapped in _wrap(line, width))]
         return "\n".join(lines)
 
     def in_brief(self, without: str) -> list[tuple[Severity, str]]:

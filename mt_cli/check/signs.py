@@ -34,7 +34,7 @@ DECOMPOSED = Kind(
     "Nothing to do for training, which composes them; references of mt evaluate should be composed.", severity="info",
 )  # fmt: skip
 NOT_UTF8 = Kind(
-    "not_utf8", "the line is not UTF-8", "Convert them: iconv -f LATIN1 -t UTF-8; or leave them out with data.on_bad_line: skip.",
+    "not_utf8", "the line is not UTF-8", "Save the file as UTF-8 (where all of it is from Windows: iconv -f CP1252 -t UTF-8), or mend these lines.",
     is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,8 @@ from mt_cli.cli.corpus import (
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.errors import DataError, UsageError
+
+log = logging.getLogger(__name__)
 
 _WIDTH = 80
 
@@ -47,14 +51,22 @@ def check(
     from mt_cli.check.corpus_check import check as check_corpus
 
     catch_ctrl_c()
+    _tell("looking the corpus through ...")
     report = check_corpus(config.data)
     if not report.is_fatal:
+        _tell("timing a training on this machine ...")
         report.forecast = _forecast(config)
     if dropped is not None:
         report.write_dropped(dropped)
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
     print(report.as_json() if as_json else report.as_table(width))
     return 1 if report.is_fatal else 0
+
+
+def _tell(text: str) -> None:
+    """What a person waits for; in a pipe nobody does."""
+    if sys.stderr.isatty():
+        log.info(text)
 
 
 def _forecast(config: Config) -> list[str]:

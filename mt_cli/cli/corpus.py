@@ -12,7 +12,7 @@ from mt_cli.config import Config
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import UsageError
 from mt_cli.run_dir import RunDir
-from mt_cli.text.languages import languages_of_files
+from mt_cli.text.languages import code_of_name, languages_of_files
 from mt_cli.text.tables import find_layout, languages_of
 
 CorpusArgument = Annotated[
@@ -56,14 +56,17 @@ def read_config(
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
         return load_config(corpus[0], overrides)
+    _refuse_missing(corpus)
+    if columns and len(corpus) == 2:
+        raise UsageError("--columns is for tables; leave it out")
     languages = _languages(corpus, src_lang, tgt_lang, columns)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
     if dev:
-        data["dev"] = [str(file) for file in dev]
+        data["dev"] = _set("dev", dev)
     if test:
-        data["test"] = {"test": [str(file) for file in test]}
+        data["test"] = {"test": _set("test", test)}
     return config_of(data, overrides)
 
 
@@ -96,11 +99,33 @@ def usual_run_dir(corpus: list[Path], config: Config, init_from: Path | None = N
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 
+def _set(option: str, files: list[Path]) -> list[str]:
+    if len(files) != (1 if _suffix(files[0]) in _TABLES else 2):
+        raise UsageError(
+            f"--{option} is given {len(files)} times; give one table, or two files: --{option} SOURCE --{option} TARGET"
+        )
+    return [str(file) for file in files]
+
+
+def _refuse_missing(corpus: list[Path]) -> None:
+    """Raises UsageError for what is to be seen before the names are."""
+    for file in corpus:
+        if not file.is_file():
+            raise UsageError(
+                f"{file}: {'a folder' if file.is_dir() else 'no such file'}, expected a text file or a table; give its path"
+            )
+    if len(corpus) == 2 and corpus[0].samefile(corpus[1]):
+        raise UsageError(f"{corpus[0]} and {corpus[1]} are the same file; give the source and its translation")
+
+
 def _suffix(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
 def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None) -> tuple[str, str]:
+    for option, given in (("src", src_lang), ("tgt", tgt_lang)):
+        if given and (code := code_of_name(given)) and len(given) > 3 and code != given:
+            raise UsageError(f"--{option}-lang {given}: expected a code; did you mean {code}?")
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
     if len(corpus) == 2:

@@ -91,11 +91,14 @@ def code_of_name(name: str) -> str | None:
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages that the names of files tell, as of train.es and train.gn, or corpus-spanish.txt and
-    corpus-guarani.txt; None if they tell none: the one part in which the names differ has to name a language in both."""
+    """The two languages that the names of files tell, by their endings as of a.es and b.gn, or by the one part in which
+    they differ, as of corpus-spanish.txt and corpus-guarani.txt; None if they tell none."""
     parts = [re.split(r"[.\-_]", Path(name).name.removesuffix(".gz")) for name in (src, tgt)]
-    differing = [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]]
-    if len(parts[0]) != len(parts[1]) or len(differing) != 1:
-        return None
-    src_code, tgt_code = map(code_of_name, differing[0])
-    return (src_code, tgt_code) if src_code and tgt_code else None
+    differing = (
+        [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]] if len(parts[0]) == len(parts[1]) else []
+    )
+    for src_part, tgt_part in ((parts[0][-1], parts[1][-1]), *(differing if len(differing) == 1 else ())):
+        src_code, tgt_code = code_of_name(src_part), code_of_name(tgt_part)
+        if src_code and tgt_code and src_code != tgt_code:
+            return src_code, tgt_code
+    return None

@@ -105,8 +105,8 @@ def set_size(n_distinct: int, names: list[str]) -> int:
     """
     if n_distinct < _FEWEST_PAIRS:
         raise DataError(
-            f"{n_distinct} distinct pairs with different words on both sides, "
-            f"at least {_FEWEST_PAIRS} are needed to hold out {_and(names)}; add pairs or give {_options(names)}"
+            f"only {n_distinct} pairs are distinct and have different words on their sides, at least {_FEWEST_PAIRS} are"
+            f" needed to hold out {_and(names)}; look at the corpus with mt check, add pairs, or give {_options(names)}"
         )
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
     return min(_LARGEST_SET, usual, int(_LARGEST_SHARE * n_distinct))

@@ -59,10 +59,11 @@ def take_weights(model: Transformer, parent: RunDir) -> None:
     log.info(f"begun with the weights of {parent.path}{exceptions}")
 
 
-def held_out_of(parent: RunDir) -> dict[str, list[SentencePair]]:
-    """The sets that the parent cut from its training text, by name; none where its config names them."""
+def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]:
+    """The sets that the parent cut from its training text, by name; none where its config names them or it translates
+    between other languages."""
     data = parent.load_config().data
-    if data.dev is not None:
+    if data.dev is not None or (data.src_lang, data.tgt_lang) != (config.data.src_lang, config.data.tgt_lang):
         return {}
     files = {name: parent.sets.held_out_files(data, name) for name in ("dev", "test")}
     return {

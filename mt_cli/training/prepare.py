@@ -143,7 +143,7 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         report = look_through(config.data, read_all, sets)
         run.sets.forget()  # what a start wrote that broke off
         if config.data.dev is None:
-            hold_out(config, run.sets, read_all, report, held_out_of(parent) if parent is not None else {})
+            hold_out(config, run.sets, read_all, report, held_out_of(parent, config) if parent is not None else {})
             dev = _Set("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
         elif config.data.clean:
@@ -151,7 +151,9 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
         if reasons:
-            log.info(f"chosen for this corpus: {in_brief(config)}; {run.config_file} has the reasons")
+            log.info(
+                f"chosen for this corpus: {in_brief(config)}\n  (see {run.config_file} for all of it, with the reasons)"
+            )
         if parent is not None:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
         else:

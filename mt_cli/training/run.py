@@ -186,6 +186,8 @@ def _tell_finished(state: TrainingState, run: RunDir) -> None:
     p, config, kept = state.progress, state.config, run.load_config()
     if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
         log.info(f"note: {run.config_file} keeps its data.test and decoding; change them there")
+    if state.settings.minutes is None:
+        log.info(f"to train it longer, give it more steps, such as --set training.max_steps={2 * p.step}")
     log.info(
         f"{run.path} is finished: step {p.step} ({_why_finished(state)}), best step {p.best_step}; nothing was changed"
     )

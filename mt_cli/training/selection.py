@@ -29,11 +29,14 @@ def look_through(data: DataConfig, read_all: ReadPairs, sets: dict[str, list[Sen
 
 
 def tell_findings(report: Report) -> None:
+    """Logs what changes a training; `mt check` shows all of it, with lines and advice."""
     for severity, line in report.in_brief(without=IN_TRAINING.name):
         if severity == "fatal":
             log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
         else:
             log.info(f"found in {line}")
+    if report.findings:
+        log.info("  (mt check tells more of what was found, and what to do)")
 
 
 def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> None:
@@ -66,7 +69,8 @@ def hold_out(
     run_sets.save_held_out(config.data, sets)
     run_sets.save_left_out(left_out)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
-    log.info(f"held out {sizes}, and left out {len(found.left_out):,} that resemble them; see {run_sets.left_out_file}")
+    kept = "as before" if inherited else "from the corpus"
+    log.info(f"held out {sizes} {kept}; {len(found.left_out):,} more are not trained on, since they resemble these")
 
 
 def _reasons(report: Report) -> dict[int, str]:

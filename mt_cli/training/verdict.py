@@ -45,8 +45,12 @@ def _in_words(chrf: float) -> str:
 def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:
     best = max(point.chrf for point in curve)
     earlier = max((point.chrf for point in curve if point.step <= 0.75 * curve[-1].step), default=best)
-    if best - earlier > _STILL_RISING or n_epochs < _FEW_EPOCHS:
+    if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
+        return "more time, each pair was read less than ten times (--minutes, or training.max_steps)"
+    if best - earlier > _STILL_RISING:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
+    if n_pairs < _TOO_FEW_PAIRS:
+        return f"more pairs, {n_pairs:,} are too few to learn a language from"
     if share_faulty > _MANY_FAULTS:
         return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
     if best < copied_chrf + _HARDLY:
@@ -55,5 +59,6 @@ def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: 
 
 
 _MANY_FAULTS = 0.02
-_FEW_EPOCHS = 3
+_FEW_EPOCHS = 10  # of a small corpus
+_TOO_FEW_PAIRS = 1_000
 _ENOUGH_PAIRS = 300_000

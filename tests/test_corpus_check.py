@@ -457,4 +457,4 @@ def test_mistakes_of_the_command_line_are_told(mt, tiny):
         2,
         "error: 3 files; give two text files, source and target, or one table, or one config\n",
     )
-    assert error("none.en", "none.de")[0] == 1 and "none.en: No such file" in error("none.en", "none.de")[1]
+    assert error("none.en", "none.de")[0] == 2 and "none.en: no such file" in error("none.en", "none.de")[1]

@@ -182,7 +182,10 @@ def test_training_keeps_nearly_all_of_a_corpus_made_from_patterns():
 )
 def test_too_few_distinct_pairs_are_an_error_that_says_what_to_do(sides):
     pairs = [SentencePair(*both, line) for line, both in enumerate(sides, 1)]
-    with pytest.raises(DataError, match=r"^\d+ distinct pairs .* at least 40 .*; add pairs or give --dev and --test$"):
+    with pytest.raises(
+        DataError,
+        match=r"^only \d+ pairs are distinct .* at least 40 .*; look at the corpus with mt check, add pairs, or give --dev and --test$",
+    ):
         split(lambda: iter(pairs), 1, True, True)
 
 

@@ -36,7 +36,7 @@ $(VENV)/installed-fuzz: $(VENV)/installed-dev
 demo: $(VENV)/installed
 	$(MT) train configs/phrasebook.yaml
 	@printf '\nmt translate runs/phrasebook\n'
-	@printf '%s\n' 我有一只猫 我昨天买的手机在桌子上。 你会说中文吗？ 她比我大三岁。 | tee /dev/stderr | $(MT) translate runs/phrasebook
+	@printf '%s\n' 我有一只猫 我昨天买的手机在桌子上。 你会说中文吗？ 她比我大三岁。 | tee -a /dev/stderr | $(MT) translate runs/phrasebook
 	@printf '\nmt evaluate runs/phrasebook\n'
 	@$(MT) evaluate runs/phrasebook
 	@printf '\nThe run is in runs/phrasebook. Type sentences of your own with: %s translate runs/phrasebook\n' $(MT)

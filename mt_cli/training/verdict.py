@@ -45,6 +45,8 @@ def _in_words(chrf: float) -> str:
 def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:
     best = max(point.chrf for point in curve)
     earlier = max((point.chrf for point in curve if point.step <= 0.75 * curve[-1].step), default=best)
+    if best > _SOLVED:
+        return "sentences of other kinds, those of the dev set are nearly all known"
     if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
         return "more time, each pair was read less than ten times (--minutes, or training.max_steps)"
     if best - earlier > _STILL_RISING:
@@ -60,5 +62,6 @@ def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: 
 
 _MANY_FAULTS = 0.02
 _FEW_EPOCHS = 10  # of a small corpus
+_SOLVED = 90.0
 _TOO_FEW_PAIRS = 1_000
 _ENOUGH_PAIRS = 300_000

@@ -155,11 +155,12 @@ def test_own_sets_are_used_and_nothing_is_held_out(corpus, mt):
     assert mt("evaluate", run.path).lines[2].split()[2] == "test"
 
 
-def test_clean_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):
+def test_clean_is_a_run_of_its_own_that_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):
     sources = Path("train.es").read_text().splitlines()
     Path("train.gn").write_text("".join(f"{sources[i] if i < 20 else tgt}\n" for i, (_, tgt) in enumerate(corpus)))
+    assert mt("train", "train.es", "train.gn", *SMALL).code == 0
     assert mt("train", "train.es", "train.gn", "--clean", *SMALL).code == 0
-    rows = Path("runs/es-gn/left_out.tsv").read_text().splitlines()
+    rows = Path("runs/es-gn-clean/left_out.tsv").read_text().splitlines()
     assert sum(row.split("\t")[1] == "copied" for row in rows) == 20
 
 

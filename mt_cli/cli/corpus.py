@@ -87,15 +87,17 @@ def is_config(corpus: list[Path]) -> bool:
     return _suffix(file) not in _TABLES
 
 
-def usual_run_dir(corpus: list[Path], config: Config, init_from: Path | None = None) -> Path:
-    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. A run that begins
-    with another one of this name gets a 2 behind it."""
+def usual_run_dir(corpus: list[Path], config: Config, is_clean: bool = False, init_from: Path | None = None) -> Path:
+    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `--clean` it is
+    another run, and so is one that begins with another one of this name."""
     if len(corpus) == 2:
         usual = Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
     else:
         run = RunDir(corpus[0].parent)
         is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
         usual = run.path if is_of_a_run else Path("runs") / _stem(corpus[0])
+    if is_clean:
+        usual = usual.with_name(f"{usual.name}-clean")
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 

@@ -68,4 +68,4 @@ def train(
 
         from mt_cli.training.run import train as train_run
 
-        train_run(config, run_dir or usual_run_dir(corpus, config, init_from), signals, began)
+        train_run(config, run_dir or usual_run_dir(corpus, config, clean, init_from), signals, began)

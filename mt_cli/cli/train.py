@@ -43,7 +43,9 @@ def train(
     overrides: SetOption = None,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="Where the run lives. Default: runs/ and the languages, or the name of the table or config."),
+        typer.Option(
+            help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean another."
+        ),
     ] = None,
 ) -> None:
     """Train a translator from a corpus: mt train train.es train.gn

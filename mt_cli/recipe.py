@@ -68,15 +68,16 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Ch
     return {key: choice for key, choice in chosen.items() if key not in given}
 
 
-def in_brief(config: Config) -> str:
-    """The choices that matter most, in a line for people."""
+def in_brief(config: Config) -> list[str]:
+    """The choices that matter most, for people: lines of at most 80 columns."""
     model, training = config.model, config.training
-    passes = ", each pair read twice in the last ones" if training.r_drop else ""
-    both = ", both directions in the first ones" if training.both_directions else ""
-    return (
-        f"{config.tokenizer.vocab_size:,} pieces, d_model {model.d_model}, {model.n_encoder_layers}+{model.n_decoder_layers}"
-        f" layers, dropout {model.dropout:g}, {training.max_steps:,} steps{both}{passes}"
-    )
+    lines = [
+        f"chosen: {config.tokenizer.vocab_size:,} pieces, d_model {model.d_model},"
+        f" {model.n_encoder_layers}+{model.n_decoder_layers} layers, dropout {model.dropout:g}, {training.max_steps:,} steps"
+    ]
+    both = "the first steps learn both directions" if training.both_directions else ""
+    passes = f"the {'others' if both else 'steps'} read each pair twice" if training.r_drop else ""
+    return lines + [f"        {ways}" for ways in [", ".join(filter(None, [both, passes]))] if ways]
 
 
 # Sizes ---------------------------------------------------------------------------------------------------------------

@@ -1116,6 +1116,8 @@ def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     record = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["dev_loss"] == pytest.approx(min(losses.values()), rel=1e-5)
     assert record["weights"] == min(losses, key=losses.get)
+    model, sample = trainer.state.candidates[record["weights"]], trainer.data.train.sample(len(trainer.data.dev))
+    assert record["train_loss"] == pytest.approx(mean_loss(model, sample, 64), rel=1e-5) != record["dev_loss"]
 
 
 @pytest.mark.parametrize("better", ["model", "averaged"])

@@ -117,12 +117,14 @@ def load_data_config() -> Any:
     return load_config(Path("only-data.yaml"))
 
 
-def test_what_was_chosen_is_told_in_a_line(corpus, mt):
-    told = [
-        line for line in mt("train", "train.es", "train.gn", *SMALL).said if line.startswith("chosen for this corpus")
+def test_what_was_chosen_is_told_in_lines_that_fit_a_terminal(corpus, mt):
+    said = mt("train", "train.es", "train.gn", *SMALL).said
+    first = next(i for i, line in enumerate(said) if line.startswith("chosen: "))
+    assert said[first : first + 3] == [
+        "chosen: 1,000 pieces, d_model 16, 1+1 layers, dropout 0.3, 4 steps",
+        "        the first steps learn both directions, the others read each pair twice",
+        "        all of it, with the reasons: runs/es-gn/config.yaml",
     ]
-    assert len(told) == 1
-    assert "1,000 pieces, d_model 16, 1+1 layers, dropout 0.3, 4 steps, both directions in the first ones" in told[0]
 
 
 def test_a_config_with_data_alone_gets_the_same_choices(run, mt):

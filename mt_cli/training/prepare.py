@@ -151,9 +151,8 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         train.left_out = run.sets.left_out_lines()
         config, reasons = _completed(config, facts.facts())
         if reasons:
-            log.info(
-                f"chosen for this corpus: {in_brief(config)}\n  (see {run.config_file} for all of it, with the reasons)"
-            )
+            for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
+                log.info(line)
         if parent is not None:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
         else:

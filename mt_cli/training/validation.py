@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 class Validation:
     weights: str  # the candidate with the lower loss, whose scores these are
     loss: float  # nats for each target token
+    train_loss: float  # the same for as many training pairs as the dev set has: how much better it knows those
     scores: Scores
     outputs: list[str]
 
@@ -29,6 +30,7 @@ class Validation:
     def figures(self) -> dict[str, float]:
         return {
             "dev_loss": self.loss,
+            "train_loss": self.train_loss,
             "dev_perplexity": perplexity(self.loss),
             "bleu": self.scores.bleu,
             "chrf": self.scores.chrf,
@@ -56,7 +58,8 @@ def validate(
     """Translates the dev set with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
     TrainingError when a loss is not finite."""
     candidates, config = state.candidates, state.config
-    n_sentences = len(candidates) * len(data.dev) + len(data.dev_pairs)
+    sample = data.train.sample(len(data.dev))
+    n_sentences = len(candidates) * len(data.dev) + len(sample) + len(data.dev_pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
         def on_batch(n_sentences: int) -> None:
@@ -71,6 +74,7 @@ def validate(
             }
             refuse_non_finite_losses(losses, state.progress.step, saved_steps)
             better = min(losses, key=lambda name: losses[name])
+            train_loss = mean_loss(candidates[better], sample, config.training.batch_tokens, on_batch)
             translator = Translator([candidates[better]], data.tokenizer, config, data.profile)
             sources = [pair.src for pair in data.dev_pairs]
             found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
@@ -79,7 +83,7 @@ def validate(
             return None
     tokenize = bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
-    return Validation(better, losses[better], scores, outputs)
+    return Validation(better, losses[better], train_loss, scores, outputs)
 
 
 class _Stopped(Exception):

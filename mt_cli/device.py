@@ -160,7 +160,8 @@ _CGROUP_2 = ("memory.max", "memory.current", "inactive_file")
 
 @contextlib.contextmanager
 def memory_limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
-    """Makes allocations of more than that share of `available_memory` fail on a CPU, as they do on a GPU. Linux only.
+    """Makes allocations fail on a CPU, as they do on a GPU, beyond that share of `available_memory` and of what the
+    process may still take (`ulimit -v`). Linux only.
 
     Otherwise the kernel promises more memory than there is, and kills the process that uses it.
     """
@@ -172,8 +173,8 @@ def memory_limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = [limit for limit in (soft, hard, taken + int(available * share)) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    left = min([available, *(limit - taken for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
+    resource.setrlimit(resource.RLIMIT_AS, (taken + int(max(0, left) * share), hard))
     try:
         yield
     finally:

@@ -33,6 +33,7 @@ from mt_cli.run_logs import RunLogs
 from mt_cli.run_sets import RunSets
 from mt_cli.run_text import RunText
 
+RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 
 
@@ -57,7 +58,9 @@ class RunDir:
             found = (
                 "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
             )
-            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it")
+            usual = RUNS / path
+            meant = f"; did you mean {usual}?" if (usual / "config.yaml").is_file() else ""
+            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{meant}")
         refuse_outside(run.path, run.config_file)
         return run
 

@@ -170,6 +170,8 @@ def test_two_spellings_of_a_sign_are_told_with_both_counts(look):
     finding = the(look([*PLAIN, *pairs]), "two_spellings")
     assert "' (U+0027) in 20 lines, ’ (U+2019) in 6 lines" in finding.what and finding.count == 6
     assert [example.line for example in finding.examples] == [201, 221]
+    long = [(f"{'word ' * 40}dog{sign}s {one}", one) for sign in "'’" for one in SRC]
+    assert all(any(sign in example.src[:40] for sign in "'’") for example in the(look(long), "two_spellings").examples)
     assert "two_spellings" not in kinds(look([*PLAIN, *pairs[:24], ("He said ‘rain’ and ’twas", "x")]))
 
 

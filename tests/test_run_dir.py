@@ -34,6 +34,16 @@ def edit(run: Path, section: str, **values: Any) -> None:
     (run / "config.yaml").write_text(safe_dump(config))
 
 
+def test_a_run_that_is_meant_by_its_name_is_suggested(mt: Mt, run: Path) -> None:
+    Path("runs").mkdir()
+    run.rename("runs/mine")
+    assert (
+        mt("translate", "mine")
+        .said[0]
+        .endswith("expected a run directory, as `mt train` makes it; did you mean runs/mine?")
+    )
+
+
 # The config and the profile belong to the weights ---------------------------------------------------------------------
 
 

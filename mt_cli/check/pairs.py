@@ -20,7 +20,7 @@ EMPTY = Kind(
 )  # fmt: skip
 REPEATED = Kind(
     "repeated", "the pair stands further up already, word for word",
-    "Set data.dedup: true (or train with --clean), unless such sentences are as frequent in what you will translate.",
+    "Train with --clean (or --set data.dedup=true), unless such sentences are as frequent in what you will translate.",
     is_dropped=True,
 )  # fmt: skip
 OTHER_TARGET = Kind(

@@ -184,4 +184,7 @@ class SetsCheck:
             raise DataError(*self._problems)
         for name, n_common in self._n_common.items():
             train_line, line = self._first_common[name]
-            log.warning(f"{n_common:,} training pairs are also in {name} (train line {train_line} is line {line})")
+            log.warning(
+                f"{n_common:,} training pairs are also in {name} (train line {train_line} is line {line});"
+                " take them out of one of the two"
+            )

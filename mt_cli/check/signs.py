@@ -156,13 +156,13 @@ class Spellings:
             for sign, spelling, chars, pattern in _SPELLINGS:
                 if is_ascii and chars[0] > "\x7f":
                     continue
-                if any(char in text for char in chars) and pattern.search(text, 0, MAX_CHARACTERS):
+                if any(char in text for char in chars) and (match := pattern.search(text, 0, MAX_CHARACTERS)):
                     counts = self._counts.setdefault((side, sign), {})
                     counts[spelling] = counts.get(spelling, 0) + 1
                     key = (side, sign, spelling)
                     if key not in self._first:
-                        texts = (text[:200], "") if side == 0 else ("", text[:200])
-                        self._first[key] = Example(pair.line, *texts)
+                        shown = _around(text, match.start())
+                        self._first[key] = Example(pair.line, *((shown, "") if side == 0 else ("", shown)))
 
     def findings(self, n_pairs: int, name: str) -> list[Finding]:
         """A finding for each sign that has two spellings on a side."""
@@ -173,12 +173,21 @@ class Spellings:
                 continue
             n_rarer = sum(count for _, count in used[1:])
             told = ", ".join(f"{spelling} in {count:,} lines" for spelling, count in used)
+            side_name = "target" if side else "source"
             kind = Kind(
                 "two_spellings",
-                f"the {'source' if side == 0 else 'target'} writes the {sign} in several ways: {told}",
-                f"Write {used[0][0]} throughout, here and in what you will translate: to the model they are different signs.",
+                f"the {side_name} writes the {sign} in several ways: {told}",
+                f"Write {used[0][0]} throughout on the {side_name} side: to the model they are different signs.",
                 severity="info" if sign in _HARMLESS else "warning",
             )
             examples = tuple(self._first[side, sign, spelling] for spelling, _ in used[:2])
             found.append(Finding.of(kind.at(n_rarer / n_pairs), n_rarer, n_rarer / n_pairs, examples, name))
         return found
+
+
+_BEFORE_A_SIGN = 30  # characters of an example: what is further away may be cut off in a terminal
+
+
+def _around(text: str, position: int) -> str:
+    first = max(0, position - _BEFORE_A_SIGN)
+    return ("…" if first else "") + text[first : first + 200]

@@ -11,7 +11,7 @@ import typer
 from mt_cli.config import Config
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import UsageError
-from mt_cli.run_dir import RunDir
+from mt_cli.run_dir import RUNS, RunDir
 from mt_cli.text.languages import code_of_name, languages_of_files
 from mt_cli.text.tables import find_layout, languages_of
 
@@ -91,11 +91,11 @@ def usual_run_dir(corpus: list[Path], config: Config, is_clean: bool = False, in
     """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `--clean` it is
     another run, and so is one that begins with another one of this name."""
     if len(corpus) == 2:
-        usual = Path("runs") / f"{config.data.src_lang}-{config.data.tgt_lang}"
+        usual = RUNS / f"{config.data.src_lang}-{config.data.tgt_lang}"
     else:
         run = RunDir(corpus[0].parent)
         is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
-        usual = run.path if is_of_a_run else Path("runs") / _stem(corpus[0])
+        usual = run.path if is_of_a_run else RUNS / _stem(corpus[0])
     if is_clean:
         usual = usual.with_name(f"{usual.name}-clean")
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual

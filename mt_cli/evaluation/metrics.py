@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -27,6 +29,32 @@ class Scores:
     chrf: float
     ter: float | None  # None where it is not requested (it is slow) or words are written without spaces
     signatures: dict[str, str]  # of each score, without which it cannot be compared with others
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What a metric counts in each sentence. Sums of rows are all that its scores need, so resampling needs no text."""
+
+    metric: Metric
+    by_sentence: npt.NDArray[np.float64]  # a row for each sentence
+
+    def score(self) -> float:
+        return self.score_of(self.by_sentence.sum(0).tolist())
+
+    def sentence_scores(self) -> list[float]:
+        return [self.score_of(row) for row in self.by_sentence.tolist()]
+
+    def score_of(self, row: list[float] | npt.NDArray[np.float32]) -> float:
+        """The score of one row, or of a sum of rows."""
+        score: float = self.metric._compute_score_from_stats(row).score  # type: ignore[arg-type] # any sequence
+        return score
+
+    def signature(self, **resampling: int) -> str:
+        """sacrebleu's signature, with the numbers of a resampling in it if they are given, as its command writes them."""
+        signature = self.metric.get_signature()
+        for key, value in resampling.items():
+            signature.update(key, value)
+        return str(signature)
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
@@ -66,6 +94,13 @@ def refuse_tokenizer(tokenize: str) -> None:
 
 def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None) -> Scores:
     """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
+    return scores_of(count_texts(hypotheses, references, tokenize, ter))
+
+
+def count_texts(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None
+) -> dict[str, Counts]:
+    """What `bleu`, `chrf` and, if it is given, `ter` count. Raises DataError when the numbers of lines differ."""
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} hypotheses, {len(references)} references; they must be line for line")
     if not references:
@@ -76,8 +111,15 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
     if ter is not None:
         metrics["ter"] = ter
-    scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
-    signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
+    return {
+        name: Counts(metric, np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64))
+        for name, metric in metrics.items()
+    }
+
+
+def scores_of(counts: Mapping[str, Counts]) -> Scores:
+    scores = {name: one.score() for name, one in counts.items()}
+    signatures = {name: one.signature() for name, one in counts.items()}
     return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)
 
 

@@ -1,0 +1,105 @@
+"""Intervals and tests are those of the sacrebleu command, and hold what they promise where chance is known."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_metrics import random_text
+
+from mt_cli.evaluation import significance
+from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
+from mt_cli.evaluation.significance import interval, intervals, paired_tests
+
+METRICS = ("bleu", "chrf", "ter")
+
+
+def write(folder: Path, **texts: list[str]) -> None:
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def sacrebleu(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-m", *METRICS, "-w", "4", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[list[str], list[str], list[str]]:
+    """Two translations, of which the second is a little worse, and the references: 75 lines, no multiple of 32."""
+    worse, refs = random_text(7, 75)
+    rng = random.Random(8)
+    return [ref if rng.random() < 0.3 else line for line, ref in zip(worse, refs, strict=True)], worse, refs
+
+
+def counted(hyps: list[str], refs: list[str]) -> dict[str, Counts]:
+    return count_texts(hyps, refs, "13a", ter_of("de"))
+
+
+def test_intervals_are_those_of_the_sacrebleu_command(tmp_path: Path, texts: tuple[list[str], ...]) -> None:
+    better, _, refs = texts
+    write(tmp_path, hyp=better, ref=refs)
+    counts = counted(better, refs)
+    answer = json.loads(sacrebleu(tmp_path, "-f", "json", "-i", "hyp", "--confidence"))
+    for (name, mine), theirs in zip(intervals(counts).items(), answer, strict=True):
+        assert mine.mean == pytest.approx(theirs["confidence_mean"], abs=1e-4)
+        assert mine.half_width == pytest.approx(theirs["confidence_var"], abs=1e-4)
+        assert counts[name].signature(bs=1000, seed=12345) == theirs["signature"]
+        assert mine.low < counts[name].score() < mine.high
+
+
+@pytest.mark.parametrize(("option", "p_value"), [("--paired-bs", "p_bootstrap"), ("--paired-ar", "p_randomization")])
+def test_p_values_are_those_of_the_sacrebleu_command(
+    tmp_path: Path, texts: tuple[list[str], ...], option: str, p_value: str
+) -> None:
+    better, worse, refs = texts
+    third = [f"{line} the" if i % 9 == 0 else line for i, line in enumerate(better)]  # hardly another
+    write(tmp_path, base=better, worse=worse, third=third, ref=refs)
+    base = counted(better, refs)
+    # Its JSON does not hold what --paired-bs gives.
+    theirs = re.findall(r"p = ([\d.]+)", sacrebleu(tmp_path, "-f", "text", option, "-i", "base", "worse", "third"))
+    mine = [
+        getattr(paired_tests(base[name], counts[name]), p_value)
+        for counts in (counted(worse, refs), counted(third, refs))
+        for name in METRICS
+    ]
+    assert [f"{p:.4f}" for p in mine] == theirs
+    assert min(mine) < 0.05 < max(mine)
+
+
+def test_portions_change_no_number(texts: tuple[list[str], ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    base, system = (counted(lines, texts[2])["chrf"] for lines in texts[:2])
+    expected = interval(system), paired_tests(base, system)
+    monkeypatch.setattr(significance, "_AT_ONCE", 10_000)
+    assert (interval(system), paired_tests(base, system)) == expected
+
+
+def test_text_against_itself_differs_by_nothing(texts: tuple[list[str], ...]) -> None:
+    counts = counted(texts[0], texts[2])["bleu"]
+    assert paired_tests(counts, counts).difference == 0
+
+
+def test_a_sentence_alone_has_an_interval_of_no_width() -> None:
+    found = intervals(counted(["a cat sees it"], ["a cat saw it"]))
+    assert all(one.half_width == 0 and np.isfinite(one.mean) for one in found.values())
+
+
+def test_of_systems_that_differ_by_chance_few_are_called_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two translations made by the same random process: at 5%, hardly more than one comparison in twenty is wrong."""
+    monkeypatch.setattr(significance, "N_RESAMPLES", 100)
+    monkeypatch.setattr(significance, "N_TRIALS", 200)
+    p_values = []
+    for seed in range(60):
+        rng = random.Random(seed)
+        refs = [" ".join(rng.choices("abcdefgh", k=9)) for _ in range(40)]
+        hyps = [[" ".join(w for w in ref.split() if rng.random() < 0.8) for ref in refs] for _ in range(2)]
+        base, system = (counted(one, refs)["chrf"] for one in hyps)
+        p_values.append(paired_tests(base, system).p_randomization)
+    assert sum(p < 0.05 for p in p_values) <= 8
+    assert 0.3 < np.mean(p_values) < 0.7

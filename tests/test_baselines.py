@@ -128,7 +128,7 @@ def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(
     assert copy["chrf"] == CHRF().corpus_score(sources, [references]).score and copy["n_sentences"] == 12
     table = mt("evaluate", trained_run, "--baselines").lines
     assert [line[:18] for line in table[3:7]] == names * 2
-    assert f"{copy['bleu']:.2f}" in table[5]
+    assert f"{copy['bleu']:.1f} ± " in table[5]
 
 
 def test_the_memory_of_a_run_knows_the_training_text_and_not_what_was_left_out(

@@ -54,7 +54,7 @@ def run(corpus: list[tuple[str, str]], mt: Mt) -> RunDir:
 def test_two_files_become_a_run_that_translates_and_is_evaluated_on_what_was_held_out(run, mt):
     assert len(mt("translate", run.path, "train.es").lines) == 400
     table = mt("evaluate", run.path).lines
-    assert [line.split()[2] for line in table[1:3]] == ["dev", "test"]
+    assert [line.split()[1] for line in table[1:3]] == ["dev", "test"]
 
 
 def test_each_choice_stands_in_the_config_with_its_reason(run):
@@ -154,7 +154,7 @@ def test_own_sets_are_used_and_nothing_is_held_out(corpus, mt):
     assert mt("train", "train.es", "train.gn", *sets, *SMALL).code == 0
     run = RunDir(Path("runs/es-gn"))
     assert not run.sets.held_out.exists() and not run.sets.left_out_file.exists()
-    assert mt("evaluate", run.path).lines[2].split()[2] == "test"
+    assert mt("evaluate", run.path).lines[2].split()[1] == "test"
 
 
 def test_clean_is_a_run_of_its_own_that_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):

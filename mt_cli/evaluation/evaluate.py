@@ -1,4 +1,7 @@
-"""Scores runs on test sets, and files against references: what `mt evaluate` shows."""
+"""Scores runs on test sets, and files against references: what `mt evaluate` shows.
+
+A result has, beside what is shown, its `warnings` and its `system`: the texts, and the counts that tests need.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import math
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -19,14 +22,24 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
 from mt_cli.evaluation.baselines import memory_of
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, perplexity, refuse_tokenizer, score_texts, ter_of
+from mt_cli.evaluation.comparison import Result, System
+from mt_cli.evaluation.metrics import (
+    bleu_tokenizer,
+    count_texts,
+    mean_loss,
+    perplexity,
+    refuse_tokenizer,
+    scores_of,
+    ter_of,
+)
+from mt_cli.evaluation.significance import N_RESAMPLES, SEED, interval
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
 
-def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]:
+def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> Result:
     """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
     tokenize = tokenize or "13a"
     refuse_tokenizer(tokenize)
@@ -34,9 +47,12 @@ def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> dict[str, Any]
     hypotheses, references = read_lines(hyp), read_lines(ref)
     if len(hypotheses) != len(references):
         raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
+    counts = count_texts(hypotheses, references, tokenize, ter_of("zh" if is_asian else ""))
     return {
         "test_set": str(hyp),
-        **asdict(score_texts(hypotheses, references, tokenize, ter_of("zh" if is_asian else ""))),
+        "hyp": str(hyp),
+        "ref": str(ref),
+        **_scores(System([], hypotheses, references, counts)),
         "n_sentences": len(references),
         "warnings": _warnings(hypotheses),
         "versions": versions(),
@@ -50,7 +66,7 @@ def evaluate_run(
     tokenize: str | None,
     search: dict[str, Any],
     device: str,
-) -> list[dict[str, Any]]:
+) -> list[Result]:
     """A result for the dev set and each test set of the run's config, or for `files` (source, reference).
 
     `search` replaces keys of the config's `decoding`. Raises DataError or UsageError before anything is translated.
@@ -77,7 +93,7 @@ def evaluate_run(
     ]
 
 
-def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | None) -> list[dict[str, Any]]:
+def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | None) -> list[Result]:
     """What `evaluate_run` gives, with the same tokenizer, for the sources taken as translations and for a translation
     memory of the run's training text. Raises DataError when that is not there."""
     config = run.load_config()
@@ -94,12 +110,13 @@ def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | Non
     results = []
     for test_set, (about, translate, warnings) in product(test_sets, baselines):
         outputs = [translate(source) for source in test_set.sources]
+        counts = count_texts(outputs, test_set.references, tokenize, ter)
         results.append(
             {
                 **about,
                 "checkpoint": None,
                 **test_set.about,
-                **asdict(score_texts(outputs, test_set.references, tokenize, ter)),
+                **_scores(System(test_set.sources, outputs, test_set.references, counts)),
                 "n_sentences": len(outputs),
                 "warnings": _warnings(outputs, test_set.references, test_set.report) + warnings,
                 "versions": versions(),
@@ -146,21 +163,32 @@ def _refuse_missing_sets(run: RunDir, config: Config) -> None:
             )
 
 
-def _result(translator: Translator, test_set: _TestSet, tokenize: str, search: dict[str, Any]) -> dict[str, Any]:
+def _result(translator: Translator, test_set: _TestSet, tokenize: str, search: dict[str, Any]) -> Result:
     """Scores, loss and speed on one test set, with warnings where these mislead."""
     sources, references = test_set.sources, test_set.references
     started = time.monotonic()
     outputs = translator.translate(sources, **search)
     seconds = time.monotonic() - started
     loss, n_without_loss = _loss(translator, sources, references)
+    counts = count_texts(outputs, references, tokenize, ter_of(translator.config.data.tgt_lang))
     return {
-        **asdict(score_texts(outputs, references, tokenize, ter_of(translator.config.data.tgt_lang))),
+        **_scores(System(sources, outputs, references, counts, translator.config)),
         "loss": loss if math.isfinite(loss) else None,
         "perplexity": perplexity(loss) if math.isfinite(loss) else None,
         "sentences_per_second": len(sources) / max(seconds, 1e-9),
         "n_sentences": len(sources),
         "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
     }
+
+
+def _scores(system: System) -> Result:
+    """The scores of a system, each with its interval."""
+    intervals = {}
+    for name, counts in system.counts.items():
+        found = interval(counts)
+        signature = counts.signature(bs=N_RESAMPLES, seed=SEED)
+        intervals[name] = asdict(found) | {"half_width": found.half_width, "signature": signature}
+    return {**asdict(scores_of(system.counts)), "intervals": intervals, "system": system}
 
 
 def _warnings(
@@ -192,44 +220,3 @@ def _loss(translator: Translator, sources: list[str], references: list[str]) -> 
     fitting = [pair for pair in pairs if max(len(pair.src), len(pair.tgt)) <= limit]
     loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), translator.config.training.batch_tokens)
     return loss, len(pairs) - len(fitting)
-
-
-COLUMNS = {  # of the table: title and format
-    "run": ("run", "{}"),
-    "checkpoint": ("checkpoint", "{}"),
-    "test_set": ("test set", "{}"),
-    "bleu": ("BLEU", "{:.2f}"),
-    "chrf": ("chrF", "{:.2f}"),
-    "ter": ("TER", "{:.2f}"),
-    "loss": ("loss", "{:.3f}"),
-    "perplexity": ("perplexity", "{:.2f}"),
-    "sentences_per_second": ("sentences/s", "{:.0f}"),
-}
-
-
-def as_table(results: list[dict[str, Any]]) -> str:
-    """A row for each result, then the signatures of the scores. A column in which no result has a value is left out."""
-    columns = {key: column for key, column in COLUMNS.items() if any(result.get(key) is not None for result in results)}
-    rows = [[title for title, _ in columns.values()]]
-    rows += [
-        [form.format(result[key]) if result.get(key) is not None else "" for key, (_, form) in columns.items()]
-        for result in results
-    ]
-    aligned = []  # columns: text to the left, numbers to the right
-    for (_, form), cells in zip(columns.values(), zip(*rows, strict=True), strict=True):
-        width = max(map(len, cells))
-        aligned.append([cell.ljust(width) if form == "{}" else cell.rjust(width) for cell in cells])
-    lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
-    return "\n".join([*lines, "", *_signatures(results)])
-
-
-def _signatures(results: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each score, or, where the runs differ in its signature, a line for each signature with its runs."""
-    for metric in ("bleu", "chrf", "ter"):
-        runs_of: dict[str, list[str]] = {}
-        for result in results:
-            if signature := result["signatures"].get(metric):
-                runs_of.setdefault(signature, []).append(result.get("run", ""))
-        for signature, runs in runs_of.items():
-            of = f" of {', '.join(dict.fromkeys(runs))}" if len(runs_of) > 1 else ""
-            yield f"{COLUMNS[metric][0]}{of}: {signature}"

@@ -1,0 +1,143 @@
+"""What tells systems apart: tests of significance, wins and losses by sentence, seeds, and keys of their configs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mt_cli.config import Config
+from mt_cli.evaluation.metrics import Counts
+from mt_cli.evaluation.significance import PairedTests, paired_tests
+
+Result = dict[str, Any]  # of a system on a test set, as `evaluate_run` gives it
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+_LEVEL = 0.05
+_WITHOUT_EFFECT = {"data.test", "training.n_samples", "training.device", "decoding.batch_size"}  # on translations
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system made of a test set. It stands in a result beside the numbers, as `system`."""
+
+    sources: list[str]  # none where only files of translations are scored
+    outputs: list[str]
+    references: list[str]
+    counts: Mapping[str, Counts] = field(compare=False)
+    config: Config | None = None
+
+
+def with_comparisons(results: Sequence[Result]) -> list[Result]:
+    """The results, in which each but the first of a test set has a `comparison` with the first. Those of one config in
+    several seeds get `seeds`, and where configs differ each gets its `differing_keys`."""
+    firsts: dict[str, Result] = {}
+    compared = []
+    for result, seeds, keys in zip(results, _seeds(results), _differing_keys(results), strict=True):
+        first = firsts.setdefault(str(result.get("ref", result["test_set"])), result)
+        compared.append(result | seeds | keys | (_compare(first, result) if result is not first else {}))
+    return compared
+
+
+def label(result: Result) -> str:
+    """What a system is called: its run or its file, and its checkpoint if that is not the best."""
+    name = str(result.get("run", result.get("hyp", "")))
+    return name if result.get("checkpoint") in {None, "best"} else f"{name} ({result['checkpoint']})"
+
+
+# Two systems ----------------------------------------------------------------------------------------------------------
+
+
+def _compare(first: Result, result: Result) -> Result:
+    """The `comparison` of a result with the first one, and its `warnings` with what cannot be compared."""
+    baseline, system = first["system"], result["system"]
+    ours, theirs = label(result), label(first)
+    if baseline.references != system.references:
+        warning = f"{ours} has other references than {theirs}; the two are not compared"
+        return {"warnings": [*result["warnings"], warning]}
+    scores, warnings = {}, list(result["warnings"])
+    for name, counts in system.counts.items():
+        if result["signatures"][name] == first["signatures"].get(name):
+            tests = paired_tests(baseline.counts[name], counts)
+            scores[name] = asdict(tests) | {"meaning": meaning(name, tests)}
+        else:
+            warnings.append(f"{TITLES[name]} of {ours} is not compared, {theirs} has not the same signature")
+    wins = _wins(baseline.counts["chrf"], system.counts["chrf"])
+    return {"comparison": {"with": theirs, "scores": scores, **wins}, "warnings": warnings}
+
+
+def meaning(metric: str, tests: PairedTests) -> str:
+    """What the tests say of a difference: that it is none, that chance may explain it, or that it does not."""
+    if tests.difference == 0:
+        return "the same score"
+    direction = "better" if (tests.difference > 0) != (metric == "ter") else "worse"
+    n_passed = sum(p < _LEVEL for p in (tests.p_bootstrap, tests.p_randomization))
+    return (
+        "no evidence of a difference",
+        f"weak evidence that it is {direction}, as only one of the two tests passes",
+        f"{direction}, not by chance",
+    )[n_passed]
+
+
+def _wins(baseline: Counts, system: Counts) -> dict[str, int]:
+    """How many sentences have a higher chrF than the baseline's, a lower one, and the same."""
+    pairs = list(zip(system.sentence_scores(), baseline.sentence_scores(), strict=True))
+    wins, losses = sum(ours > theirs for ours, theirs in pairs), sum(ours < theirs for ours, theirs in pairs)
+    return {"wins": wins, "losses": losses, "ties": len(pairs) - wins - losses}
+
+
+# Configs --------------------------------------------------------------------------------------------------------------
+
+
+def _seeds(results: Sequence[Result]) -> list[Result]:
+    """For each result, its `seeds`: mean and standard deviation, if the config was trained with several."""
+    groups: dict[str, list[int]] = {}
+    for number, result in enumerate(results):
+        if result["system"].config is not None:
+            config = {key: identity for key, (identity, _) in _keys(result).items() if key != "training.seed"}
+            same = [result["test_set"], result["test_sha256"], result["checkpoint"], result["signatures"], config]
+            groups.setdefault(json.dumps(same, sort_keys=True), []).append(number)
+    found: list[Result] = [{} for _ in results]
+    for numbers in groups.values():
+        by_seed: dict[int, Result] = {}
+        for number in numbers:
+            by_seed.setdefault(results[number]["seed"], results[number])
+        if len(by_seed) > 1:
+            for number in numbers:
+                found[number] = {"seeds": _mean(list(by_seed.values()))}
+    return found
+
+
+def _mean(results: Sequence[Result]) -> Result:
+    scores = {name: [result[name] for result in results] for name in TITLES if results[0][name] is not None}
+    return {
+        "runs": [label(result) for result in results],
+        "seeds": [result["seed"] for result in results],
+        "scores": {
+            name: {"mean": statistics.mean(values), "deviation": statistics.stdev(values)}
+            for name, values in scores.items()
+        },
+    }
+
+
+def _differing_keys(results: Sequence[Result]) -> list[Result]:
+    """For each result, its own values of the `differing_keys`: those that not all runs have the same value of."""
+    keys_of = [_keys(result) if result["system"].config is not None else {} for result in results]
+    identities: dict[str, set[str]] = {}
+    for keys in keys_of:
+        for key, (identity, _) in keys.items():
+            identities.setdefault(key, set()).add(identity)
+    own = [{key: value for key, (_, value) in keys.items() if len(identities[key]) > 1} for keys in keys_of]
+    return [{"differing_keys": one} if one else {} for one in own]
+
+
+def _keys(result: Result) -> dict[str, tuple[str, Any]]:
+    """For each key with an effect on translations: what it is known by, and its value. Text is known by its hash, wherever
+    it lies; the keys of a search are those that were used."""
+    sections = result["system"].config.model_dump() | {"decoding": result["decoding"]}
+    hashes = {f"data.{name}": sha256 for name, sha256 in (result["data_sha256"] or {}).items()}
+    flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    return {
+        key: (hashes.get(key, json.dumps(value)), value) for key, value in flat.items() if key not in _WITHOUT_EFFECT
+    }

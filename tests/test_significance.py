@@ -15,7 +15,7 @@ from test_metrics import random_text
 
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
-from mt_cli.evaluation.significance import interval, intervals, paired_tests
+from mt_cli.evaluation.significance import PairedTests, interval, intervals, paired_tests
 
 METRICS = ("bleu", "chrf", "ter")
 
@@ -82,7 +82,7 @@ def test_portions_change_no_number(texts: tuple[list[str], ...], monkeypatch: py
 
 def test_text_against_itself_differs_by_nothing(texts: tuple[list[str], ...]) -> None:
     counts = counted(texts[0], texts[2])["bleu"]
-    assert paired_tests(counts, counts).difference == 0
+    assert paired_tests(counts, counts) == PairedTests(0, 1, 1)
 
 
 def test_a_sentence_alone_has_an_interval_of_no_width() -> None:

@@ -62,7 +62,7 @@ def evaluate(
     The search is that of each run's config, but for the options of a search that are given here.
     """
     if as_json and form not in {None, "json"}:
-        raise UsageError(f"--json is --format json; leave out one of --json and --format {form}")
+        raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
     form = "json" if as_json else form or "text"
     src, ref = only_file("--src", sources), only_file("--ref", references)
     refuse_columns(src, ref, *hypotheses or ())

@@ -61,6 +61,8 @@ def paired_tests(baseline: Counts, system: Counts) -> PairedTests:
     Both systems must have the same references and the same signature.
     """
     difference = system.score() - baseline.score()
+    if difference == 0:  # sacrebleu counts larger ones only, and would be sure that a system differs from itself
+        return PairedTests(0.0, 1.0, 1.0)
     resampled = np.abs(_bootstrap(system) - _bootstrap(baseline))
     p_bootstrap = _p_value(resampled - resampled.mean(), difference)
     return PairedTests(difference, p_bootstrap, _p_value(_swapped(baseline, system), difference))

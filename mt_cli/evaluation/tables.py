@@ -68,10 +68,8 @@ def _legend(results: Sequence[Result]) -> Iterator[str]:
     if any(result.get("intervals") for result in results):
         yield f"±: 95% interval, by bootstrap (bs:{N_RESAMPLES})"
     if any(result.get("comparison") for result in results):
-        yield (
-            "p: how often chance alone makes such a difference, by paired approximate randomization"
-            f" (ar:{N_TRIALS}), in brackets by paired bootstrap (bs:{N_RESAMPLES}), both with seed:{SEED}"
-        )
+        yield f"p: how often chance makes such a difference, by paired approximate randomization (ar:{N_TRIALS})"
+        yield f"(p): the same by paired bootstrap (bs:{N_RESAMPLES}), both with seed:{SEED}"
 
 
 def _comparison(result: Result) -> list[str]:

@@ -9,6 +9,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sacrebleu.metrics import CHRF
 
 from mt_cli.config import Config
 from mt_cli.evaluation import significance
-from mt_cli.evaluation.comparison import Result, System, meaning, with_comparisons
+from mt_cli.evaluation.comparison import Result, meaning, with_comparisons
 from mt_cli.evaluation.evaluate import evaluate_files
 from mt_cli.evaluation.significance import PairedTests
 from mt_cli.evaluation.tables import Format, as_table
@@ -50,8 +51,7 @@ def run_result(files: Path, hyp: str, run: str, seed: int = 1, **changes: Any) -
     config["model"] = {"dropout": changes.get("dropout", 0.3)}
     config["training"] = {"seed": seed, "device": changes.get("device", "auto")}
     made = Config.model_validate(config)
-    old: System = result.pop("system")
-    system = System(old.sources, old.outputs, old.references, old.counts, made)
+    system = replace(result["system"], config=made)
     del result["hyp"], result["ref"]
     about = {"run": run, "checkpoint": "best", "test_set": "test", "test_sha256": "0", "seed": seed}
     text = {"train": changes.get("train", "t"), "dev": "d"}
@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_is_told(files: Path) -> None:
     assert list(second["comparison"]["scores"]) == ["chrf", "ter"]
     assert second["warnings"] == ["BLEU of b is not compared, a has not the same signature"]
     assert "comparison" not in third
-    assert third["warnings"] == ["c has other references than a; the two are not compared"]
+    assert third["warnings"] == ["c has other references than a; to compare them, give --src and --ref"]
 
 
 def test_runs_and_checkpoints_are_compared_on_each_test_set(mt: Mt, trained_run: Path, tiny: Path) -> None:
@@ -157,6 +157,17 @@ def test_seeds_of_one_config_are_told_as_mean_and_standard_deviation(files: Path
     assert lines[heading + 1].startswith(told)
 
 
+def test_the_dev_set_that_a_seed_holds_out_makes_no_other_config_and_one_of_its_own_does(files: Path) -> None:
+    results = [run_result(files, "good", "a"), run_result(files, "worse", "b", 2)]
+    results[1]["data_sha256"]["dev"] = "held out by another seed"
+    assert all(result["seeds"]["seeds"] == [1, 2] for result in with_comparisons(results))
+    for result in results:
+        config = result["system"].config
+        data = config.data.model_copy(update={"dev": ["dev.en", "dev.de"]})
+        result["system"] = replace(result["system"], config=config.model_copy(update={"data": data}))
+    assert not any("seeds" in result for result in with_comparisons(results))
+
+
 def test_one_seed_twice_is_no_spread(files: Path) -> None:
     results = with_comparisons([run_result(files, "good", "a"), run_result(files, "good", "copy of a")])
     assert not any("seeds" in result or "differing_keys" in result for result in results)
@@ -164,9 +175,12 @@ def test_one_seed_twice_is_no_spread(files: Path) -> None:
 
 def test_keys_that_differ_stand_below_with_their_runs(files: Path) -> None:
     runs = [("a", 1, 0.3), ("b", 2, 0.3), ("c", 3, 0.1)]
-    results = with_comparisons([run_result(files, "good", name, seed, dropout=p) for name, seed, p in runs])
+    results = [run_result(files, "good", name, seed, dropout=p) for name, seed, p in runs]
+    results[2]["decoding"]["beam_size"] = 5  # as an option asked for it
+    results = with_comparisons(results)
     assert [result["differing_keys"] for result in results] == [
-        {"model.dropout": p, "training.seed": seed} for _, seed, p in runs
+        {"model.dropout": p, "training.seed": seed, "decoding.beam_size": 5 if name == "c" else 1}
+        for name, seed, p in runs
     ]
     lines = as_table(results).splitlines()
     at = lines.index("keys that differ:")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sacrebleu.significance import _bootstrap_resample
 from test_metrics import random_text
 
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
-from mt_cli.evaluation.significance import PairedTests, interval, intervals, paired_tests
+from mt_cli.evaluation.significance import PairedTests, _bootstrap, interval, intervals, paired_tests
 
 METRICS = ("bleu", "chrf", "ter")
 
@@ -71,6 +72,12 @@ def test_p_values_are_those_of_the_sacrebleu_command(
     ]
     assert [f"{p:.4f}" for p in mine] == theirs
     assert min(mine) < 0.05 < max(mine)
+
+
+def test_each_resampled_score_is_that_of_sacrebleu(texts: tuple[list[str], ...]) -> None:
+    for counts in counted(texts[0], texts[2]).values():
+        _, theirs = _bootstrap_resample(counts.by_sentence.tolist(), counts.metric)
+        assert _bootstrap(counts).tolist() == [one.score for one in theirs]
 
 
 def test_portions_change_no_number(texts: tuple[list[str], ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def _compare(first: Result, result: Result) -> Result:
     baseline, system = first["system"], result["system"]
     ours, theirs = label(result), label(first)
     if baseline.references != system.references:
-        warning = f"{ours} has other references than {theirs}; the two are not compared"
+        warning = f"{ours} has other references than {theirs}; to compare them, give --src and --ref"
         return {"warnings": [*result["warnings"], warning]}
     scores, warnings = {}, list(result["warnings"])
     for name, counts in system.counts.items():
@@ -133,11 +133,14 @@ def _differing_keys(results: Sequence[Result]) -> list[Result]:
 
 
 def _keys(result: Result) -> dict[str, tuple[str, Any]]:
-    """For each key with an effect on translations: what it is known by, and its value. Text is known by its hash, wherever
-    it lies; the keys of a search are those that were used."""
+    """For each key with an effect on translations: what it is known by, and its value. Files are known by their hash, wherever
+    they lie; the keys of a search are those that were used."""
     sections = result["system"].config.model_dump() | {"decoding": result["decoding"]}
-    hashes = {f"data.{name}": sha256 for name, sha256 in (result["data_sha256"] or {}).items()}
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    return {
-        key: (hashes.get(key, json.dumps(value)), value) for key, value in flat.items() if key not in _WITHOUT_EFFECT
-    }
+    identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
+    for name, sha256 in (result["data_sha256"] or {}).items():
+        if (
+            flat.get(f"data.{name}") is not None
+        ):  # a dev set that was held out follows from the training text and the seed
+            identities[f"data.{name}"] = sha256
+    return {key: (identity, flat[key]) for key, identity in identities.items()}

@@ -117,6 +117,11 @@ def load_data_config() -> Any:
     return load_config(Path("only-data.yaml"))
 
 
+def test_all_seeds_of_a_training_hold_out_the_same_sets(run, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL, "--set", "training.seed=2", "--run-dir", "two").code == 0
+    assert RunDir(Path("two")).sets.left_out_file.read_bytes() == run.sets.left_out_file.read_bytes()
+
+
 def test_what_was_chosen_is_told_in_lines_that_fit_a_terminal(corpus, mt):
     said = mt("train", "train.es", "train.gn", *SMALL).said
     first = next(i for i, line in enumerate(said) if line.startswith("chosen: "))

@@ -139,8 +139,5 @@ def _keys(result: Result) -> dict[str, tuple[str, Any]]:
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
     identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
     for name, sha256 in (result["data_sha256"] or {}).items():
-        if (
-            flat.get(f"data.{name}") is not None
-        ):  # a dev set that was held out follows from the training text and the seed
-            identities[f"data.{name}"] = sha256
+        identities[f"data.{name}"] = sha256
     return {key: (identity, flat[key]) for key, identity in identities.items()}

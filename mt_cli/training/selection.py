@@ -45,6 +45,9 @@ def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> 
     run_sets.save_left_out((reasons[pair.line], pair) for pair in read_all() if pair.line in reasons)
 
 
+_SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text
+
+
 def hold_out(
     config: Config, run_sets: RunSets, read_all: ReadPairs, report: Report, inherited: dict[str, list[SentencePair]]
 ) -> None:
@@ -58,7 +61,7 @@ def hold_out(
         found.left_out = repetitions(read_kept, inherited)
     else:
         with_test = not config.data.test
-        found = split(read_kept, config.training.seed, with_dev=True, with_test=with_test, unfit=faulty)
+        found = split(read_kept, _SPLIT_SEED, with_dev=True, with_test=with_test, unfit=faulty)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     left_out: list[tuple[str, SentencePair]] = []
     for pair in read_all():

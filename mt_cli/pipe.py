@@ -14,10 +14,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from tqdm import tqdm
 
@@ -26,14 +26,18 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError
 from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.attention_page import AttentionPage
-from mt_cli.explain.json_lines import explain_lines, to_json
+from mt_cli.explain.json_lines import ExplainedLine, explain_lines, to_json
 from mt_cli.explain.trace import trace
 from mt_cli.text.corpus import NotUtf8Error, decode_line
 from mt_cli.text.tokenizer import EOS_ID
 
+if TYPE_CHECKING:
+    from mt_cli.explain.estimate import Estimator
+
 log = logging.getLogger(__name__)
 
 _END_KEYS = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
+_MAX_REMARK, _MAX_REASON = 120, 24  # characters: all reasons are to stand in one line of a terminal
 MAX_LINES = 2048  # processed at a time: enough to fill batches with lines of one length
 
 
@@ -44,9 +48,20 @@ class LineProcess(Protocol):
         """The output for the next lines of the input, after the first `n_before`."""
         ...
 
+    def written(self) -> None:
+        """Called when the output of a call is written: says what is to stand below it."""
+        return
+
     def finish(self, n_lines: int) -> None:
         """Called after the last of `n_lines`: reports what is only known at the end, or raises MTError."""
-        ...
+        return
+
+
+def is_terminal(source: io.RawIOBase) -> bool:
+    try:
+        return source.isatty()
+    except OSError:  # a closed stdin is reported when it is read
+        return False
 
 
 def process_lines(
@@ -57,21 +72,21 @@ def process_lines(
     `name` is what messages call the input. At a terminal a prompt asks for each line. Raises DataError for a line that is
     not UTF-8, unless U+FFFD is to replace what is wrong.
     """
-    n_lines, is_interactive = 0, False
-    with contextlib.suppress(OSError):  # a closed stdin is reported when it is read
-        is_interactive = source.isatty()
+    n_lines, is_interactive = 0, is_terminal(source)
     if is_interactive:
         log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
     with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
         for arrived in _read_arriving(source, is_interactive):
-            for start in range(0, len(arrived), MAX_LINES):
-                chunk = arrived[start : start + MAX_LINES]
+            size = 1 if is_interactive else MAX_LINES
+            for start in range(0, len(arrived), size):
+                chunk = arrived[start : start + size]
                 texts = [
                     _decode(raw, number, name, replaces_bad_input) for number, raw in enumerate(chunk, n_lines + 1)
                 ]
                 output = "".join(line + "\n" for line in process(texts, n_lines)).encode()
                 with _delay_ctrl_c():
                     _write(output, out)
+                process.written()
                 n_lines += len(chunk)
                 bar.update(len(chunk))
     process.finish(n_lines)
@@ -148,7 +163,7 @@ def _decode(raw: bytes, number: int, name: str, replaces_bad_input: bool) -> str
 
 
 @dataclass
-class TranslateLines:
+class TranslateLines(LineProcess):
     """Translates: a line for each line; with `n_best` among the options a list for each line, as Moses prints it; or a JSON
     object for each line."""
 
@@ -159,22 +174,40 @@ class TranslateLines:
     has_prefix_column: bool = False  # each line is: source, a tab, what its translation begins with
     is_json: bool = False
     reports_doubts: bool = False
+    is_talking: bool = False  # says below each translation why it may be wrong
+    estimator: Estimator | None = None
     n_split: int = 0  # lines that were translated in several parts
+    remarks: list[str] = field(default_factory=list)  # that are still to be said
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         translations = self._translate(lines, n_before)
         self._report_first_split(translations, n_before)
-        if self.is_json or self.reports_doubts:
+        if self.is_json or self.reports_doubts or self.is_talking:
             explained = explain_lines(self.translator, translations)
+            estimated = self.estimator(explained) if self.estimator is not None else [None] * len(explained)
+            if self.is_talking:
+                self.remarks += filter(None, map(self._remark, explained, estimated))
             if self.reports_doubts:
                 for number, one in enumerate(explained, n_before + 1):
                     for doubt in one.doubts:
                         log.info(f"doubt: {self.name}:{number}: {doubt.kind}: {doubt.detail}")
             if self.is_json:
-                return to_json(self.translator, explained)
+                return to_json(self.translator, explained, estimated)
         if "n_best" in self.options:
             return [line for number, one in enumerate(translations, n_before) for line in _n_best_lines(number, one)]
         return [one.text for one in translations]
+
+    def _remark(self, line: ExplainedLine, estimated: float | None) -> str:
+        """In a line why a translation may be wrong; '' where nothing tells that it is."""
+        reasons = [f"{doubt.kind}: {_cut(doubt.detail, _MAX_REASON)}" for doubt in line.doubts]
+        if estimated is not None and self.estimator is not None and estimated < self.estimator.fit.low:
+            reasons.insert(0, f"estimated chrF {estimated:.0f}, on the dev set {self.estimator.fit.dev_chrf:.0f}")
+        return _cut(f"may be wrong: {'; '.join(reasons)}", _MAX_REMARK) if reasons else ""
+
+    def written(self) -> None:
+        for remark in self.remarks:
+            log.info(remark)
+        self.remarks.clear()
 
     def _translate(self, lines: Sequence[str], n_before: int) -> list[Translation]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)
@@ -204,6 +237,10 @@ class TranslateLines:
             log.info(f"note: {self.name}: {self.n_split:,} of {n_lines:,} lines were translated in parts")
 
 
+def _cut(text: str, n_characters: int) -> str:
+    return text if len(text) <= n_characters else f"{text[: n_characters - 3]}..."
+
+
 def _n_best_lines(number: int, translation: Translation) -> list[str]:
     """`number ||| text ||| score` for each hypothesis, best first; sentences are counted from 0."""
     pairs = zip(translation.texts, translation.scores, strict=True)
@@ -211,7 +248,7 @@ def _n_best_lines(number: int, translation: Translation) -> list[str]:
 
 
 @dataclass
-class ScoreLines:
+class ScoreLines(LineProcess):
     """Log-probabilities of given translations: the sum, a tab, and each token with its own.
 
     The line is empty where a side is blank, and, with a warning, where one is longer than the model can read: a line that is
@@ -250,7 +287,7 @@ class ScoreLines:
 
 
 @dataclass
-class TraceLines:
+class TraceLines(LineProcess):
     """Greedy search step by step: several lines for each line."""
 
     translator: Translator
@@ -258,12 +295,9 @@ class TraceLines:
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         return [step for line in lines for step in (list(trace(self.translator, line)) or [""])]
 
-    def finish(self, n_lines: int) -> None:
-        pass
-
 
 @dataclass
-class AttendLines:
+class AttendLines(LineProcess):
     """Translates, and adds the attention of each line to a page."""
 
     translator: Translator

@@ -7,6 +7,7 @@
     check.json             what a check of the corpus found
     data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
+    estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
@@ -44,6 +45,7 @@ class RunDir:
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
         self.timing_file = path / "timing.jsonl"
+        self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
         self.cache = path / "cache"
         self.text = RunText(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
+from mt_cli.explain import doubts
 from mt_cli.explain.attention import CrossAttention, attention_maps, cross_attention
 from mt_cli.explain.doubts import find_doubts
 from mt_cli.run_dir import RunDir
@@ -115,6 +117,56 @@ def test_characters_that_training_never_had_are_named(translator: Translator) ->
     )  # of Chinese, for one
     spaced = Translator(translator.models, translator.tokenizer, translator.config, without_space)
     assert "unseen" not in found(spaced, "a cat", "eine Katze")
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "detail"),
+    [
+        ("37 cats", "38 Katzen", "lost 37, invented 38"),
+        ("37 cats", "Katzen", "lost 37"),
+        ("cats", "1,000 Katzen", "invented 1,000"),
+        ("4 cats and 12 dogs", "vier Katzen und zwölf Hunde", None),  # small ones are written as words
+        ("1,000 cats", "1.000 Katzen", None),
+        ("10000 cats", "10 000 Katzen", None),
+        ("10:30 or 10.45", "10.30 und 10:45", None),
+        ("٣٧ cats", "37 Katzen", None),
+        ("see %(n37)s or {n37}", "die Katze", None),  # a placeholder's are not the text's
+        ("9" * 9000, "9" * 9000, None),  # Python reads no integer of so many
+    ],
+)
+def test_numbers_that_are_lost_or_invented_are_named(source: str, output: str, detail: str | None) -> None:
+    found = doubts._find_changed_numbers(source, output)
+    assert (found and found.detail) == detail
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    ["%s", "%d", "%1$s", "%(name)s", "%.2f", "%ld", "{name}", "{0}", "${name}", "{{name}}", "<b>", "</b>", "<br/>",
+     '<a href="x">', "https://a.example/b?c=1", "www.a.example", "me.too@a.example.org"],
+)  # fmt: skip
+def test_placeholders_that_are_lost_are_named(placeholder: str) -> None:
+    source = f"the cat {placeholder}, the dog."
+    assert doubts._find_lost_placeholders(source, "die Katze") == ("placeholders", placeholder)
+    assert doubts._find_lost_placeholders(source, f"die {placeholder} Katze") is None
+    twice = f"{source} {placeholder}"
+    assert doubts._find_lost_placeholders(twice, f"die {placeholder} Katze") is not None
+
+
+def test_what_only_resembles_a_placeholder_is_text() -> None:
+    for source in ("5%d 100% sure, 50 %ig", "a < b > c", "{ }", "me@home", "a%20b"):
+        assert doubts._find_lost_placeholders(source, "die Katze") is None
+
+
+def test_no_line_takes_long_to_look_through_for_placeholders() -> None:
+    started = time.monotonic()
+    for text in ("a.", "{", "{a", "<a", "%", "$", "a@", "1,", "www.", "9"):
+        doubts._find_lost_placeholders(text * 20_000, "")
+    assert time.monotonic() - started < 5  # a second in all where each is linear, minutes where one is not
+
+
+def test_a_line_has_both_of_these_doubts_from_its_whole_text(translator: Translator) -> None:
+    kinds = found(translator, "the cat %s 37", "die Katze")
+    assert kinds["numbers"] == "lost 37" and kinds["placeholders"] == "%s"
 
 
 def test_without_what_training_was_like_length_and_characters_give_no_doubt(trained_run: Path) -> None:

@@ -20,6 +20,7 @@ from mt_cli.cli.corpus import (
     usual_run_dir,
 )
 from mt_cli.errors import UsageError
+from mt_cli.run_dir import RunDir
 
 
 def train(
@@ -68,6 +69,9 @@ def train(
     with StopSignals() as signals:
         config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, settings)
 
+        from mt_cli.explain.estimate import keep_estimate
         from mt_cli.training.run import train as train_run
 
-        train_run(config, run_dir or usual_run_dir(corpus, config, clean, init_from), signals, began)
+        run = RunDir(run_dir or usual_run_dir(corpus, config, clean, init_from))
+        train_run(config, run.path, signals, began)
+        keep_estimate(run, lambda: signals.is_stopping)

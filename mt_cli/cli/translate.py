@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +25,7 @@ from mt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
+    from mt_cli.explain.estimate import Estimator
 
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 
@@ -40,7 +42,10 @@ def translate(
         typer.Option("--prefix-column", help="Each input line is: source, a tab, what its translation begins with."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each line: hypotheses, scores, alignment, doubts.")
+        bool,
+        typer.Option(
+            "--json", help="Print a JSON object for each line: hypotheses, scores, alignment, estimated chrF, doubts."
+        ),
     ] = False,
     show_doubts: Annotated[
         bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
@@ -51,7 +56,8 @@ def translate(
 ) -> None:
     """Translate lines of text: one line out for each line in, in order, blank for blank.
 
-    The search is that of the run's config, but for the options of a search that are given here.
+    The search is that of the run's config, but for the options of a search that are given here. At a terminal a line below a
+    translation says why it may be wrong.
     """
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
@@ -66,15 +72,25 @@ def translate(
         _refuse_with_engine(engine, has_prefix, device, n_models=len(runs) * len(checkpoints))
     refuse_columns(None if prefix_column else input_file)
     with open_input(input_file) as source:
-        from mt_cli.pipe import TranslateLines, process_lines
+        from mt_cli.pipe import TranslateLines, is_terminal, process_lines
 
         translator = _load_translator(runs, checkpoints, device, engine)
         refuse_without_effect(search, translator.settings(**search))
         catch_ctrl_c()
+        is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
+        estimator = _estimator_of(translator) if as_json or is_talking else None
         name = str(input_file or "stdin")
-        process = TranslateLines(translator, search, name, prefix, prefix_column, as_json, show_doubts)
+        process = TranslateLines(
+            translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
+        )
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
+
+
+def _estimator_of(translator: Translator) -> Estimator | None:
+    from mt_cli.explain.estimate import estimator_of
+
+    return estimator_of(translator)
 
 
 def _refuse_with_engine(engine: Engine, has_prefix: bool, device: str, n_models: int) -> None:

@@ -45,9 +45,10 @@ class Translator:
         tokenizer: Tokenizer,
         config: Config,
         profile: CorpusProfile | None = None,
+        origin: Sequence[tuple[RunDir, str]] = (),
     ):
         self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
-        self.profile = profile  # of the training text, where the run has kept it
+        self.profile, self.origin = profile, origin  # of the training text; run and checkpoint's name of each model
         self._keeps_edge_spaces = profile is not None and profile.keeps_edge_spaces
         self.device, self._n_threads = models[0].device, torch.get_num_threads()
         self.n_positions = min(model.positions.n_positions for model in models)
@@ -62,12 +63,11 @@ class Translator:
         Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction.
         """
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
-        loaded = [load_model(RunDir.existing(Path(run)), name) for run in runs for name in names]
-        _refuse_different([run for run in runs for _ in names], loaded)
-        first = loaded[0]
-        return cls(
-            [one.model.to(choose_device(device)) for one in loaded], first.tokenizer, first.config, first.profile
-        )
+        origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
+        loaded = [load_model(run, name) for run, name in origin]
+        _refuse_different([run.path for run, _ in origin], loaded)
+        first, models = loaded[0], [one.model.to(choose_device(device)) for one in loaded]
+        return cls(models, first.tokenizer, first.config, first.profile, origin)
 
     @property
     def model(self) -> Transformer:

@@ -1,7 +1,7 @@
 """Reasons to doubt a translation, found without a reference.
 
 A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that source
-words got no attention, or that characters never occurred in training. The thresholds were set by looking at translations of
+words got no attention, that characters never occurred in training, or that numbers or placeholders were lost. The thresholds were set by looking at translations of
 Multi30k's test sets (English to German and to French) and at input that was damaged on purpose. A doubt is a reason to look,
 not a proof.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -25,12 +26,14 @@ _MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled
 _MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence
 _MIN_COPIED_WORDS = 3  # in a row; fewer are a name
 _MIN_COPIED_SHARE = 0.5  # of the words of the translation; less is a long name in a sentence
-_MIN_ATTENTION = 0.25  # of the attention that a token of the source can expect
+MIN_ATTENTION = 0.25  # of the attention that a token of the source can expect
+_LARGEST_IN_WORDS = 12  # numbers up to here are often written as words, in one language or the other
+_MAX_DIGITS = 100  # of a number that are compared: Python reads no more than 4,300
 _MAX_SHOWN = 10  # words or characters that a doubt names
 
 
 class Doubt(NamedTuple):
-    kind: str  # looped, copied, length, unattended or unseen
+    kind: str  # looped, copied, length, unattended, unseen, numbers or placeholders
     detail: str
 
 
@@ -46,6 +49,9 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
     found += [_find_unattended(translator, part, own) for part, own in zip(parts, attention, strict=True)]
     if profile is not None and parts:
         found += [_find_unusual_length(profile, parts), _find_unseen(profile, translation.source)]
+    if parts:
+        found += [_find_lost_placeholders(translation.source, translation.text)]
+        found += [_find_changed_numbers(translation.source, translation.text)]
     by_kind = groupby(sorted(filter(None, found), key=lambda doubt: doubt.kind), key=lambda doubt: doubt.kind)
     return [next(doubts) for _, doubts in by_kind]
 
@@ -108,7 +114,7 @@ def _find_unattended(translator: Translator, part: Part, attention: CrossAttenti
     words = []
     for first, end in _word_bounds(translator, part.src_ids):
         word = translator.tokenizer.decode_src(part.src_ids[first:end])
-        if float(attention.received[first:end].sum()) < _MIN_ATTENTION * expected and any(map(str.isalnum, word)):
+        if float(attention.received[first:end].sum()) < MIN_ATTENTION * expected and any(map(str.isalnum, word)):
             words.append(word)
     return Doubt("unattended", " ".join(words[:_MAX_SHOWN])) if words else None
 
@@ -128,3 +134,49 @@ def _find_unseen(profile: CorpusProfile, source: str) -> Doubt | None:
     seen = set(profile.characters)
     unseen = dict.fromkeys(char for char in source if char not in seen and char != " ")
     return Doubt("unseen", "".join(list(unseen)[:_MAX_SHOWN])) if unseen else None
+
+
+# What is to stand in a translation as it stands in the source -------------------------------------------------------
+
+_PLACEHOLDER = re.compile(  # lookbehinds and possessive repeats keep it linear in the length of a line
+    r"(?:https?://|www\.)[^\s<>\"]*[\w/]"  # addresses, without the punctuation after them
+    r"|(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
+    r"|</?[A-Za-z][^<>]*+>"
+    r"|(?<!\{)\$?\{++[^\s{}]++\}++"  # {name} ${name} {{name}}
+    # %s %(name)s %1$s %.2f %ld; not 5%d, a%20b or the German %ig
+    r"|(?<![\d%])%(?:\(\w++\)|\d++\$)?[-+#0]?\d?(?:\.\d+)?(?:ll?|hh?)?[a-zA-Z@](?![a-zA-Z])"
+)
+_NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+| \d{3}(?!\d))*")  # with separators of its groups
+
+
+def _find_lost_placeholders(source: str, translation: str) -> Doubt | None:
+    counts = Counter(_PLACEHOLDER.findall(source))
+    lost = [one for one, n_times in counts.items() if translation.count(one) < n_times]
+    return Doubt("placeholders", " ".join(lost[:_MAX_SHOWN])) if lost else None
+
+
+def _find_changed_numbers(source: str, translation: str) -> Doubt | None:
+    """Numbers of the source that the translation has not, and those that only it has, in digits of any script. Small ones
+    do not count. `1,000` and `1.000` are the same, as are `10:30` and `10.30`."""
+    source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
+    changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
+    told = [f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers]
+    return Doubt("numbers", ", ".join(told)) if told else None
+
+
+def _numbers_without(text: str, other: str) -> list[str]:
+    """The numbers of `text` that `other` has not."""
+    known = {value for number in _NUMBER.findall(other) for value in (_value(number), *_groups(number))}
+    return [
+        number for number in dict.fromkeys(_NUMBER.findall(text))
+        if _value(number) > _LARGEST_IN_WORDS and _value(number) not in known and not known.issuperset(_groups(number))
+    ]  # fmt: skip
+
+
+def _groups(number: str) -> list[int]:
+    return [_value(group) for group in re.findall(r"\d+", number)]
+
+
+def _value(number: str) -> int:
+    """The number that the digits make, without their separators."""
+    return int("".join(re.findall(r"\d", number))[:_MAX_DIGITS])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mt_cli.decoding.parts import Translation
@@ -27,9 +28,9 @@ def explain_lines(translator: Translator, translations: list[Translation]) -> li
     ]
 
 
-def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
+def to_json(translator: Translator, lines: list[ExplainedLine], estimated: Sequence[float | None]) -> list[str]:
     """Source and hypotheses, with the score of each hypothesis and each token; for the best hypothesis also the alignment of
-    its pieces and the reasons to doubt it.
+    its pieces, its chrF as it was `estimated` and the reasons to doubt it.
 
     Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are not.
     """
@@ -43,17 +44,19 @@ def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
     pairs = [(src_ids, hypothesis.ids) for line in hypotheses for parts in line for src_ids, hypothesis in parts]
     scores = iter(translator.token_scores(pairs))
     objects = []
-    for line, of_line in zip(lines, hypotheses, strict=True):
+    for line, of_line, chrf in zip(lines, hypotheses, estimated, strict=True):
         # A hypothesis that was cut off has no end symbol, and no score of one.
         tokens = [[(h.ids_with_end, next(scores)[: len(h.ids_with_end)]) for _, h in parts] for parts in of_line]
-        objects.append(json.dumps(_object(translator, line, tokens), ensure_ascii=False))
+        objects.append(json.dumps(_object(translator, line, tokens, chrf), ensure_ascii=False))
     return objects
 
 
 Tokens = tuple[list[int], list[float]]  # ids of what the model wrote, with the end symbol if it ended, and their scores
 
 
-def _object(translator: Translator, line: ExplainedLine, hypotheses: list[list[Tokens]]) -> dict[str, Any]:
+def _object(
+    translator: Translator, line: ExplainedLine, hypotheses: list[list[Tokens]], estimated: float | None
+) -> dict[str, Any]:
     """`hypotheses` holds the tokens of each part of each hypothesis."""
     tokenizer, translation = translator.tokenizer, line.translation
     # `tokens` includes the end symbol of each part, `source_tokens` includes none.
@@ -74,5 +77,6 @@ def _object(translator: Translator, line: ExplainedLine, hypotheses: list[list[T
             for text, score, parts in zip(translation.texts, translation.scores, hypotheses, strict=True)
         ],
         "alignment": format_alignment(alignments),
+        "estimated_chrf": round(estimated, 1) if estimated is not None else None,
         "doubts": [doubt._asdict() for doubt in line.doubts],
     }

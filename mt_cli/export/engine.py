@@ -57,7 +57,9 @@ class CTranslate2Translator(Translator):
             import ctranslate2
         except ImportError:
             raise missing_extra("mt translate --engine ctranslate2", "ctranslate2", "ct2") from None
-        super().__init__(translator.models, translator.tokenizer, translator.config, translator.profile)
+        super().__init__(
+            translator.models, translator.tokenizer, translator.config, translator.profile, translator.origin
+        )
         with tempfile.TemporaryDirectory(prefix="mt-") as folder:
             write_ctranslate2(translator, Path(folder))
             self._engine = ctranslate2.Translator(

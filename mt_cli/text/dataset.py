@@ -73,6 +73,13 @@ class TokenDataset:
         other._ids, other._starts = _exchanged(self._ids), _exchanged(self._starts)
         return other
 
+    def src_counts(self, vocab_size: int) -> list[int]:
+        """How often each source id occurs."""
+        counts = np.zeros(vocab_size, np.int64)
+        for start in range(0, len(self._ids["src"]), 1 << 24):  # numpy makes 8 bytes of each
+            counts += np.bincount(self._ids["src"][start : start + (1 << 24)], minlength=vocab_size)
+        return [int(count) for count in counts]
+
     def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Numbers of source and of target ids of the pairs from `first` to before `last`."""
         src, tgt = (np.diff(self._starts[side][first : last + 1]) for side in ("src", "tgt"))

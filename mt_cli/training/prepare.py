@@ -15,7 +15,7 @@ from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.files import cannot_write, write_text
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose, in_brief
@@ -191,6 +191,18 @@ def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
         train.refuse_empty(train_dataset)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+
+
+def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[TokenDataset, list[SentencePair]]:
+    """The ids of the training text and the dev pairs of a run that was trained. Changes nothing. Raises DataError or
+    RunDirError where they are gone or are not what they were."""
+    train = _Set("train", config.data.train, config.data, config.data.dedup)
+    dev = _Set("dev", run.sets.dev_files(config.data), config.data)
+    run.text.refuse_other_data({"train": train.sha256, "dev": dev.sha256}, bool(run.steps()))
+    dataset = train.open(run, tokenizer)
+    if dataset is None:
+        raise RunDirError(f"{run.cache}: not the ids of the training text; the same `mt train` again makes them")
+    return dataset, _as_spelled(dev.read(), tokenizer)
 
 
 def _as_spelled(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> list[SentencePair]:

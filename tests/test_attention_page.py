@@ -21,7 +21,8 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain import attention_page
 from mt_cli.explain.attention import AttentionMaps, attention_maps, attention_maps_of_pair, format_alignment
-from mt_cli.explain.attention_page import AttentionPage, _safe_json
+from mt_cli.explain.attention_page import AttentionPage
+from mt_cli.explain.page import safe_json
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 
@@ -178,13 +179,13 @@ def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: P
 
 def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> None:
     value = "</script>&<!--\u2028\u2029"
-    text = _safe_json([value])
+    text = safe_json([value])
     assert not set(text) & set("<>&\u2028\u2029")
     assert json.loads(text) == [value]
 
 
 def test_text_that_looks_like_a_place_of_the_template_is_not_filled(translator: Translator, tmp_path: Path) -> None:
-    text = "SENTENCES_JSON SCRIPT_POLICY"
+    text = "PAGE_DATA SCRIPT_POLICY PAGE_STYLE"
     write_page(tmp_path / "a.html", [spoken(translator, text, text)])
     assert embedded((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["source"] == text
 

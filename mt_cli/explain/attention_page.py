@@ -1,21 +1,15 @@
 """The attention of translations as a page for a browser.
 
-The page is `attention.html` with the values put in as JSON. It contains all it needs, loads nothing from the network (its
-own security policy forbids it), and never takes text for code.
+The page is `attention.html` with the weights put in as JSON.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import re
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.errors import UsageError
-from mt_cli.files import write_text
+from mt_cli.explain.page import refuse_page, safe_json, write_page
 
 if TYPE_CHECKING:
     from mt_cli.explain.attention import AttentionMaps, Weights
@@ -32,12 +26,9 @@ class AttentionPage:
 
     def __init__(self, file: Path):
         """Raises UsageError when `file` has another suffix than .html, exists, or lies in no directory."""
-        if file.suffix.lower() != ".html":
-            raise UsageError(f"{file}: the attention is shown as an .html page; name the file NAME.html")
+        refuse_page(file, "the attention is shown as", "--attention")
         if file.exists():
             raise UsageError(f"{file} exists already; delete it or choose another --attention")
-        if not file.parent.is_dir():
-            raise UsageError(f"{file.parent}: no such directory; make it or choose another --attention")
         self.file = file
         self._sentences: list[str] = []
         self._n_characters = 0
@@ -48,17 +39,12 @@ class AttentionPage:
         return len(self._sentences) >= MAX_SENTENCES or self._n_characters >= _MAX_CHARACTERS
 
     def add(self, maps: AttentionMaps) -> None:
-        self._sentences.append(_safe_json(_page_values(maps)))
+        self._sentences.append(safe_json(_page_values(maps)))
         self._n_characters += len(self._sentences[-1])
 
     def write(self) -> None:
         """Raises RunDirError when the disk is full or the folder cannot be written."""
-        template = resources.files("mt_cli.explain").joinpath("attention.html").read_text(encoding="utf-8")
-        scripts = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
-        digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-        policy = " ".join(f"'sha256-{digest}'" for digest in digests)
-        page = template.replace("SCRIPT_POLICY", policy)  # first: sentences may contain the same word
-        write_text(self.file, page.replace("SENTENCES_JSON", f"[{','.join(self._sentences)}]"))
+        write_page(self.file, "attention.html", f"[{','.join(self._sentences)}]")
 
 
 def _page_values(maps: AttentionMaps) -> dict[str, Any]:
@@ -80,9 +66,3 @@ def _page_values(maps: AttentionMaps) -> dict[str, Any]:
 
 def _thousandths(weights: Weights) -> list[list[list[list[int]]]]:
     return [[[[round(1000 * w) for w in row] for row in head] for head in layer] for layer in weights]
-
-
-def _safe_json(value: Any) -> str:
-    """JSON that no HTML parser can take for the end of its script, and no JavaScript for the end of a line."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)

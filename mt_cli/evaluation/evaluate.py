@@ -9,15 +9,16 @@ import hashlib
 import math
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config
 from mt_cli.config_file import to_yaml
+from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError
@@ -71,33 +72,71 @@ def evaluate_run(
 
     `search` replaces keys of the config's `decoding`. Raises DataError or UsageError before anything is translated.
     """
-    model, tokenizer, config, content, profile = load_model(run, checkpoint)
-    translator = Translator([model.to(choose_device(device))], tokenizer, config, profile)
-    tokenize = _tokenizer_of(config, tokenize)
-    about_the_run = {
-        "run": str(run.path),
-        "checkpoint": checkpoint,
-        "step": content["progress"].get("step"),
-        "decoding": translator.settings(**search).model_dump(),
-        "tokenizer_sha256": tokenizer.sha256,
-        "data_sha256": content.get("data_sha256"),
-        "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
-        "seed": config.training.seed,
-        "device": str(translator.device),
-        "versions": versions(),
-        "commit": commit(),
-    }
-    return [
-        about_the_run | test_set.about | _result(translator, test_set, tokenize, search)
-        for test_set in _read_test_sets(run, config, files)
-    ]
+    evaluator = RunEvaluator(run, checkpoint, tokenize, search, device)
+    test_sets = _read_test_sets(run, evaluator.translator.config, files)
+    return [evaluator.evaluate(test_set).result for test_set in test_sets]
+
+
+class EvaluatedSet(NamedTuple):
+    translations: list[Translation]
+    result: Result
+
+
+class RunEvaluator:
+    """Translates and scores test sets with a checkpoint of a run."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        checkpoint: str = "best",
+        tokenize: str | None = None,
+        search: Mapping[str, Any] | None = None,
+        device: str = "auto",
+    ):
+        """`search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
+        model, tokenizer, config, content, profile = load_model(run, checkpoint)
+        self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
+        self._tokenize, self._search = tokenizer_of(config, tokenize), dict(search or {})
+        self._about = {
+            "run": str(run.path),
+            "checkpoint": checkpoint,
+            "step": content["progress"].get("step"),
+            "decoding": self.translator.settings(**self._search).model_dump(),
+            "tokenizer_sha256": tokenizer.sha256,
+            "data_sha256": content.get("data_sha256"),
+            "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
+            "seed": config.training.seed,
+            "device": str(self.translator.device),
+            "versions": versions(),
+            "commit": commit(),
+        }
+
+    def evaluate(self, test_set: TestSet, on_batch: Callable[[int], None] | None = None) -> EvaluatedSet:
+        """Scores, loss and speed on one test set, with warnings where these mislead. `on_batch` gets the number of
+        sentences of each batch that is translated."""
+        translator, sources, references = self.translator, test_set.sources, test_set.references
+        started = time.monotonic()
+        translations = translator.translations(sources, on_batch=on_batch, **self._search)
+        seconds = time.monotonic() - started
+        outputs = [translation.text for translation in translations]
+        loss, n_without_loss = _loss(translator, sources, references)
+        counts = count_texts(outputs, references, self._tokenize, ter_of(translator.config.data.tgt_lang))
+        measured = {
+            "loss": loss if math.isfinite(loss) else None,
+            "perplexity": perplexity(loss) if math.isfinite(loss) else None,
+            "sentences_per_second": len(sources) / max(seconds, 1e-9),
+            "n_sentences": len(sources),
+            "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
+        }
+        scores = _scores(System(sources, outputs, references, counts, translator.config))
+        return EvaluatedSet(translations, self._about | test_set.about | scores | measured)
 
 
 def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | None) -> list[Result]:
     """What `evaluate_run` gives, with the same tokenizer, for the sources taken as translations and for a translation
     memory of the run's training text. Raises DataError when that is not there."""
     config = run.load_config()
-    tokenize = _tokenizer_of(config, tokenize)
+    tokenize = tokenizer_of(config, tokenize)
     test_sets = _read_test_sets(run, config, files)
     memory = memory_of(run, config, [source for test_set in test_sets for source in test_set.sources])
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
@@ -125,7 +164,7 @@ def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | Non
     return results
 
 
-def _tokenizer_of(config: Config, tokenize: str | None) -> str:
+def tokenizer_of(config: Config, tokenize: str | None = None) -> str:
     """sacrebleu's tokenizer: the requested one, or the config's. Raises UsageError when sacrebleu has no such one."""
     tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
     refuse_tokenizer(tokenize)
@@ -133,24 +172,27 @@ def _tokenizer_of(config: Config, tokenize: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _TestSet:
+class TestSet:
     sources: list[str]
     references: list[str]
     report: CorpusReport
     about: dict[str, str]  # name and hash
 
 
-def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> list[_TestSet]:
+def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> list[TestSet]:
     """The dev set and each test set of the run's config, or `files`; all are read before the first is translated."""
     if not files:
         _refuse_missing_sets(run, config)
-    sets = []
-    for name, paths in ({Path(files[0]).name: files} if files else run.sets.all_files(config.data)).items():
-        report = CorpusReport()
-        pairs = read_test_set(paths, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=report)
-        about = {"test_set": name, "test_sha256": sha256_of(paths)}
-        sets.append(_TestSet([pair.src for pair in pairs], [pair.tgt for pair in pairs], report, about))
-    return sets
+    named = {Path(files[0]).name: files} if files else run.sets.all_files(config.data)
+    return [read_set(config, name, paths) for name, paths in named.items()]
+
+
+def read_set(config: Config, name: str, files: list[str]) -> TestSet:
+    """The dev set or a test set of a run of this config. Raises DataError when its files cannot be read."""
+    report = CorpusReport()
+    pairs = read_test_set(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=report)
+    about = {"test_set": name, "test_sha256": sha256_of(files)}
+    return TestSet([pair.src for pair in pairs], [pair.tgt for pair in pairs], report, about)
 
 
 def _refuse_missing_sets(run: RunDir, config: Config) -> None:
@@ -161,24 +203,6 @@ def _refuse_missing_sets(run: RunDir, config: Config) -> None:
                 f"{missing[0]}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
                 " go there, or give --src and --ref"
             )
-
-
-def _result(translator: Translator, test_set: _TestSet, tokenize: str, search: dict[str, Any]) -> Result:
-    """Scores, loss and speed on one test set, with warnings where these mislead."""
-    sources, references = test_set.sources, test_set.references
-    started = time.monotonic()
-    outputs = translator.translate(sources, **search)
-    seconds = time.monotonic() - started
-    loss, n_without_loss = _loss(translator, sources, references)
-    counts = count_texts(outputs, references, tokenize, ter_of(translator.config.data.tgt_lang))
-    return {
-        **_scores(System(sources, outputs, references, counts, translator.config)),
-        "loss": loss if math.isfinite(loss) else None,
-        "perplexity": perplexity(loss) if math.isfinite(loss) else None,
-        "sentences_per_second": len(sources) / max(seconds, 1e-9),
-        "n_sentences": len(sources),
-        "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
-    }
 
 
 def _scores(system: System) -> Result:

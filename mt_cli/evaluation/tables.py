@@ -55,6 +55,12 @@ def _cell(result: Result, key: str, form: str) -> str:
     return form.format(result[key]) + (f" ± {interval['half_width']:.1f}" if interval else "")
 
 
+def below(results: Sequence[Result]) -> list[list[str]]:
+    """Blocks of lines that stand below a table: what the comparisons say, and at the end the signatures of the scores."""
+    signatures = [f"{title}: {signature}" for title, signature in _signatures(results)]
+    return [*_notes(results), [*_legend(results), *signatures]]
+
+
 # What stands below ----------------------------------------------------------------------------------------------------
 
 
@@ -140,8 +146,7 @@ def _as_text(results: Sequence[Result]) -> str:
         width = max(map(len, cells))
         aligned.append([cell.rjust(width) if is_number else cell.ljust(width) for cell in cells])
     table = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
-    signatures = [f"{title}: {signature}" for title, signature in _signatures(results)]
-    return "\n\n".join("\n".join(block) for block in (table, *_notes(results), [*_legend(results), *signatures]))
+    return "\n\n".join("\n".join(block) for block in (table, *below(results)))
 
 
 def _as_latex(results: Sequence[Result]) -> str:

@@ -22,6 +22,7 @@ from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.explain import explain
 from mt_cli.cli.export import export
 from mt_cli.cli.fetch import fetch
+from mt_cli.cli.report import report
 from mt_cli.cli.score import score
 from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_streams, silence
 from mt_cli.cli.train import train
@@ -31,7 +32,7 @@ from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_mem
 
 log = logging.getLogger(__name__)
 
-COMMANDS = (train, check, translate, evaluate, score, explain, export, fetch, config, version)
+COMMANDS = (train, check, translate, evaluate, report, score, explain, export, fetch, config, version)
 MOVED_OPTIONS = {  # options that `mt translate` had before they became commands
     "--score": "mt score RUN --src SOURCES --ref REFERENCES",
     "--trace": "mt explain RUN [INPUT]",

@@ -31,15 +31,16 @@ _HARDLY = 5.0  # chrF; words that both languages share move it by as much
 _STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
 
 
+LEVELS = (  # from this chrF on
+    (65, "most sentences are right"),
+    (50, "many sentences can be used"),
+    (35, "the topic comes across"),
+    (0, "single words come across"),
+)
+
+
 def _in_words(chrf: float) -> str:
-    for least, words in (
-        (65, "most sentences are right"),
-        (50, "many sentences can be used"),
-        (35, "the topic comes across"),
-    ):
-        if chrf >= least:
-            return words
-    return "single words come across"
+    return next(words for least, words in LEVELS if chrf >= least)
 
 
 def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:

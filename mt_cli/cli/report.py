@@ -1,0 +1,47 @@
+"""`mt report`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt_cli.cli.options import DeviceOption, catch_ctrl_c, refuse_missing_checkpoints
+from mt_cli.run_dir import RunDir
+
+log = logging.getLogger(__name__)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or several run directories.")],
+    output: Annotated[
+        Path, typer.Option(help="The page to write, NAME.html; an earlier report there is replaced, no other file.")
+    ] = Path("report.html"),
+    checkpoint: Annotated[
+        str, typer.Option(help="What translates the test sets: best, last, step-N or averaged.")
+    ] = "best",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Translate nothing: only curves, config and facts, within seconds.")
+    ] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Write a page about a run, or several side by side, for a browser: mt report runs/es-gn
+
+    It begins with how good the translator is and what to do next. Then come scores with their intervals, curves, where
+    it is strong and weak, its best and worst sentences, the corpus, the config and the machine. The page is one file
+    and loads nothing. A run that is still training has it too. The test sets of each run's config are translated; where
+    there are none, its dev set.
+    """
+    found = [RunDir.existing(run) for run in runs]
+    if checkpoint != "best":  # which a run that has just begun lacks
+        refuse_missing_checkpoints(runs, [checkpoint])
+
+    from mt_cli.device import keep_freed_memory
+    from mt_cli.explain.report import write_report
+
+    keep_freed_memory()
+    catch_ctrl_c()
+    write_report(found, output, checkpoint=checkpoint, device=device, quick=quick)
+    log.info(f"report: {output}")

@@ -1,0 +1,158 @@
+"""One page about one or several runs: how good the translator is, what to do next, and all that stands behind it.
+
+The charts are SVG that the page's own script draws: a hundred lines, where a library would be the larger part of the
+page and know nothing of runs that are told apart without colours.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from mt_cli.config import Config
+from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
+from mt_cli.evaluation.comparison import meaning
+from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
+from mt_cli.evaluation.significance import paired_tests
+from mt_cli.explain.page import refuse_page, safe_json, write_page
+from mt_cli.explain.report_facts import RunFacts
+from mt_cli.explain.report_sets import ReportedSet
+from mt_cli.files import read_inside
+from mt_cli.provenance import versions
+from mt_cli.run_dir import RunDir
+from mt_cli.training.verdict import LEVELS
+
+log = logging.getLogger(__name__)
+
+_MARK = '<meta name="generator" content="mt report">'  # of a page that may be written again
+
+
+def write_report(
+    runs: list[RunDir], output: Path, *, checkpoint: str = "best", device: str = "auto", quick: bool = False
+) -> None:
+    """Writes the page. It replaces an earlier report, and no other file.
+
+    With `quick` nothing is translated: curves, config and facts come from the files of the runs, within a second, so a
+    training can call this at each validation. Otherwise each run that has the checkpoint translates its test sets; where
+    their files are gone, the page says so. Raises MTError.
+    """
+    refuse_output(output)
+    names = [run.path.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run.path) for run in runs]
+    all_facts = [RunFacts(run, run.load_config(), name) for run, name in zip(runs, names, strict=True)]
+    sets = [] if quick else _translate(all_facts, checkpoint, device)
+    pages = [facts.as_page() for facts in all_facts]
+    data = {
+        "written": time.strftime("%Y-%m-%d %H:%M"),
+        "versions": versions(),
+        "checkpoint": checkpoint,
+        "isQuick": quick,
+        "levels": LEVELS,
+        "runs": pages,
+        "summary": _summary(all_facts, pages, sets),
+        "config": _config(all_facts),
+        "sets": [one.as_page(all_facts[min(one.by_run)].run, pages[min(one.by_run)]["notes"]) for one in sets],
+    }
+    write_page(output, "report.html", safe_json(data))
+
+
+def refuse_output(output: Path) -> None:
+    """Raises UsageError where the page cannot be written, or another file would be lost."""
+    refuse_page(output, "the report is", "--output")
+    if output.exists() and (not output.is_file() or _MARK.encode() not in output.read_bytes()[:2000]):
+        raise UsageError(f"{output} exists already and is no report; delete it or choose another --output")
+
+
+def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[ReportedSet]:
+    """The test sets of all runs, each with what the runs that have it make of it."""
+    sets: dict[str, ReportedSet] = {}
+    for number, facts in enumerate(all_facts):
+        try:
+            facts.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
+            evaluator = RunEvaluator(facts.run, checkpoint, device=device)
+        except (RunDirError, CheckpointError) as error:
+            facts.notes.append(f"Nothing was translated: {error}")
+            continue
+        config = evaluator.translator.config
+        for test_set in _test_sets(facts, config):
+            reported = sets.setdefault(test_set.about["test_sha256"], ReportedSet(test_set, config))
+            name = f"{facts.name}: {test_set.about['test_set']}"
+            with tqdm(total=len(test_set.sources), desc=name, unit="sent", leave=False, disable=None) as bar:
+                reported.add(number, evaluator, bar)
+    return list(sets.values())
+
+
+def _test_sets(facts: RunFacts, config: Config) -> list[TestSet]:
+    """Those of the run's config; the dev set where there are none, or none can be read."""
+    named = facts.run.sets.all_files(config.data)
+    dev = named.pop("dev")
+    for candidates in (named, {"dev": dev}):
+        found = list[TestSet]()
+        for name, files in candidates.items():
+            try:
+                found.append(read_set(config, name, files))
+            except (DataError, RunDirError, OSError) as error:
+                facts.notes.append(f"The set {name} is not shown: {error}")
+        if found:
+            return found
+    return []
+
+
+def _summary(all_facts: list[RunFacts], pages: list[dict[str, Any]], sets: list[ReportedSet]) -> list[str]:
+    """The first thing that people read. Of several runs it names the best by chrF on the first set that they share."""
+    if len(all_facts) == 1:
+        return [*pages[0]["summary"][:1], *(one.told(0) for one in sets), *pages[0]["summary"][1:]]
+    shared = next((one for one in sets if len(one.by_run) > 1), None)
+    lines = _compared(all_facts, pages, shared) if shared is not None else [_told_best_of(all_facts)]
+    unfinished = [page for page in pages if page["state"] != "finished"]
+    return lines + [f"{page['name']}: {page['summary'][0]}" for page in unfinished]
+
+
+def _told_best_of(all_facts: list[RunFacts]) -> str:
+    by_chrf = sorted((f for f in all_facts if f.log.best), key=lambda f: -max(v["chrf"] for v in f.log.validations))
+    if not by_chrf:
+        return "None of these runs was validated yet."
+    return f"{by_chrf[0].name} has the highest dev chrF of these {len(all_facts)} runs. {by_chrf[0].told_best}"
+
+
+def _compared(all_facts: list[RunFacts], pages: list[dict[str, Any]], shared: ReportedSet) -> list[str]:
+    first, second = sorted(shared.results, key=lambda run: -shared.results[run]["chrf"])[:2]
+    counts = (shared.results[run]["system"].counts["chrf"] for run in (second, first))
+    tests = paired_tests(*counts)
+    lines = [
+        f"{all_facts[first].name} has the highest chrF of {len(shared.results)} runs. {shared.told(first)}",
+        f"It has {tests.difference:.2f} chrF more than {all_facts[second].name}, p = {tests.p_randomization:.2f}:"
+        f" {meaning('chrf', tests)}."
+        if tests.difference
+        else f"{all_facts[second].name} has the same.",
+    ]
+    seeds = shared.compared[first].get("seeds")
+    if seeds and len(seeds["seeds"]) == len(shared.results):
+        chrf = seeds["scores"]["chrf"]
+        lines[0] = (
+            f"These are {len(seeds['seeds'])} seeds of one config: chrF {chrf['mean']:.1f} on average, with a standard"
+            f" deviation of {chrf['deviation']:.1f}. The best is {all_facts[first].name}."
+        )
+    return lines + [f"{all_facts[first].name}: {line}" for line in pages[first]["summary"][:2]]
+
+
+def _config(all_facts: list[RunFacts]) -> dict[str, Any]:
+    """Of one run its `config.yaml`, which has the reasons; of several the keys whose values differ."""
+    if len(all_facts) == 1:
+        run = all_facts[0].run
+        return {"text": read_inside(run.path, run.config_file).decode("utf-8", "replace")}
+    dumped = [
+        {
+            f"{section}.{key}": value
+            for section, values in facts.config.model_dump().items()
+            for key, value in values.items()
+        }
+        for facts in all_facts
+    ]
+    rows = {key: [str(one.get(key)) for one in dumped] for key in dumped[0]}
+    return {"rows": [[key, *values] for key, values in rows.items() if len(set(values)) > 1]}

@@ -224,6 +224,11 @@ class TrainingConfig(Section):
     """Number of validations in a row without a new best after which training stops."""
     n_samples: int = Field(3, ge=0, le=20)
     """Number of dev translations shown at each validation."""
+    report: bool = False
+    """Whether to write report.html into the run at each validation: the page of `mt report`. Reload it to follow the training."""
+    tensorboard: bool = False
+    """Whether to write the losses and scores of metrics.jsonl into the run's folder tensorboard, too. Needs the extra:
+    pip install 'mt-cli[tensorboard]'."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of the initial weights, the order of batches and dropout. Another seed shows how much scores vary by chance."""
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
@@ -285,7 +290,7 @@ FREE_TO_CHANGE = {
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
-    "training.n_samples",
+    "training.n_samples", "training.report", "training.tensorboard",  # what is shown of it
 }  # fmt: skip
 """What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew: the
 learning rate, which rises again in a finished run that gets more steps, until when both directions are learnt, patience."""

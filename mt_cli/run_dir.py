@@ -11,6 +11,8 @@
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
+    tensorboard/           the metrics once more, for TensorBoard; where training.tensorboard asks for it
+    report.html            the page of `mt report`; where training.report asks for it
     checkpoints/           step-000500.pt ...
     best, last             text files that name one of these each
     cache/                 token ids of the corpus; may be deleted, is built again
@@ -48,6 +50,7 @@ class RunDir:
         self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
         self.cache = path / "cache"
+        self.tensorboard = path / "tensorboard"
         self.text = RunText(path)
         self.sets = RunSets(path)
         self.lock = RunLock(path)
@@ -94,7 +97,7 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = (self.checkpoints, self.cache, self.sets.held_out)
+        folders = (self.checkpoints, self.cache, self.tensorboard, self.sets.held_out)
         for path in (*self.lock.files, *self.logs.files, *folders):
             is_folder = path in folders
             if path.is_symlink():

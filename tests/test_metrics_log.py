@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
+import os
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,3 +56,68 @@ def test_the_loss_is_shown_from_the_first_second_on(tiny, monkeypatch):
 def test_the_time_left_is_told_once_where_there_is_no_bar(tiny, mt):
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=120", "--set", "training.n_samples=0")
     assert len([line for line in answer.said if line.startswith("about ") and line.endswith(" left")]) == 1
+
+
+# TensorBoard ---------------------------------------------------------------------------------------------------------
+
+
+def event_files(run: Path) -> list[Path]:
+    return sorted((run / "tensorboard").iterdir())
+
+
+def scalars(file: Path) -> list[tuple[int, str, float]]:
+    """Step, name and value of everything in an event file, read as its format says: length, checksum, data, checksum."""
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    content, found = file.read_bytes(), []
+    while content:
+        (n_bytes,) = struct.unpack("<Q", content[:8])
+        event = event_pb2.Event.FromString(content[12 : 12 + n_bytes])
+        found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+        content = content[16 + n_bytes :]
+    return found
+
+
+def of_metrics(run: Path) -> list[tuple[int, str, float]]:
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [
+        (record["step"], key, pytest.approx(x)) for record in records for key, x in record.items() if type(x) is float
+    ]
+
+
+def test_tensorboard_gets_every_figure_once_also_after_a_stop_and_of_steps_before_it_was_asked(tiny, mt):
+    pytest.importorskip("tensorboardX")
+    train = ("train", "tiny.yaml", "--run-dir", "run", "--set", "training.n_samples=0")
+    mt(*train, "--set", "training.max_steps=80", "--set", "training.validate_every_steps=40")
+    run = tiny / "run"
+    with (run / "metrics.jsonl").open("a") as file:  # as after a kill: a figure that no checkpoint has
+        file.write('{"step": 99, "epoch": 2, "loss": 7.0}\n')
+    more = ("--set", "training.validate_every_steps=40", "--set", "training.tensorboard=true")
+    for n_steps in (120, 160):
+        answer = mt(*train, *more, "--set", f"training.max_steps={n_steps}")
+        assert answer.code == 0, answer.err.decode()
+        (file,) = event_files(run)
+        assert scalars(file) == of_metrics(run)
+    assert {tag for _, tag, _ in scalars(file)} >= {"loss", "learning_rate", "grad_norm", "dev_loss", "bleu", "chrf"}
+
+
+def test_a_full_disk_under_tensorboard_is_told_as_such(tiny, mt, monkeypatch):
+    pytest.importorskip("tensorboardX")
+    flushes = iter([OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
+    monkeypatch.setattr("tensorboardX.record_writer.RecordWriter.flush", lambda _: raise_next(flushes))
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true")
+    (error,) = [line for line in answer.said if line.startswith("error")]
+    assert answer.code == 1
+    assert error.startswith(f"error: cannot write {Path('run/tensorboard')}: No space left on device; free space")
+
+
+def raise_next(errors: Iterator[OSError]) -> None:
+    for error in errors:
+        raise error
+
+
+def test_a_missing_tensorboard_is_told_before_anything_is_prepared(tiny, mt, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true")
+    command = "pip install 'mt-cli[tensorboard]'"
+    assert answer.said == [f"error: training.tensorboard needs tensorboardX; install it with: {command}"]
+    assert answer.code == 2 and not (tiny / "run").exists()

@@ -15,7 +15,9 @@ from mt_cli.evaluation.significance import PairedTests, paired_tests
 Result = dict[str, Any]  # of a system on a test set, as `evaluate_run` gives it
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 _LEVEL = 0.05
-_WITHOUT_EFFECT = {"data.test", "training.n_samples", "training.device", "decoding.batch_size"}  # on translations
+_WITHOUT_EFFECT = {  # on translations
+    "data.test", "training.n_samples", "training.report", "training.tensorboard", "training.device", "decoding.batch_size",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,15 @@ It does not know any file: `resume.py` saves and restores, `metrics_log.py` writ
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
+from collections.abc import Callable
 
 from tqdm import tqdm
 
+from mt_cli.run_dir import RunDir
 from mt_cli.training.guards import (
     advise_when_out_of_memory,
     refuse_divergence,
@@ -38,8 +41,16 @@ PLAN_EVERY_STEPS = 20
 class Trainer:
     """Runs the updates of a training, from its present state to its end."""
 
-    def __init__(self, state: TrainingState, data: PreparedData, checkpoints: Checkpoints, signals: StopSignals):
+    def __init__(
+        self,
+        state: TrainingState,
+        data: PreparedData,
+        checkpoints: Checkpoints,
+        signals: StopSignals,
+        on_validation: Callable[[RunDir], None] | None = None,
+    ):
         self.state, self.data, self.checkpoints, self.signals = state, data, checkpoints, signals
+        self._on_validation = on_validation
         self.started = checkpoints.started
         self.metrics = MetricsLog(checkpoints.run, state, self.started)
 
@@ -52,6 +63,7 @@ class Trainer:
         self.metrics.restart_clock()
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
+            contextlib.closing(self.metrics),
             advise_when_out_of_memory(state.model.device, advice),
             tqdm(total=state.settings.max_steps, initial=p.step, disable=None, ncols=80, bar_format=BAR) as bar,
         ):
@@ -94,7 +106,9 @@ class Trainer:
         self.metrics.note_validation(validation, is_best, seconds)
         state.speed.note_validation(seconds)
         self.checkpoints.save(state)  # before the scores are logged
-        state.speed.validation_seconds += time.monotonic() - began - seconds  # saving takes time too
+        if self._on_validation is not None:
+            self._on_validation(self.checkpoints.run)
+        state.speed.validation_seconds += time.monotonic() - began - seconds  # saving and showing take time too
         self.metrics.leave_out(time.monotonic() - began)
         validation.show(p.step, p.epoch, is_best, self.data.dev_pairs[: state.settings.n_samples])
 

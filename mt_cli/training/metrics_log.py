@@ -9,6 +9,7 @@ import time
 from tqdm import tqdm
 
 from mt_cli.run_dir import RunDir
+from mt_cli.training.event_file import EventFile
 from mt_cli.training.phases import seconds_left
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
@@ -28,6 +29,7 @@ class MetricsLog:
     def __init__(self, run: RunDir, state: TrainingState, started: float):
         """`started`: when the training did, earlier starts included, in seconds of `time.monotonic`."""
         self._run, self._state, self._started = run, state, started
+        self._events: EventFile | None = None
         self._dev_score: float | None = None
         self._last_shown, self._has_told_time = 0.0, False
         self.restart_clock()
@@ -81,9 +83,19 @@ class MetricsLog:
         """Excludes seconds that were not spent on updates from the measured speed."""
         self._window_started += seconds
 
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
+
     def _append(self, **figures: object) -> None:
         p = self._state.progress
-        self._run.logs.append(self._run.metrics_file, {"step": p.step, "epoch": p.epoch + 1, **figures})
+        record = {"step": p.step, "epoch": p.epoch + 1, **figures}
+        if self._state.settings.tensorboard:
+            if self._events is None:  # made late, since nothing is written into a run that is finished
+                self._events = EventFile(self._run, self._started)
+            self._events.append(record, time.monotonic() - self._started)
+            self._events.flush()
+        self._run.logs.append(self._run.metrics_file, record)
 
     def _append_time(self, **figures: float) -> None:
         elapsed = round(time.monotonic() - self._started, 2)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start
 from mt_cli.run_dir import RunDir
+from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
@@ -37,12 +39,13 @@ def train(
     run_dir: str | Path,
     signals: StopSignals | None = None,
     started: float | None = None,
+    on_validation: Callable[[RunDir], None] | None = None,
 ) -> None:
     """Trains in `run_dir`, or continues the run that is there; changes nothing in one that is finished.
 
     `config` may be the path of a YAML file. `signals` were caught since the command began, which was at `started`, in
-    seconds of `time.monotonic`: both from now on by default. Raises MTError (`errors.py`), and Interrupted once a signal
-    was answered by saving.
+    seconds of `time.monotonic`: both from now on by default. `on_validation` is called after each validation, when its
+    checkpoint is saved. Raises MTError (`errors.py`), and Interrupted once a signal was answered by saving.
     """
     started = time.monotonic() if started is None else started
     config = config if isinstance(config, Config) else load_config(Path(config))
@@ -55,16 +58,23 @@ def train(
         config = continued_config(config, run)
         _refuse_missing_files(config, run.is_prepared)
         choose_device(config.training.device)
+        refuse_missing_tensorboard(config.training)
         run.refuse_links()
         stack.enter_context(run.lock.held())
-        trainer = prepared_trainer(config, run, signals, started)
+        trainer = prepared_trainer(config, run, signals, started, on_validation)
         if trainer.state.is_finished:
             _tell_finished(trainer.state, run)
         else:
             _train(trainer, run)
 
 
-def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started: float) -> Trainer:
+def prepared_trainer(
+    config: Config,
+    run: RunDir,
+    signals: StopSignals,
+    started: float,
+    on_validation: Callable[[RunDir], None] | None = None,
+) -> Trainer:
     """A trainer that continues from the run's newest checkpoint, if there is one. The run's lock must be held."""
     run.begin(config)
     data = prepare(config, run)
@@ -82,7 +92,7 @@ def prepared_trainer(config: Config, run: RunDir, signals: StopSignals, started:
     checkpoints = Checkpoints(run, data, started)
     with advise_when_out_of_memory(device, lambda: f"while continuing {run.path}; free memory, then start again"):
         checkpoints.restore_newest(state)
-    trainer = Trainer(state, data, checkpoints, signals)
+    trainer = Trainer(state, data, checkpoints, signals, on_validation)
     trainer.extend()
     return trainer
 

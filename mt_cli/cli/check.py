@@ -18,9 +18,10 @@ from mt_cli.cli.corpus import (
     TgtLangOption,
     read_config,
 )
-from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import Config
 from mt_cli.errors import DataError, UsageError
+from mt_cli.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,14 @@ def check(
     dropped: Annotated[
         Path | None, typer.Option(metavar="FILE.tsv", help="Write the pairs that a person would drop, and why.")
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            help="Print the 2% of the pairs that this run doubts most, the worst first, instead of the report.",
+        ),
+    ] = None,
 ) -> int:
     """Look a corpus through before training: what it has, what is wrong with it, what to do about that.
 
@@ -48,9 +57,14 @@ def check(
         raise UsageError(f"{dropped}: File exists; choose another --dropped")
     config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or [])
 
+    catch_ctrl_c()
+    if run is not None:
+        refuse_options("--with prints no report", {"dev": dev, "test": test, "json": as_json, "dropped": dropped})
+        _print_suspects(config, run)
+        return 0
+
     from mt_cli.check.corpus_check import check as check_corpus
 
-    catch_ctrl_c()
     _tell("looking the corpus through ...")
     report = check_corpus(config.data)
     if not report.is_fatal:
@@ -61,6 +75,21 @@ def check(
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
     print(report.as_json() if as_json else report.as_table(width))
     return 1 if report.is_fatal else 0
+
+
+def _print_suspects(config: Config, run: Path) -> None:
+    """A table as `--dropped` writes it, with scores for reasons."""
+    from mt_cli.evaluation.suspects import find_suspects
+
+    found = find_suspects(RunDir.existing(run), config.data)
+    print("line\tscore\tsource\ttarget")
+    for score, (src, tgt, line) in found.worst:
+        print(f"{line}\t{score:.2f}\t{src}\t{tgt}")
+    too_long = f"; {found.n_too_long:,} too long for the model are not ranked" if found.n_too_long else ""
+    log.info(
+        f"{len(found.worst):,} of {found.n_ranked:,} pairs, the worst first{too_long}; look at them, and delete those"
+        " that are no translations from the corpus"
+    )
 
 
 def _tell(text: str) -> None:

@@ -1,0 +1,146 @@
+"""Ranks the pairs of a corpus by how little a trained model finds that their sides belong together: wrong partners come
+first.
+
+Rare words and free translations are improbable beside any source, and their loss alone says little (benchmarks/README.md).
+So it is compared with the loss of the same target beside the sources of other pairs: a translation gains much by its own
+source, a wrong partner nothing. What is usual depends on the length, and is the median of pairs of like length. A second
+witness, which errs elsewhere, are the log odds of check/alignment.py, by words that it learns from the corpus itself. They
+say themselves how sure they are, so both are simply added up; weights from 0.5 to 3 found the same wrong partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from mt_cli.check.alignment import Alignment
+from mt_cli.checkpoint import load_model
+from mt_cli.config import DataConfig
+from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.device import choose_device
+from mt_cli.errors import DataError, UsageError
+from mt_cli.model.transformer import Transformer
+from mt_cli.run_dir import RunDir
+from mt_cli.text.batching import fixed_batches
+from mt_cli.text.corpus import SentencePair, read_pairs
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.tokenizer import Tokenizer
+
+SHARE = 0.02  # of the pairs that are shown
+_LEAST = 20  # pairs that are shown of a small corpus
+_N_OTHERS = 2  # sources that a pair's own is compared with
+_N_NEAR = 20  # pairs among which these are looked for
+_N_ALIKE = 200  # pairs of like length whose median is the usual gain
+_AT_ONCE = 100_000  # pairs: bounds memory
+
+Floats = npt.NDArray[np.float64]
+
+
+class Suspect(NamedTuple):
+    score: float  # the higher, the worse: log odds against the pair, and standard deviations below the usual gain
+    pair: SentencePair
+
+
+class Suspects(NamedTuple):
+    worst: list[Suspect]  # the worst first
+    n_ranked: int
+    n_too_long: int  # pairs that the model cannot read at once
+
+
+def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspects:
+    """The worst 2% of the training pairs of `data`, by the best checkpoint of a run. Raises UsageError for a run of other
+    languages, and DataError for files that are no parallel text."""
+    config = run.load_config()
+    languages, known = (f"{one.src_lang} to {one.tgt_lang}" for one in (data, config.data))
+    if languages != known:
+        raise UsageError(f"{run.path}: translates {known}, the corpus {languages}; give a run of these languages")
+    model, tokenizer, config, _, _ = load_model(run)
+    model.to(choose_device(device))
+    # A model that went on in one direction alone has forgotten most of the other.
+    learnt_both = config.training.both_directions == 1
+    lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
+    pairs = _read(data)
+    with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
+        while chunk := list(islice(pairs, _AT_ONCE)):
+            all_encoded = _encoded(chunk, tokenizer)
+            fitting = [i for i, pair in enumerate(all_encoded) if _fits(pair, config.data.max_length)]
+            encoded = [all_encoded[i] for i in fitting]
+            n_too_long += len(chunk) - len(encoded)
+            if not encoded:
+                continue
+            dataset = TokenDataset.in_memory(encoded)
+            directions = [dataset, dataset.backwards()] if learnt_both else [dataset]
+            bar.total = (bar.total or 0) + len(directions) * len(encoded)
+            n_tokens = config.training.batch_tokens
+            doubts = [_below_usual(_gains(model, one, n_tokens, bar.update), one) for one in directions]
+            scores.append(np.sum(doubts, axis=0) - Alignment(chunk).odds[fitting])
+            lines.append(np.array([pair.line for pair in encoded], np.int64))
+    if not scores:
+        raise DataError(
+            f"{data.train[0]}: no pair is short enough for {run.path}; give a run with a larger data.max_length"
+        )
+    score, line = np.concatenate(scores), np.concatenate(lines)
+    worst = np.argsort(-score, kind="stable")[: max(_LEAST, round(SHARE * len(score)))]
+    score_of = dict(zip(line[worst].tolist(), score[worst].tolist(), strict=True))
+    found = [Suspect(score_of[pair.line], pair) for pair in _read(data) if pair.line in score_of]
+    return Suspects(sorted(found, key=lambda one: -one.score), len(score), n_too_long)
+
+
+def _read(data: DataConfig) -> Iterator[SentencePair]:
+    return read_pairs(data.train, columns=data.columns, on_bad_line=data.on_bad_line)
+
+
+def _encoded(pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]:
+    return [
+        TokenPair(tokenizer.encode_src(src), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt)), line)
+        for src, tgt, line in pairs
+    ]
+
+
+def _fits(pair: TokenPair, max_length: int) -> bool:
+    return max(len(pair.src), len(pair.tgt)) <= max_length
+
+
+def _gains(model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:
+    """How much each target gains by its own source, in nats for each token: its mean loss beside the sources of other pairs
+    of like length, less its loss."""
+    gains = np.empty(len(dataset))
+    batches = list(fixed_batches(dataset, batch_tokens))
+    others = _others(dataset, [index for batch in batches for index in batch])
+    for batch in batches:
+        targets = [dataset.tgt(index).tolist() for index in batch]
+        columns = [batch, *others[batch].T.tolist()]
+        own, *beside_others = (_losses(model, [dataset.src(i).tolist() for i in one], targets) for one in columns)
+        gains[batch] = np.mean(beside_others, axis=0) - own
+        on_batch(len(batch))
+    return gains
+
+
+def _losses(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Floats:
+    return np.array([-np.mean(log_probs) for log_probs in token_log_probs([model], sources, targets)])
+
+
+def _others(dataset: TokenDataset, order: list[int]) -> npt.NDArray[np.int64]:
+    """For each pair, the two that follow it in `order` with a source of their own: (number of pairs, 2)."""
+    others = np.empty((len(order), _N_OTHERS), np.int64)
+    sources = [dataset.src(index).tobytes() for index in order]
+    for place, index in enumerate(order):
+        near = ((place + n) % len(order) for n in range(1, _N_NEAR + 1))
+        found = [order[one] for one in near if sources[one] != sources[place]][:_N_OTHERS]
+        others[index] = (found * _N_OTHERS or [index] * _N_OTHERS)[:_N_OTHERS]
+    return others
+
+
+def _below_usual(gains: Floats, dataset: TokenDataset) -> Floats:
+    """How far below the median of the pairs with targets of like length each gain is, in robust standard deviations."""
+    found = np.zeros(len(gains))
+    _, lengths = dataset.lengths(0, len(dataset))
+    for alike in np.array_split(np.argsort(lengths, kind="stable"), max(1, len(gains) // _N_ALIKE)):
+        below = np.median(gains[alike]) - gains[alike]
+        found[alike] = below / max(1.4826 * float(np.median(np.abs(below))), 1e-6)
+    return found

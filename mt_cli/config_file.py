@@ -64,6 +64,22 @@ def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
     return config
 
 
+def alternatives(override: str) -> list[str]:
+    """`training.seed=1` and `training.seed=2` of `training.seed=1,2`; an override with one value as it is.
+
+    Commas within brackets and quotes separate no values, nor does that of data.columns.
+    """
+    key, _, text = override.partition("=")
+    try:
+        node = yaml.compose(f"[{text}]", Loader=_Loader)
+    except (yaml.YAMLError, RecursionError):
+        return [override]  # is told when it is read
+    if key.strip() == "data.columns" or not isinstance(node, yaml.SequenceNode) or len(node.value) < 2:
+        return [override]
+    values = [text[value.start_mark.index - 1 : value.end_mark.index - 1] for value in node.value]
+    return [f"{key}={value}" for value in dict.fromkeys(values)]
+
+
 def complete(config: Config, values: Mapping[str, Any]) -> Config:
     """The config in which each key of `values` that was not set has this value.
 

@@ -36,6 +36,14 @@ TestOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
 ]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
+    ),
+]
 
 _TABLES = {".tsv", ".csv", ".xlsx", ".xls", ".ods"}
 

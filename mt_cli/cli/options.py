@@ -49,8 +49,8 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def with_search(*, overrides: list[str] | None, **arguments: Any) -> None:
-            options = {key: arguments.pop(key) for key in keys}
+        def with_search(*, overrides: list[str] | None = None, **arguments: Any) -> None:
+            options = {key: arguments.pop(key, None) for key in keys}
             given = {key: value for key, value in options.items() if value is not None}
             search = read_search_options(given, overrides or ())
             if unwanted := [key for key in without if key in search]:

@@ -12,15 +12,16 @@ from mt_cli.cli.corpus import (
     ColumnsOption,
     CorpusArgument,
     DevOption,
-    SetOption,
     SrcLangOption,
+    SweepOption,
     TestOption,
     TgtLangOption,
     read_config,
     usual_run_dir,
 )
+from mt_cli.cli.sweep import combinations, compare, train_each
+from mt_cli.config import Config
 from mt_cli.errors import UsageError
-from mt_cli.run_dir import RunDir
 
 
 def train(
@@ -41,18 +42,20 @@ def train(
         Path | None,
         typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
     ] = None,
-    overrides: SetOption = None,
+    overrides: SweepOption = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(
             help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean another."
         ),
     ] = None,
-) -> None:
+) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
 
     What is not set is chosen from the corpus; the run's config.yaml tells each choice and its reason. The same command
     again continues a run that was stopped or killed, and changes nothing in one that is finished.
+
+    --set training.seed=1,2,3 trains three runs one after the other, runs/es-gn-seed-1 and so on, and compares them.
     """
     from mt_cli.training.signals import StopSignals
 
@@ -66,12 +69,13 @@ def train(
         settings.append("data.clean=true")
     if init_from is not None:
         settings.append(f"training.init_from={init_from}")
+    configs = dict[Path, Config]()
     with StopSignals() as signals:
-        config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, settings)
-
-        from mt_cli.explain.estimate import keep_estimate
-        from mt_cli.training.run import train as train_run
-
-        run = RunDir(run_dir or usual_run_dir(corpus, config, clean, init_from))
-        train_run(config, run.path, signals, began)
-        keep_estimate(run, lambda: signals.is_stopping)
+        for suffix, chosen in combinations(settings).items():
+            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen)
+            base = run_dir or usual_run_dir(corpus, config, clean, init_from)
+            configs[Path(f"{base}{suffix}")] = config
+        trained = train_each(configs, signals, began)
+    if len(configs) > 1 and trained:
+        compare(trained, config.training.device, Path(f"{base}.html"))
+    return 0 if len(trained) == len(configs) else 1

@@ -1,0 +1,103 @@
+"""Several trainings by one command: a run for each combination of the values that `--set KEY=A,B` gives."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt_cli.cli.evaluate import evaluate
+from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.config import Config
+from mt_cli.config_file import alternatives
+from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError
+from mt_cli.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.training.signals import StopSignals
+
+log = logging.getLogger(__name__)
+
+
+def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """The overrides of each run, by what its directory is called after: `-seed-1`, `-seed-2` and so on; '' where each key
+    has one value. Raises UsageError where two of them would have one directory."""
+    of_keys = {override.partition("=")[0].strip(): alternatives(override) for override in overrides}
+    swept = [key for key, values in of_keys.items() if len(values) > 1]
+    last_parts = [key.rpartition(".")[2] for key in swept]
+    names = {key: part if last_parts.count(part) == 1 else key for key, part in zip(swept, last_parts, strict=True)}
+    found = dict[str, list[str]]()
+    for chosen in product(*of_keys.values()):
+        values = {key: override.partition("=")[2] for key, override in zip(of_keys, chosen, strict=True)}
+        suffix = "".join(f"-{names[key]}-{_as_name(values[key])}" for key in swept)
+        if suffix in found:
+            raise UsageError(
+                f"--set: two runs would be called {suffix[1:]}; train one of them by itself, with --run-dir"
+            )
+        found[suffix] = list(chosen)
+    return found
+
+
+def _as_name(value: str) -> str:
+    return "-".join(re.findall(r"[\w.+-]+", value)) or "null"
+
+
+def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
+    """Trains these runs one after the other; returns those that did not fail. Where there are several, one that fails is
+    told, and the others go on. `began`: when the command did, in seconds of `time.monotonic`."""
+    from mt_cli.explain.estimate import keep_estimate
+    from mt_cli.training.run import train
+
+    page, trained = _Page(), list[Path]()
+    for number, (run, config) in enumerate(configs.items(), 1):
+        if len(configs) > 1:
+            log.info(f"run {number} of {len(configs)}: {run}")
+        signals.is_saving_needed = False  # of the run before, nothing is left to save
+        try:
+            train(config, run, signals, began, page.follow if config.training.report else None)
+            keep_estimate(RunDir(run), lambda: signals.is_stopping)
+            trained.append(run)
+        except (ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
+            if len(configs) == 1:
+                raise
+            for problem in error.args:
+                log.error(f"{run} failed: {problem}")
+        began = time.monotonic()
+    return trained
+
+
+def compare(runs: Sequence[Path], device: str, output: Path) -> None:
+    """Prints the table of `mt evaluate` of all of them, and writes the page of `mt report`."""
+    catch_ctrl_c()
+    evaluate(runs=list(runs), device=device)
+    if _Page().write([RunDir(run) for run in runs], output, device=device):
+        log.info(f"a page of all of them: {output}")
+
+
+class _Page:
+    """Writes the page of `mt report`. It is no reason to end a training: a failure is told, once."""
+
+    def __init__(self) -> None:
+        self._has_failed = False
+
+    def follow(self, run: RunDir) -> None:
+        self.write([run], run.path / "report.html", quick=True)
+
+    def write(self, runs: list[RunDir], output: Path, **options: Any) -> bool:
+        try:
+            from mt_cli.explain.report import write_report
+
+            write_report(runs, output, **options)
+            return True
+        except Exception as error:
+            if not self._has_failed:
+                reason = " ".join(str(error).split())[:200] or type(error).__name__
+                log.warning(
+                    f"{output}: not written ({reason}); try: mt report {' '.join(str(run.path) for run in runs)}"
+                )
+            self._has_failed = True
+            return False

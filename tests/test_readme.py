@@ -181,14 +181,16 @@ def test_the_exported_folder_is_read_by_hugging_face_as_the_page_says(folder: Pa
 
 
 def test_the_list_of_files_is_the_order_of_the_imports() -> None:
-    listed = [match[1] for line in shown(README) if (match := re.match(r"mt_cli/(\w+)(/|\.py) ", line))]
+    lines = [line for line in shown(README) if re.match(r"mt_cli/\w+(/|\.py)", line)]
+    listed = [name for line in lines for name in re.findall(r"mt_cli/(\w+)|, (run_\w+)\.py", line)]
+    listed = [one or other for one, other in listed]
     assert listed == ORDER
 
 
 def test_both_readmes_show_the_same_commands_and_output() -> None:
     def blocks(text: str) -> list[str]:
         # What stands beside a file of the package is said in the page's own language.
-        return [re.sub(r"^(mt_cli/\S+) .*", r"\1", line) for line in shown(text)]
+        return [re.sub(r"^(mt_cli/\S+)[ :].*", r"\1", line) for line in shown(text)]
 
     assert blocks(CHINESE) == blocks(README)
 

@@ -36,6 +36,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
+from mt_cli.text.dataset import TokenDataset
 from mt_cli.training import loop, metrics_log, muon, resume, update, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
@@ -190,7 +191,10 @@ def scripted(monkeypatch):
     """Dev losses as they are wanted, in order; nothing is translated."""
 
     def script(losses: Iterator[float]) -> None:
-        monkeypatch.setattr(validation, "mean_loss", lambda *args, **kwargs: next(losses))
+        monkeypatch.setattr(TokenDataset, "sample", lambda self, n: [])
+        loss = lambda model, dataset, *rest: next(losses) if len(dataset) else 0.0  # noqa: E731
+        monkeypatch.setattr(validation, "mean_loss", loss)
+        monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *args: None)
         output = SimpleNamespace(text="x")
         monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
         monkeypatch.setattr(validation, "score_texts", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))

@@ -80,9 +80,7 @@ def process_lines(
             size = 1 if is_interactive else MAX_LINES
             for start in range(0, len(arrived), size):
                 chunk = arrived[start : start + size]
-                texts = [
-                    _decode(raw, number, name, replaces_bad_input) for number, raw in enumerate(chunk, n_lines + 1)
-                ]
+                texts = decode_block(chunk, n_lines, name, replaces_bad_input)
                 output = "".join(line + "\n" for line in process(texts, n_lines)).encode()
                 with _delay_ctrl_c():
                     _write(output, out)
@@ -148,6 +146,11 @@ def _write(output: bytes, out: BinaryIO) -> None:
             raise BlockingIOError(errno.EAGAIN, "its reader is slow, and writing may not wait (O_NONBLOCK)")
         rest = rest[n_bytes:]
     out.flush()
+
+
+def decode_block(lines: Sequence[bytes], n_before: int, name: str, replaces_bad_input: bool) -> list[str]:
+    """The text of lines that follow the first `n_before` of an input."""
+    return [_decode(raw, number, name, replaces_bad_input) for number, raw in enumerate(lines, n_before + 1)]
 
 
 def _decode(raw: bytes, number: int, name: str, replaces_bad_input: bool) -> str:

@@ -58,7 +58,21 @@ class TerminalHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = self._PREFIXES.get(record.levelno, "")
+        if not is_first_process():
+            if record.levelno < logging.ERROR:
+                return  # the first one says it, too
+            prefix += f"process {os.environ['RANK']}: "
         tqdm.write(prefix + printable(record.getMessage()), file=sys.stderr)
+
+
+def n_processes() -> int:
+    """How many `torchrun` started for this command."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first_process() -> bool:
+    """Of those that `torchrun` started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def printable(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,12 +22,14 @@ from mt_cli.cli.options import (
     runs_and_input,
     with_search_options,
 )
-from mt_cli.cli.streams import open_input, open_output
+from mt_cli.cli.streams import is_first_process, n_processes, open_input, open_output
 from mt_cli.errors import UsageError
+from mt_cli.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
     from mt_cli.explain.estimate import Estimator
+    from mt_cli.pipe import TranslateLines
 
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 
@@ -43,9 +47,7 @@ def translate(
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json", help="Print a JSON object for each line: hypotheses, scores, alignment, estimated chrF, doubts."
-        ),
+        typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."),
     ] = False,
     show_doubts: Annotated[
         bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
@@ -62,14 +64,17 @@ def translate(
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
+    if n_processes() > 1 and (input_file is None or output is None):
+        raise UsageError("several processes share a file; give INPUT and --output")
     if output is not None and output.exists():
+        if not is_first_process():  # the first one says it, or has just joined the blocks
+            return
         remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
         raise UsageError(f"{output} exists already; {remedy}")
-    has_prefix = prefix is not None or prefix_column
     if prefix is not None and prefix_column:
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     if engine != "mt":
-        _refuse_with_engine(engine, has_prefix, device, n_models=len(runs) * len(checkpoints))
+        _refuse_with_engine(engine, prefix is not None or prefix_column, device, len(runs) * len(checkpoints))
     refuse_columns(None if prefix_column else input_file)
     with open_input(input_file) as source:
         from mt_cli.pipe import TranslateLines, is_terminal, process_lines
@@ -83,8 +88,25 @@ def translate(
         process = TranslateLines(
             translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
         )
+        if output is not None and n_processes() > 1:
+            made_by = [RunDir(run).find_checkpoint(one).resolve() for run in runs for one in checkpoints]
+            _share(source, process, output, bad_input == "replace", [*made_by, translator.settings(**search), engine])
+            return
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
+
+
+def _share(
+    source: io.RawIOBase, process: TranslateLines, output: Path, replaces_bad_input: bool, made_by: list[object]
+) -> None:
+    """Translates this process's blocks of a file that several share."""
+    from mt_cli.blocks import BlockFolder, share_blocks
+    from mt_cli.text.corpus import sha256_of
+
+    about = [sha256_of([process.name]), replaces_bad_input, process.prefix, process.has_prefix_column, process.is_json]
+    folder = BlockFolder(output, "\n".join(map(str, [*about, *made_by])))
+    rank = int(os.environ["RANK"])
+    share_blocks(source, process.name, process, folder, rank, n_processes(), replaces_bad_input)
 
 
 def _estimator_of(translator: Translator) -> Estimator | None:

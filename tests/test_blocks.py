@@ -1,0 +1,70 @@
+"""Several processes translate one file: whole, in order, as one process does, and on from where a command broke off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt_cli import blocks, pipe
+
+Mt = Callable[..., Any]
+LINES = [f"the {animal} sees {n}" if n % 7 else "" for n in range(40) for animal in ("cat", "dog")]
+
+
+@pytest.fixture
+def file(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module in (pipe, blocks):
+        monkeypatch.setattr(module, "MAX_LINES", 9)
+    Path("in.txt").write_text("\n".join(LINES))  # the last line has no end
+    return Path("in.txt")
+
+
+def as_process(monkeypatch: pytest.MonkeyPatch, rank: int, n: int) -> None:
+    for key, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n}.items():
+        monkeypatch.setenv(key, str(value))
+
+
+def test_the_blocks_of_all_processes_are_what_one_process_writes(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("translate", trained_run, file, "--output")
+    assert mt(*command, "one.txt").code == 0
+    for rank in (2, 1, 0):  # the first process waits for the others
+        as_process(monkeypatch, rank, 3)
+        assert mt(*command, "three.txt").code == 0
+        assert Path("three.txt").exists() == (rank == 0)
+    assert Path("three.txt").read_bytes() == Path("one.txt").read_bytes()
+    assert not list(Path().glob(".three*"))
+    assert mt(*command, "three.txt").code == 2
+    as_process(monkeypatch, 1, 3)
+    assert mt(*command, "three.txt").code == 0  # the first one has said it
+
+
+def test_blocks_that_are_done_are_kept_by_another_number_of_processes_and_refused_for_another_search(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("translate", trained_run, file, "--output", "out.txt")
+    as_process(monkeypatch, 1, 2)
+    assert mt(*command).code == 0
+    kept = sorted(Path(".out.txt.blocks").glob("0*"))
+    assert [int(block.name) for block in kept] == [1, 3, 5, 7]
+    kept[0].write_text("kept\n" * 9)
+    as_process(monkeypatch, 0, 2)
+    refused = mt(*command, "--beam-size", "2")
+    assert refused.code == 1
+    assert refused.said[0].startswith("error: .out.txt.blocks: has blocks of another input, run or search; delete it")
+    assert mt(*command).code == 0
+    lines = Path("out.txt").read_text().splitlines()
+    assert lines[9:18] == ["kept"] * 9 and len(lines) == len(LINES)
+
+
+def test_several_processes_need_a_file_and_an_output(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_process(monkeypatch, 0, 2)
+    for arguments in ([file], ["--output", "out.txt"]):
+        answer = mt("translate", trained_run, *arguments)
+        assert (answer.code, answer.said) == (2, ["error: several processes share a file; give INPUT and --output"])

@@ -25,6 +25,8 @@ def choose_device(requested: str) -> torch.device:
         others = "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"device '{requested}': expected auto, cpu, cuda, cuda:N or mps")
+    if name == "cuda" and "LOCAL_RANK" in os.environ:  # of the processes that `torchrun` started each has its own
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()  # a GPU that this torch has no code for fails here, not at the first step

@@ -25,6 +25,7 @@ PAGES = {
         "docs/guide.md",
         "docs/decoding-and-export.md",
         "docs/measurements.md",
+        "docs/scaling.md",
         "docs/reliability.md",
         "benchmarks/README.md",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.cli.streams import is_first_process, n_processes
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
     """The overrides of each run, by what its directory is called after: `-seed-1`, `-seed-2` and so on; '' where each key
     has one value. Raises UsageError where two of them would have one directory."""
+    if n_processes() > 1 and any(len(alternatives(override)) > 1 for override in overrides):
+        raise UsageError("--set with several values is for one process; call torchrun once for each value")
     of_keys = {override.partition("=")[0].strip(): alternatives(override) for override in overrides}
     swept = [key for key, values in of_keys.items() if len(values) > 1]
     last_parts = [key.rpartition(".")[2] for key in swept]
@@ -59,7 +62,8 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
             train(config, run, signals, began, page.follow if config.training.report else None)
-            keep_estimate(RunDir(run), lambda: signals.is_stopping)
+            if is_first_process():
+                keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
         except (ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:

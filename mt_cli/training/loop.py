@@ -25,12 +25,13 @@ from mt_cli.training.guards import (
 from mt_cli.training.metrics_log import BAR, LOG_EVERY_STEPS, MetricsLog
 from mt_cli.training.phases import plan_steps
 from mt_cli.training.prepare import PreparedData
+from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import learning_rate, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import compute_update, remaining_batches
-from mt_cli.training.validation import validate
+from mt_cli.training.validation import Validation, validate
 from mt_cli.training.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -47,30 +48,32 @@ class Trainer:
         data: PreparedData,
         checkpoints: Checkpoints,
         signals: StopSignals,
+        ranks: Ranks = ALONE,
         on_validation: Callable[[RunDir], None] | None = None,
     ):
-        self.state, self.data, self.checkpoints, self.signals = state, data, checkpoints, signals
+        self.state, self.data, self.checkpoints, self.signals, self.ranks = state, data, checkpoints, signals, ranks
         self._on_validation = on_validation
         self.started = checkpoints.started
-        self.metrics = MetricsLog(checkpoints.run, state, self.started)
+        self.metrics = MetricsLog(checkpoints.run, state, self.started, ranks.is_first)
 
     def train(self) -> None:
         """Until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it, and
         TrainingError before an update that is not finite."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
-        workers = Workers(state.model.device, state.settings.batch_tokens)
+        workers = Workers(state.model.device, state.settings.batch_tokens // self.ranks.n)
         batches = remaining_batches(self.data.train, state.settings.batch_tokens, state.settings.seed, p)
         self.metrics.restart_clock()
+        is_silent = None if self.ranks.is_first else True  # None: where there is no terminal
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
             contextlib.closing(self.metrics),
             advise_when_out_of_memory(state.model.device, advice),
-            tqdm(total=state.settings.max_steps, initial=p.step, disable=None, ncols=80, bar_format=BAR) as bar,
+            tqdm(total=state.settings.max_steps, initial=p.step, disable=is_silent, ncols=80, bar_format=BAR) as bar,
         ):
             while True:
-                if state.is_validation_due and not self.signals.is_stopping:
+                if state.is_validation_due and not self._is_stopping():
                     self._validate()
-                if self.signals.is_stopping:
+                if self._is_stopping():
                     self._save_and_stop()
                 if state.is_finished:
                     break
@@ -78,16 +81,20 @@ class Trainer:
                 rate = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
                 n_passes = state.phase.n_passes
-                update = compute_update(state, self.data.train, batches, workers)
+                update = compute_update(state, self.data.train, batches, workers, self.ranks)
                 refuse_non_finite_update(update, p.step + 1, self.data.train, self.checkpoints.steps)
                 p.step += 1
                 state.optimizer.step(rate, decay, p.step)
                 state.speed.note_step(time.monotonic() - began, n_passes)
-                if self._plan_is_due:
+                if self._plan_is_due():
                     self._plan()
                     bar.total = state.settings.max_steps
                 if (loss := self.metrics.note_update(update, rate, bar)) is not None:
                     self._refuse_divergence(loss)
+
+    def _is_stopping(self) -> bool:
+        """Whether a signal has come, to any process: all stop at the same step."""
+        return self.ranks.any(self.signals.is_stopping)
 
     # Validation ------------------------------------------------------------------------------------------------------
 
@@ -95,14 +102,23 @@ class Trainer:
         """Scores the dev set and saves. After a signal it does neither: the run validates when it is continued."""
         state, p, began = self.state, self.state.progress, time.monotonic()
         refuse_non_finite_weights(state, self.checkpoints.steps)
-        advice = lambda: smaller_searches(state.config.decoding)  # noqa: E731
-        with advise_when_out_of_memory(state.model.device, advice):
-            validation = validate(state, self.data, lambda: self.signals.is_stopping, self.checkpoints.steps)
-        if validation is None:
+        validation = self.ranks.first(self._score)
+        judged = (validation.weights, validation.score(state.settings.select_by)) if validation is not None else None
+        if (judged := self.ranks.shared(judged)) is None:
             return
-        p.last_validation_step, p.weights = p.step, validation.weights
-        is_best = p.note_score(validation.score(state.settings.select_by))
-        seconds = time.monotonic() - began
+        p.last_validation_step = p.step
+        p.weights, score = judged
+        is_best = p.note_score(score)
+        if validation is not None:
+            self._note_validation(validation, is_best, began)
+
+    def _score(self) -> Validation | None:
+        state, advice = self.state, lambda: smaller_searches(self.state.config.decoding)
+        with advise_when_out_of_memory(state.model.device, advice):
+            return validate(state, self.data, lambda: self.signals.is_stopping, self.checkpoints.steps)
+
+    def _note_validation(self, validation: Validation, is_best: bool, began: float) -> None:
+        state, p, seconds = self.state, self.state.progress, time.monotonic() - began
         self.metrics.note_validation(validation, is_best, seconds)
         state.speed.note_validation(seconds)
         self.checkpoints.save(state)  # before the scores are logged
@@ -114,7 +130,7 @@ class Trainer:
 
     def _save_and_stop(self) -> None:
         refuse_non_finite_weights(self.state, self.checkpoints.steps)
-        self.checkpoints.save(self.state)
+        self.ranks.first(lambda: self.checkpoints.save(self.state))
         self.signals.stop(f"stopped at step {self.state.progress.step}, saved in {self.checkpoints.run.path}")
 
     def _refuse_divergence(self, loss: float) -> None:
@@ -130,7 +146,6 @@ class Trainer:
     def _seconds_left(self) -> float:
         return 60 * (self.state.settings.minutes or 0) - (time.monotonic() - self.started)
 
-    @property
     def _plan_is_due(self) -> bool:
         state = self.state
         if state.settings.minutes is None:
@@ -138,18 +153,18 @@ class Trainer:
         if state.progress.step % PLAN_EVERY_STEPS == 0:
             return True
         is_tenth_used = state.speed.training_seconds > 0.1 * 60 * state.settings.minutes
-        return state.speed.plan is None and (is_tenth_used or state.is_at_last_step)
+        return state.speed.plan is None and self.ranks.shared(is_tenth_used or state.is_at_last_step)
 
     def extend(self) -> None:
         """Adapts a continued run that was given more minutes, or more steps, than it had."""
         state = self.state
         is_longer = (state.settings.minutes or 0) > state.speed.planned_minutes
-        if state.speed.training_seconds and is_longer and self._seconds_left > 0:
+        if self.ranks.shared(bool(state.speed.training_seconds) and is_longer and self._seconds_left > 0):
             self._plan()
         state.progress.extend_to(state.settings.max_steps)
 
     def _plan(self) -> None:
-        """Plans the rest by the speed so far. Repeated, since the estimate gets better towards the end."""
+        """Plans the rest by the first process's speed so far. Repeated, since the estimate gets better towards the end."""
         state, speed, minutes = self.state, self.state.speed, self.state.settings.minutes
         assert minutes is not None
         plan = plan_steps(
@@ -161,6 +176,7 @@ class Trainer:
             speed.mean_validation_seconds,
             speed.plan if minutes == speed.planned_minutes else None,
         )
+        plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
             log.info(f"{minutes:g} minutes are about {plan.max_steps:,} steps")
         speed.planned_minutes = minutes

@@ -26,9 +26,9 @@ _DEV_SCORES = {"bleu": ("BLEU", "{:.1f}"), "chrf": ("chrF", "{:.1f}"), "loss": (
 class MetricsLog:
     """Writes a record every 50 updates and at each validation, and measures the speed between."""
 
-    def __init__(self, run: RunDir, state: TrainingState, started: float):
+    def __init__(self, run: RunDir, state: TrainingState, started: float, is_writing: bool = True):
         """`started`: when the training did, earlier starts included, in seconds of `time.monotonic`."""
-        self._run, self._state, self._started = run, state, started
+        self._run, self._state, self._started, self._is_writing = run, state, started, is_writing
         self._events: EventFile | None = None
         self._dev_score: float | None = None
         self._last_shown, self._has_told_time = 0.0, False
@@ -89,6 +89,8 @@ class MetricsLog:
 
     def _append(self, **figures: object) -> None:
         p = self._state.progress
+        if not self._is_writing:
+            return
         record = {"step": p.step, "epoch": p.epoch + 1, **figures}
         if self._state.settings.tensorboard:
             if self._events is None:  # made late, since nothing is written into a run that is finished
@@ -100,7 +102,8 @@ class MetricsLog:
     def _append_time(self, **figures: float) -> None:
         elapsed = round(time.monotonic() - self._started, 2)
         record = {"step": self._state.progress.step, "elapsed_seconds": elapsed, **figures}
-        self._run.logs.append(self._run.timing_file, record)
+        if self._is_writing:
+            self._run.logs.append(self._run.timing_file, record)
 
 
 def told_time(seconds: float) -> str:

@@ -18,6 +18,7 @@ from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.muon import Muon
+from mt_cli.training.ranks import Ranks
 
 
 class Optimizer:
@@ -60,6 +61,13 @@ class Optimizer:
                 weight.grad = gradient.float().flatten().view_as(weight)
             else:
                 weight.grad.add_(gradient)
+
+    def add_up(self, ranks: Ranks) -> None:
+        """Adds the gradients of the other processes."""
+        for weight in self._weights:
+            if weight.grad is None:  # there are fewer sentences than processes
+                weight.grad = torch.zeros_like(weight)
+        ranks.add_up([weight.grad for weight in self._weights if weight.grad is not None])
 
     def average_and_clip(self, n_tokens: int) -> Tensor:
         """Divides the summed gradients by `n_tokens`, then scales them down to `clip_norm` together; returns their

@@ -32,6 +32,7 @@ from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import Plan
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.progress import Progress, Speed
+from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState
 
 log = logging.getLogger(__name__)
@@ -74,9 +75,9 @@ def continued_config(config: Config, run: RunDir) -> Config:
 class Checkpoints:
     """The checkpoints of one training, on the disk."""
 
-    def __init__(self, run: RunDir, data: PreparedData, started: float):
+    def __init__(self, run: RunDir, data: PreparedData, started: float, ranks: Ranks = ALONE):
         """`started`: when the command did, in seconds of `time.monotonic`."""
-        self.run, self._data = run, data
+        self.run, self._data, self._ranks = run, data, ranks
         self.started = started  # of the training, earlier starts included, once one is restored
         self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
         self._step = 0  # of the newest that was saved or restored
@@ -110,7 +111,15 @@ class Checkpoints:
         continued from; it stays until that step is saved anew."""
         return [step for step in self.run.steps() if step <= self._step]
 
-    def restore_newest(self, state: TrainingState) -> None:
+    def restore(self, state: TrainingState) -> None:
+        """Restores `state` from the checkpoint that the first process finds to be the newest whole one, in all processes."""
+        self._ranks.first(lambda: self._restore_newest(state))
+        step = self._ranks.shared(self._step)
+        if step and not self._ranks.is_first:
+            self._step, file = step, self.run.checkpoint_file(step)
+            self._restore(state, load_checkpoint(file), step, file)
+
+    def _restore_newest(self, state: TrainingState) -> None:
         """Restores `state` from the newest whole checkpoint; names each that is damaged. Never starts from zero where
         there was a checkpoint."""
         steps = self.run.steps()
@@ -207,6 +216,8 @@ class Checkpoints:
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
         state.follow(state.speed.plan if state.settings.minutes is not None else None)
+        if not self._ranks.is_first:
+            return
         for damage in self.run.logs.rewind(content["logs"]):
             log.warning(f"{damage}, and goes on as it is; restore it from a copy")
 

@@ -18,7 +18,7 @@ from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
 from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
-from mt_cli.provenance import record_start
+from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
@@ -26,6 +26,7 @@ from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.parent import parent_of, take_weights
 from mt_cli.training.prepare import PreparedData, prepare
+from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
@@ -48,24 +49,32 @@ def train(
     checkpoint is saved. Raises MTError (`errors.py`), and Interrupted once a signal was answered by saving.
     """
     started = time.monotonic() if started is None else started
-    config = config if isinstance(config, Config) else load_config(Path(config))
+    given = config if isinstance(config, Config) else load_config(Path(config))
     run = RunDir(Path(run_dir))
     with contextlib.ExitStack() as stack:
         if signals is None:
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
                 stack.enter_context(signals)
-        config = continued_config(config, run)
-        _refuse_missing_files(config, run.is_prepared)
-        choose_device(config.training.device)
-        refuse_missing_tensorboard(config.training)
-        run.refuse_links()
-        stack.enter_context(run.lock.held())
-        trainer = prepared_trainer(config, run, signals, started, on_validation)
-        if trainer.state.is_finished:
-            _tell_finished(trainer.state, run)
-        else:
+        ranks = stack.enter_context(joined_ranks())
+        ranks.refuse_difference(given.model_dump(), {"version": versions()})
+        begun = ranks.first(lambda: _begin(given, run, stack))
+        trainer = prepared_trainer(begun or given, run, signals, started, ranks, on_validation)
+        if not trainer.state.is_finished:
             _train(trainer, run)
+        elif ranks.is_first:
+            _tell_finished(trainer.state, run)
+
+
+def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
+    """The config to train with. From here on the run is locked, until `stack` ends."""
+    config = continued_config(config, run)
+    _refuse_missing_files(config, run.is_prepared)
+    choose_device(config.training.device)
+    refuse_missing_tensorboard(config.training)
+    run.refuse_links()
+    stack.enter_context(run.lock.held())
+    return config
 
 
 def prepared_trainer(
@@ -73,11 +82,15 @@ def prepared_trainer(
     run: RunDir,
     signals: StopSignals,
     started: float,
+    ranks: Ranks = ALONE,
     on_validation: Callable[[RunDir], None] | None = None,
 ) -> Trainer:
-    """A trainer that continues from the run's newest checkpoint, if there is one. The run's lock must be held."""
-    run.begin(config)
-    data = prepare(config, run)
+    """A trainer that continues from the run's newest checkpoint, if there is one. The first process must hold the run's
+    lock; the others use what it has prepared."""
+    ranks.first(lambda: run.begin(config))
+    data = ranks.first(lambda: prepare(config, run))
+    if data is None:
+        data = prepare(continued_config(config, run), run)
     config = data.config
     keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)
@@ -87,27 +100,38 @@ def prepared_trainer(
     model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := parent_of(config)) is not None:
         take_weights(model, parent)
-    state = TrainingState.new(config, model.to(device), *choose_precision(config.training.precision, device))
-    run.make_checkpoints_folder()
-    checkpoints = Checkpoints(run, data, started)
+    precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
+    state = TrainingState.new(config, model.to(device), *precision)
+    ranks.first(run.make_checkpoints_folder)
+    checkpoints = Checkpoints(run, data, started, ranks)
     with advise_when_out_of_memory(device, lambda: f"while continuing {run.path}; free memory, then start again"):
-        checkpoints.restore_newest(state)
-    trainer = Trainer(state, data, checkpoints, signals, on_validation)
+        checkpoints.restore(state)
+    trainer = Trainer(state, data, checkpoints, signals, ranks, on_validation)
     trainer.extend()
     return trainer
 
 
 def _train(trainer: Trainer, run: RunDir) -> None:
-    state, data = trainer.state, trainer.data
-    run.save_config(state.config)
-    _tell_start(state, data, run)
-    # The newest, the best of each of two, and one that is being written; some may be there already.
-    refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    fit_batch_tokens(trainer)
+    state, ranks = trainer.state, trainer.ranks
+    ranks.first(lambda: _announce(trainer, run))
+    state.use_batch_tokens(ranks.shared(state.settings.batch_tokens))
     trainer.signals.is_saving_needed = True
     trainer.train()
-    trainer.checkpoints.verify_best(state.progress)
-    p = state.progress
+    ranks.first(lambda: _conclude(trainer, run))
+
+
+def _announce(trainer: Trainer, run: RunDir) -> None:
+    """Tells what begins, after trying that disk and memory suffice for it."""
+    run.save_config(trainer.state.config)
+    _tell_start(trainer.state, trainer.data, run)
+    # The newest, the best of each of two, and one that is being written; some may be there already.
+    refuse_small_disk(run, trainer.state.model, max(1, N_KEPT + 2 - len(run.steps())))
+    fit_batch_tokens(trainer)
+
+
+def _conclude(trainer: Trainer, run: RunDir) -> None:
+    state, p = trainer.state, trainer.state.progress
+    trainer.checkpoints.verify_best(p)
     _tell_verdict(trainer, run)
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {run.path}"

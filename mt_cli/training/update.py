@@ -1,4 +1,5 @@
-"""The gradient of one update: batches in the order of an epoch, their sentences shared among the cores of a CPU."""
+"""The gradient of one update: batches in the order of an epoch, their sentences shared among processes and the cores of a
+CPU."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.progress import Progress
+from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState
 from mt_cli.training.workers import Workers
 
@@ -41,34 +43,43 @@ def remaining_batches(dataset: TokenDataset, batch_tokens: int, seed: int, progr
 
 
 def compute_update(
-    state: TrainingState, dataset: TokenDataset, batches: Iterator[list[int]], workers: Workers
+    state: TrainingState, dataset: TokenDataset, batches: Iterator[list[int]], workers: Workers, ranks: Ranks = ALONE
 ) -> Update:
-    """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`."""
+    """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`.
+
+    A batch has a part for each thread of each process, so that two processes of one thread compute what one process of
+    two threads does.
+    """
     chosen = [next(batches) for _ in range(state.settings.accumulate)]
     state.optimizer.network.train()
     dataset = dataset.backwards() if state.phase.is_backward else dataset
-    parts = [part for batch in chosen for k in range(workers.n) if (part := batch[k :: workers.n])]
+    n_parts = workers.n * ranks.n
+    parts = [part for batch in chosen for k in range(n_parts) if (part := batch[k::n_parts])]
 
-    def gradients(numbered_part: tuple[int, list[int]]) -> tuple[Tensor, int, tuple[Tensor, ...]]:
+    def gradients(numbered_part: tuple[int, list[int]]) -> tuple[Tensor, tuple[Tensor, ...]]:
         return _gradients(state, dataset, *numbered_part)
 
-    losses, n_tokens = list[Tensor](), 0
-    for part_loss, part_tokens, part_gradients in workers.map(gradients, enumerate(parts)):
+    losses = list[Tensor]()
+    for part_loss, part_gradients in workers.map(gradients, list(enumerate(parts))[ranks.rank :: ranks.n]):
         state.optimizer.add(part_gradients)
         losses.append(part_loss)
-        n_tokens += part_tokens
+    state.optimizer.add_up(ranks)
+    pairs = [pair for batch in chosen for pair in batch]
+    n_tokens = int(dataset.lengths_of(pairs)[1].sum()) + len(pairs)  # of all processes, end symbols included
     grad_norm = state.optimizer.average_and_clip(n_tokens)
-    loss_sum = sum(loss.item() for loss in losses)  # waits for the device, when all of its work is queued
-    return Update(loss_sum, n_tokens, grad_norm.item(), [pair for batch in chosen for pair in batch])
+    (loss_sum,) = ranks.added(
+        sum(loss.item() for loss in losses)
+    )  # waits for the device, when all of its work is queued
+    return Update(loss_sum, n_tokens, grad_norm.item(), pairs)
 
 
 def _gradients(
     state: TrainingState, dataset: TokenDataset, part: int, pairs: list[int]
-) -> tuple[Tensor, int, tuple[Tensor, ...]]:
-    """Summed loss, number of target tokens and summed gradients of some pairs. Runs in a thread of its own."""
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Summed loss and summed gradients of some pairs. Runs in a thread of its own."""
     settings, network = state.settings, state.optimizer.network
     seed_dropout(settings.seed, state.progress.step, part)
     batch = make_batch(dataset, pairs).to(state.model.device)
     r_drop = settings.r_drop if state.phase.n_passes == 2 else 0.0
     loss = summed_loss(network, batch, settings.label_smoothing, r_drop)
-    return loss.detach(), batch.n_tokens, torch.autograd.grad(loss, state.optimizer.network_weights)
+    return loss.detach(), torch.autograd.grad(loss, state.optimizer.network_weights)

@@ -22,6 +22,7 @@ _TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than parallel 
 
 class Workers:
     def __init__(self, device: torch.device, batch_tokens: int):
+        """`batch_tokens`: of the part of a batch that this process has."""
         self._n_cores = torch.get_num_threads()
         is_cpu = device.type == "cpu"
         self.n = max(1, min(self._n_cores, batch_tokens // _TOKENS_OF_A_PART)) if is_cpu else 1

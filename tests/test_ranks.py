@@ -1,0 +1,185 @@
+"""Several processes train one model: they compute what one does, stop together, and name the one that fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from same_training import differences
+from tiny_trainer import options
+
+from mt_cli.checkpoint import load_checkpoint
+from mt_cli.run_dir import RunDir
+
+Start = Callable[..., "list[subprocess.Popen[bytes]]"]
+SETTINGS = options("training.batch_tokens=2048", "training.precision=fp32", "training.n_samples=0")
+SHORT = [*SETTINGS, *options("training.max_steps=6", "training.validate_every_steps=3", "training.warmup_steps=2")]
+ENDLESS = [*SETTINGS, *options("training.max_steps=1000000", "training.validate_every_steps=20")]
+
+
+@pytest.fixture
+def start(mt_process: Callable[..., subprocess.Popen[bytes]]) -> Iterator[Start]:
+    """`start(n, ...)`: the command as `torchrun` starts it, n times."""
+    started = []
+
+    def processes(n: int, *arguments: object, folders: dict[int, Path] | None = None) -> list[subprocess.Popen[bytes]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for rank in range(n):
+            environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(n)}
+            environment |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            started.append(mt_process(*arguments, env=environment, cwd=(folders or {}).get(rank)))
+        return started[-n:]
+
+    yield processes
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def answers(processes: list[subprocess.Popen[bytes]]) -> list[tuple[int, str]]:
+    """Exit codes, and what was said on stderr."""
+    said = [process.communicate(timeout=120)[1].decode() for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+
+
+def weights(run: Path) -> dict[str, Any]:
+    return load_checkpoint(RunDir(run).find_checkpoint("last"))["model"]
+
+
+def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(
+    tiny: Path, start: Start, mt_process: Any
+) -> None:
+    both_phases = options("training.both_directions=0.5", "training.r_drop=1")
+    alone = mt_process("train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "one", env={"OMP_NUM_THREADS": "2"})
+    assert alone.communicate(timeout=120) and alone.returncode == 0
+    (first, said), other = answers(start(2, "train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "two"))
+    assert (first, *other) == (0, 0, "") and "finished at step 6" in said
+    assert differences(tiny / "two", tiny / "one") == []
+
+
+@pytest.mark.slow
+def test_four_processes_agree_with_one_and_another_number_continues(tiny: Path, start: Start, mt: Any) -> None:
+    same = [*SHORT, *options("model.dropout=0")]  # which each part of a batch draws for itself
+    assert mt("train", "tiny.yaml", *same, "--run-dir", "one").code == 0
+    assert [code for code, _ in answers(start(4, "train", "tiny.yaml", *same, "--run-dir", "four"))] == [0] * 4
+    for name, weight in weights(tiny / "four").items():
+        if name.endswith("w_k.bias"):
+            continue  # its gradient is zero but for rounding, which AdamW enlarges
+        assert weight.allclose(weights(tiny / "one")[name], atol=1e-4), name
+    longer = [*same, *options("training.max_steps=9")]
+    assert [code for code, _ in answers(start(2, "train", "tiny.yaml", *longer, "--run-dir", "four"))] == [0, 0]
+    assert RunDir(tiny / "four").steps()[-1] == 9
+
+
+def wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        if file.exists() and file.stat().st_size:
+            return
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.1)
+    raise AssertionError(f"{file} was not written")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny: Path, start: Start, rank: int) -> None:
+    processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
+    wait_for(tiny / "run" / "metrics.jsonl", processes[0])
+    processes[rank].send_signal(signal.SIGTERM)
+    (first, said), (second, nothing) = answers(processes)
+    assert {first, second} == {143, 130} and ((first, second)[rank] == 143) and nothing == ""
+    step = RunDir(tiny / "run").steps()[-1]
+    assert f"stopped at step {step}, saved in run" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_dies_or_hangs_is_named_within_a_minute(
+    tiny: Path, start: Start, rank: int, number: signal.Signals
+) -> None:
+    processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
+    wait_for(tiny / "run" / "last", processes[0])
+    processes[rank].send_signal(number)
+    began, other = time.monotonic(), processes[1 - rank]
+    said = other.communicate(timeout=60)[1].decode()
+    assert time.monotonic() - began < 60
+    assert other.returncode == 1
+    assert f"process {rank} of this training has ended or hangs; start the same command again" in said
+
+
+@pytest.mark.slow
+def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny: Path, start: Start) -> None:
+    other = tiny / "other"
+    other.mkdir()
+    for name in ("tiny.yaml", "train.en", "train.de", "dev.en", "dev.de", "test.en", "test.de"):
+        (other / name).write_bytes((tiny / name).read_bytes())
+    (other / "train.de").write_text((tiny / "train.de").read_text().replace("e", "a"))
+    command = ("train", "tiny.yaml", *SHORT, "--run-dir", tiny / "run")
+    (first, said), (second, told) = answers(start(2, *command, folders={1: other}))
+    assert (first, second) == (1, 1), said + told
+    assert "error: process 1: " in told and "train" in told, told
+    assert "process 1 of this training has ended" in said
+    (other / "tiny.yaml").write_text((tiny / "tiny.yaml").read_text().replace("n_heads: 2", "n_heads: 1"))
+    (first, said), (second, told) = answers(start(2, *command, folders={1: other}))
+    assert (first, second, told) == (1, 1, "")
+    assert "error: process 1 has model.n_heads 1, process 0 has 2; give all the same" in said
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_processes_again_and_they_continue(tiny: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+        "-m",
+        "mt_cli",
+    ]
+    longer = [*SETTINGS, *options("training.max_steps=600", "training.validate_every_steps=20")]
+    torchrun = subprocess.Popen(
+        [*command, "train", "tiny.yaml", *longer, "--run-dir", "run"], env=environment, stderr=subprocess.PIPE
+    )
+    wait_for(tiny / "run" / "last", torchrun)
+    owner = (tiny / "run" / ".owner").read_text().split()
+    os.kill(int(owner[1]), signal.SIGKILL)
+    said = torchrun.communicate(timeout=200)[1].decode()
+    assert torchrun.returncode == 0, said
+    assert "continuing run from step " in said and "finished at step 600" in said
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run(tiny: Path, trained_run: Path, mt: Any) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    alone, many, translate = re.findall(r"^    torchrun (--n.*)$", page, re.MULTILINE)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    changes = {"configs/phrasebook.yaml": "tiny.yaml", "mine.yaml": "tiny.yaml", "first:29500": f"localhost:{port}"}
+    changes |= {"--nproc-per-node 4": "--nproc-per-node 1", "runs/phrasebook": str(trained_run), "in.txt": "test.en"}
+    for line, n_times in ((alone, 1), (many, 2), (translate, 1)):
+        for old, new in changes.items():
+            line = line.replace(old, new)
+        options = [*SHORT, "--run-dir", f"run-{n_times}"] if " train " in line else []
+        command = [sys.executable, "-m", "torch.distributed.run", *line.split(), *options]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        started = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(n_times)]
+        assert [code for code, _ in answers(started)] == [0] * n_times
+    assert differences(Path("run-2"), Path("run-1")) == []
+    assert mt("translate", trained_run, "test.en", "--output", "one.txt").code == 0
+    assert Path("out.txt").read_bytes() == Path("one.txt").read_bytes()

@@ -91,6 +91,7 @@ TINY = "--set model.d_model=16 --set model.n_encoder_layers=1 --set model.n_deco
 SHORTER = {
     "--minutes 30": "--minutes 0.01",
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
+    "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
     "max_steps=40000": "max_steps=3",
 }
 

@@ -1175,9 +1175,9 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
         assert b"is finished" in again.err
     plain = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.n_samples=0"))
     assert plain.said[-1] == "to train it longer, give it more than 0.05 minutes in all, such as --minutes 0.1"
-    longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.2", *options("training.n_samples=0"))
-    assert re.search(rb"0\.[01] of the run's 0\.2 minutes were used by earlier starts, 0\.[012] are left", longer.err)
-    found = re.search(rb"0\.2 minutes are about ([\d,]+) steps", longer.err)
+    longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.12", *options("training.n_samples=0"))
+    assert re.search(rb"0\.[01] of the run's 0\.12 minutes were used by earlier starts, 0\.[01] are left", longer.err)
+    found = re.search(rb"0\.12 minutes are about ([\d,]+) steps", longer.err)
     assert found and int(found[1].replace(b",", b"")) > plan["max_steps"] and b"finished at step " in longer.err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -319,6 +320,22 @@ def test_a_shift_that_is_really_there_is_found(corpus):
     finding = the(report, "shifted")
     assert "the target of line n stands in line n-1" in finding.what
     assert 196 <= finding.examples[0].line <= 206 and 50 <= finding.count <= 70
+
+
+def test_of_files_of_unequal_length_the_line_is_told_from_which_on_they_part(corpus):
+    files = corpus(sentences(600, seed=2))
+    lines = Path(files[1]).read_bytes().splitlines(keepends=True)
+    Path(files[1]).write_bytes(b"".join(lines[:400] + lines[401:]))
+    with pytest.raises(DataError) as caught:
+        check(of(files))
+    told = re.fullmatch(
+        r".*has 600 lines, .* has 599; make them parallel; from about line (\d+) on they no longer belong together",
+        str(caught.value),
+    )
+    assert told and 397 <= int(told[1]) <= 405
+    Path(files[1]).write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(DataError, match="make them parallel$"):
+        check(of(files))
 
 
 def test_a_corpus_that_is_aligned_has_no_finding_of_it(corpus, aligned):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,7 +24,7 @@ from mt_cli.check.usual import Sample, Usual
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
-from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_raw_pairs
+from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
 
@@ -63,7 +64,10 @@ def check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
 
     Raises DataError for files that are no parallel text.
     """
-    report = quick_check(data, corpus)
+    try:
+        report = quick_check(data, corpus)
+    except UnequalLinesError as error:
+        raise DataError(f"{error}{_where_they_part(data)}") from None
     report.findings += _alignment_findings(report)
     return report
 
@@ -108,6 +112,17 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         dropped,
         read,
     )
+
+
+def _where_they_part(data: DataConfig) -> str:
+    """From which line on two files of unequal length no longer belong together; '' where that cannot be told."""
+    from mt_cli.check.alignment import Alignment
+
+    pairs = list[SentencePair]()
+    with suppress(UnequalLinesError):
+        pairs.extend(islice(map(_normalized, _read(data.train, data.columns)), _ALIGNED_AT_ONCE))
+    shifted = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
+    return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
 
 def _read(files: list[str], columns: str | None, report: CorpusReport | None = None) -> Iterator[SentencePair]:

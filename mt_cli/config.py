@@ -178,6 +178,9 @@ class TrainingConfig(Section):
     init_from: str | None = None
     """A run directory to begin with: its weights, its tokenizer, the sets that it held out, and where this config leaves
     them open its network and its search. The same as `mt train --from`. null: random weights."""
+    freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
+    """Parts whose weights stay what they are in the beginning, for a run with init_from that learns from little text.
+    embeddings are those of both languages and the output projection."""
     batch_tokens: BatchTokens = 2048
     """Target tokens in a batch, padding included. auto: as many as fit into memory. If memory runs out, halve it and double
     accumulate: an update then has as many tokens as before."""
@@ -368,6 +371,9 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
             [("model", "tie_embeddings"), ("tokenizer", "joint")],
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
         )
+    frozen = set(config.training.freeze)
+    if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):
+        yield [("training", "freeze")], "training.freeze: nothing is left to learn; leave out one of the parts"
     if config.training.both_directions and not config.tokenizer.joint:
         yield (
             [("training", "both_directions"), ("tokenizer", "joint")],

@@ -425,6 +425,11 @@ def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
         ),
         (
+            "training:\n  freeze: [embeddings, all_but_embeddings]\n",
+            7,
+            "training.freeze: nothing is left to learn; leave out one of the parts",
+        ),
+        (
             "training:\n  both_directions: 1\n  r_drop: 2\n",
             8,
             "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"

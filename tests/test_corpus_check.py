@@ -334,7 +334,7 @@ def test_of_files_of_unequal_length_the_line_is_told_from_which_on_they_part(cor
     )
     assert told and 397 <= int(told[1]) <= 405
     Path(files[1]).write_bytes(b"".join(lines[:-1]))
-    with pytest.raises(DataError, match="make them parallel$"):
+    with pytest.raises(DataError, match=r"make them parallel$"):
         check(of(files))
 
 

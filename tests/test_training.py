@@ -1113,6 +1113,37 @@ def test_the_norm_told_is_that_before_clipping(tiny_model):
     assert clipped == pytest.approx(0.5, rel=1e-3)
 
 
+FROZEN = {
+    "embeddings": {"embeddings", "projection"},
+    "encoder": {"encoder"},
+    "decoder": {"decoder"},
+    "all_but_embeddings": {"encoder", "decoder"},
+    "encoder, embeddings": {"encoder", "embeddings", "projection"},
+}
+
+
+@pytest.mark.parametrize("parts", FROZEN)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_parts_that_are_frozen_stay_what_they_are_and_the_others_learn(tiny, parts, optimizer):
+    settings = (
+        f"training.freeze=[{parts}]", f"training.optimizer={optimizer}", "training.max_steps=4", "training.r_drop=1",
+        "training.validate_every_steps=2", "training.precision=bf16",
+    )  # fmt: skip
+    trainer = trainer_of(tiny / "run", *settings)
+    before = {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
+    frozen = {name for name in before if any(part in name for part in FROZEN[parts])}
+    trainer.train()
+    content = load_checkpoint(RunDir(tiny / "run").find_checkpoint("last"))
+    for weights in (content["model"], content["averaged"]):
+        assert all(torch.equal(weights[name], before[name]) for name in frozen)
+        assert {name.partition(".")[0] for name in before if not torch.equal(weights[name], before[name])} == {
+            name.partition(".")[0] for name in before.keys() - frozen
+        }
+    network = trainer.state.optimizer.network.state_dict()
+    assert all(torch.equal(network[name], before[name].bfloat16()) for name in frozen)
+    assert trainer_of(tiny / "run", *settings).state.is_finished
+
+
 def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=2", "model.dropout=0.9")
     trainer.train()

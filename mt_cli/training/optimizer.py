@@ -31,17 +31,19 @@ class Optimizer:
         self.network = model if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
         self.averaged = copy.deepcopy(model).requires_grad_(False) if training.average_decay else None
         self.clip_norm, self.average_decay = training.clip_norm, training.average_decay
-        self._weights: list[Tensor] = list(model.parameters())
-        self.network_weights: list[Tensor] = list(self.network.parameters())
+        self._weights, self.network_weights = (_learnt(one, training.freeze) for one in (model, self.network))
+        self._averaged_weights = _learnt(self.averaged, training.freeze) if self.averaged is not None else []
         matrices: list[Tensor] = []
         if training.optimizer == "muon":
             layers = [*model.encoder_layers, *model.decoder_layers]
-            matrices = [weight for layer in layers for weight in layer.parameters() if weight.dim() == 2]
+            of_layers = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
+            matrices = [weight for weight in self._weights if weight in of_layers]
         others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
         groups = [
             {"params": [weight for weight in others if weight.dim() > 1]},
             {"params": [weight for weight in others if weight.dim() == 1]},  # norms and biases
         ]
+        groups = [group for group in groups if group["params"]]
         betas = training.adam_beta1, training.adam_beta2
         self._optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
         if matrices:
@@ -95,10 +97,10 @@ class Optimizer:
         """An exponential moving average (Polyak and Juditsky 1992), whose first values forget the initial weights sooner."""
         if self.averaged is not None:
             decay = min(self.average_decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_(list(self.averaged.parameters()), self._weights, 1 - decay)
+            torch._foreach_lerp_(self._averaged_weights, self._weights, 1 - decay)
 
     def state(self) -> dict[int, dict[str, Tensor]]:
-        """The optimizers' state of each of `model.parameters()`, by its number: AdamW's two moments and count of steps,
+        """The optimizers' state of each weight that is learnt, by its number: AdamW's two moments and count of steps,
         Muon's momentum. Empty before the first step."""
         return {
             i: moments
@@ -122,4 +124,18 @@ class Optimizer:
     @torch.no_grad()
     def sync_network(self) -> None:
         if self.network is not self.model:
-            torch._foreach_copy_(self.network_weights, self._weights)
+            torch._foreach_copy_(list(self.network.parameters()), list(self.model.parameters()))
+
+
+_PARTS = {
+    "embeddings": ("src_embeddings", "tgt_embeddings", "projection"),
+    "encoder": ("encoder",),
+    "decoder": ("decoder",),
+    "all_but_embeddings": ("encoder", "decoder"),
+}
+
+
+def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
+    """The weights that are not in the parts of `training.freeze`."""
+    frozen = tuple(prefix for part in freeze for prefix in _PARTS[part])
+    return [weight for name, weight in model.named_parameters() if not name.startswith(frozen)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -195,6 +197,21 @@ def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(r
     left_out = new.sets.left_out_lines()
     sources = Path("train.es").read_text().splitlines()
     assert not held_out & {letters(src) for line, src in enumerate(sources, 1) if line not in left_out}
+
+
+def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
+    for side in ("es", "gn"):
+        shutil.copy(f"train.{side}", f"new.{side}")
+    sets = [word for side in ("es", "gn") for word in ("--dev", f"new.{side}")]
+    answer = mt("train", "new.es", "new.gn", *SMALL, *sets, "--from", "runs/es-gn", "--run-dir", "new")
+    assert answer.code == 0, answer.said
+    start = json.loads(Path("new/provenance.json").read_text())["starts"][0]
+    best = run.find_checkpoint("best").read_bytes()
+    assert start["parent"] == {"run": "runs/es-gn", "checkpoint_sha256": hashlib.sha256(best).hexdigest()}
+    names = lambda: [one["test_set"] for one in json.loads(mt("evaluate", "new", "--json").out)]  # noqa: E731
+    assert names() == ["dev", "test of es-gn"]
+    shutil.rmtree("runs/es-gn")
+    assert names() == ["dev"]
 
 
 def test_a_run_whose_parent_was_deleted_still_continues(run, mt):

@@ -180,11 +180,30 @@ class TestSet:
 
 
 def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> list[TestSet]:
-    """The dev set and each test set of the run's config, or `files`; all are read before the first is translated."""
-    if not files:
-        _refuse_missing_sets(run, config)
-    named = {Path(files[0]).name: files} if files else run.sets.all_files(config.data)
-    return [read_set(config, name, paths) for name, paths in named.items()]
+    """The dev set and each test set of the run's config and of the run that it began with; or `files`. All are read before
+    the first is translated."""
+    if files:
+        return [read_set(config, Path(files[0]).name, files)]
+    _refuse_missing_sets(run, config)
+    sets = [read_set(config, name, paths) for name, paths in run.sets.all_files(config.data).items()]
+    own = {one.about["test_sha256"] for one in sets}
+    return sets + [one for one in _sets_of_parent(config) if one.about["test_sha256"] not in own]
+
+
+def _sets_of_parent(config: Config) -> list[TestSet]:
+    """The test sets of the run that this one began with, as far as they are still there: they show what was forgotten."""
+    parent = RunDir(Path(config.training.init_from or ""))
+    if config.training.init_from is None or not parent.config_file.is_file():
+        return []
+    theirs = parent.load_config()
+    if (theirs.data.src_lang, theirs.data.tgt_lang) != (config.data.src_lang, config.data.tgt_lang):
+        return []
+    named = parent.sets.all_files(theirs.data)
+    return [
+        read_set(theirs, f"{name} of {parent.path.name}", files)
+        for name, files in named.items()
+        if name != "dev" and all(Path(file).is_file() for file in files)
+    ]
 
 
 def read_set(config: Config, name: str, files: list[str]) -> TestSet:

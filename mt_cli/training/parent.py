@@ -5,6 +5,7 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def take_weights(model: Transformer, parent: RunDir) -> None:
                 anew.append(name)
     exceptions = f"; of another shape, so begun anew: {', '.join(anew)}" if anew else ""
     log.info(f"begun with the weights of {parent.path}{exceptions}")
+
+
+def about_parent(config: Config) -> dict[str, str] | None:
+    """What a run notes of its parent: where it lay, and the hash of the weights that it took."""
+    if (parent := parent_of(config)) is None:
+        return None
+    with parent.find_checkpoint("best").open("rb") as weights:
+        return {"run": str(parent.path), "checkpoint_sha256": hashlib.file_digest(weights, "sha256").hexdigest()}
 
 
 def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]:

@@ -24,7 +24,7 @@ from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
-from mt_cli.training.parent import parent_of, take_weights
+from mt_cli.training.parent import about_parent, parent_of, take_weights
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
@@ -203,6 +203,7 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         precision=precision,
         data_sha256=data.sha256,
         tokenizer_sha256=data.tokenizer.sha256,
+        **({"parent": about_parent(state.config)} if training.init_from and not p.step else {}),
     )
 
 

@@ -178,6 +178,9 @@ class TrainingConfig(Section):
     init_from: str | None = None
     """A run directory to begin with: its weights, its tokenizer, the sets that it held out, and where this config leaves
     them open its network and its search. The same as `mt train --from`. null: random weights."""
+    extend_vocabulary: bool = False
+    """Whether to add subwords of the new text to the tokenizer of the run to begin with. The same as `mt train
+    --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. false: its tokenizer is kept."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts whose weights stay what they are in the beginning, for a run with init_from that learns from little text.
     embeddings are those of both languages and the output projection."""
@@ -370,6 +373,12 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
         yield (
             [("model", "tie_embeddings"), ("tokenizer", "joint")],
             "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+        )
+    if config.training.extend_vocabulary and config.training.init_from is None:
+        keys: list[Key] = [("training", "extend_vocabulary")]
+        yield (
+            keys,
+            "training.extend_vocabulary adds to the tokenizer of another run; set training.init_from (--from RUN)",
         )
     frozen = set(config.training.freeze)
     if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):

@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config_file import comments_of, load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.text.similarity import letters
+from mt_cli.text.tokenizer import extend_tokenizer
+from mt_cli.training.parent import take_weights
 
 Mt = Callable[..., Any]
 SMALL = [
@@ -212,6 +216,45 @@ def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
     assert names() == ["dev", "test of es-gn"]
     shutil.rmtree("runs/es-gn")
     assert names() == ["dev"]
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["tokenizer.algorithm=bpe"], ["tokenizer.joint=false", "model.tie_embeddings=target"]]
+)
+def test_subwords_of_new_text_join_those_of_the_parent(corpus, mt, settings):
+    sets = [word for one in settings for word in ("--set", one)]
+    assert mt("train", "train.es", "train.gn", *SMALL, *sets).code == 0
+    pairs = [line.replace("a", "zorimba") for line in Path("train.es").read_text().splitlines()[:200]]
+    Path("new.es").write_text("".join(f"{line}\n" for line in pairs))
+    Path("new.gn").write_text("".join(Path("train.gn").read_text().splitlines(keepends=True)[:200]))
+    command = ["train", "new.es", "new.gn", *SMALL, *sets, "--from", "runs/es-gn"]
+    answer = mt(*command, "--extend-vocabulary", "--run-dir", "new")
+    assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
+    old, new = (RunDir(Path(run)).text.load_tokenizer(len(settings) < 2) for run in ("runs/es-gn", "new"))
+    n_old = old.src_vocab_size
+    assert new.src_vocabulary()[:n_old] == old.src_vocabulary() and new.src_vocab_size > n_old
+    assert len(new.encode_src("la zorimba")) < len(old.encode_src("la zorimba"))
+    assert new.decode_src(new.encode_src("la zorimba")) == "la zorimba"
+    assert mt("translate", "new", stdin=b"la zorimba\n").code == 0
+    refused = mt("train", "new.es", "new.gn", *SMALL, "--extend-vocabulary")
+    assert refused.code == 2 and "training.extend_vocabulary adds to the tokenizer of another run" in refused.said[0]
+
+
+def test_a_row_of_a_new_piece_begins_as_the_mean_of_those_that_spelt_it(corpus, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL).code == 0
+    parent = RunDir(Path("runs/es-gn"))
+    loaded = load_model(parent)
+    text = ["la zorimba zorimba", "zorimba la zorimba"] * 20
+    tokenizer = extend_tokenizer(loaded.tokenizer, [lambda: iter(text)], "unigram", 400)
+    model = build_model(loaded.config, tokenizer)
+    take_weights(model, tokenizer, parent)
+    old, new = loaded.model.state_dict(), model.state_dict()
+    for name in ("src_embeddings.token.weight", "projection.weight"):
+        n_old = len(old[name])
+        assert torch.equal(new[name][:n_old], old[name])
+        (number,) = [i for i, piece in enumerate(tokenizer.src_vocabulary()) if piece == "▁zorimba"]
+        spelt = loaded.tokenizer.encode_src("zorimba")
+        torch.testing.assert_close(new[name][number], old[name][spelt].mean(0))
 
 
 def test_a_run_whose_parent_was_deleted_still_continues(run, mt):

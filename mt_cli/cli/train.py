@@ -42,6 +42,9 @@ def train(
         Path | None,
         typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
     ] = None,
+    extend_vocabulary: Annotated[
+        bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
+    ] = False,
     overrides: SweepOption = None,
     run_dir: Annotated[
         Path | None,
@@ -62,13 +65,13 @@ def train(
     began = time.monotonic()
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
-    settings = list(overrides or ())
-    if minutes is not None:
-        settings.append(f"training.minutes={minutes}")
-    if clean:
-        settings.append("data.clean=true")
-    if init_from is not None:
-        settings.append(f"training.init_from={init_from}")
+    shorthands = {
+        "training.minutes": minutes,
+        "data.clean": "true" if clean else None,
+        "training.init_from": init_from,
+        "training.extend_vocabulary": "true" if extend_vocabulary else None,
+    }
+    settings = [*(overrides or ()), *(f"{key}={value}" for key, value in shorthands.items() if value is not None)]
     configs = dict[Path, Config]()
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():

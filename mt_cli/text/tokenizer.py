@@ -11,7 +11,9 @@ import hashlib
 import io
 import logging
 import re
+import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
@@ -116,6 +118,38 @@ def train_tokenizer(sides: list[Callable[[], Iterator[str]]], algorithm: str, vo
     `vocab_size` is too small for the characters of the text.
     """
     return Tokenizer([_train(side, algorithm, vocab_size) for side in sides])
+
+
+def extend_tokenizer(
+    tokenizer: Tokenizer, sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int
+) -> Tokenizer:
+    """The tokenizer with pieces that other text uses at least twice and it lacks, after its own, whose ids stay. `sides` as
+    in `train_tokenizer`; the pieces are those of a tokenizer that is trained on them."""
+    models = [_extend(model, side, algorithm, vocab_size) for model, side in zip(tokenizer.models, sides, strict=True)]
+    return Tokenizer(models)
+
+
+def _extend(model: bytes, sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
+    old, new = _load(model), _load(_train(sentences, algorithm, vocab_size))
+    counts = Counter(i for text in sentences() for i in new.encode(text))
+    is_bpe = algorithm == "bpe"  # merges lead over pieces that no text has left
+    added = [
+        i for i in range(EOS_ID + 1, new.get_piece_size())
+        if not new.is_byte(i) and (is_bpe or counts[i] >= 2) and old.piece_to_id(new.id_to_piece(i)) == UNK_ID
+    ]  # fmt: skip
+    # bpe: a score is a place in the order of the merges. unigram: a logarithm of a probability, which text of another
+    # kind changes little.
+    last = min(old.get_score(i) for i in range(old.get_piece_size()))
+    scores = [last - 1 - n if is_bpe else new.get_score(i) for n, i in enumerate(added)]
+    return model + b"".join(map(_piece_message, map(new.id_to_piece, added), scores))
+
+
+def _piece_message(piece: str, score: float) -> bytes:
+    """An element of `pieces`, the first field of sentencepiece's ModelProto. In protobuf's encoding it may stand anywhere;
+    lengths below 128 are one byte, and a piece has at most 16 characters."""
+    text = piece.encode()
+    content = b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", score)
+    return b"\x0a" + bytes([len(content)]) + content
 
 
 def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:

@@ -18,9 +18,11 @@ from mt_cli.errors import ConfigError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
+from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
+_ROWS_OF_PIECES = ("token.weight", "projection.weight")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 
 
@@ -44,20 +46,37 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     return config
 
 
-def take_weights(model: Transformer, parent: RunDir) -> None:
-    """Copies the parent's best weights into the model. Those of another shape begin anew and are named.
+def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> None:
+    """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
+    spelt them; weights of another shape begin anew and are named.
 
     Raises CheckpointError when they are damaged."""
-    weights = load_model(parent).model.state_dict()
-    anew = []
+    loaded = load_model(parent)
+    weights, anew = loaded.model.state_dict(), []
     with torch.no_grad():
         for name, weight in model.state_dict().items():
-            if name in weights and weights[name].shape == weight.shape:
-                weight.copy_(weights[name])
+            theirs = weights.get(name)
+            if theirs is not None and theirs.shape == weight.shape:
+                weight.copy_(theirs)
+            elif theirs is not None and name.endswith(_ROWS_OF_PIECES) and theirs.shape[1:] == weight.shape[1:]:
+                spelt = _spelt(loaded.tokenizer, tokenizer, is_src=name.startswith("src_"))
+                weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
             else:
                 anew.append(name)
     exceptions = f"; of another shape, so begun anew: {', '.join(anew)}" if anew else ""
     log.info(f"begun with the weights of {parent.path}{exceptions}")
+
+
+def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
+    """For each piece that only the new tokenizer has, the ids by which the old one writes it."""
+    encode, pieces_of = (old.encode_src, old.src_pieces) if is_src else (old.encode_tgt, old.tgt_pieces)
+    vocabularies = (new.src_vocabulary(), old.src_vocab_size) if is_src else (new.tgt_vocabulary(), old.tgt_vocab_size)
+    found = []
+    for piece in vocabularies[0][vocabularies[1] :]:
+        ids = encode(piece.replace("▁", " "))
+        is_begun = len(ids) > 1 and not piece.startswith("▁") and pieces_of(ids[:1]) == ["▁"]
+        found.append(ids[1:] if is_begun else ids)  # a piece within a word has no space before it
+    return found
 
 
 def about_parent(config: Config) -> dict[str, str] | None:

@@ -24,7 +24,7 @@ from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.splitting import AbbreviationCounter
-from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+from mt_cli.text.tokenizer import Tokenizer, extend_tokenizer, train_tokenizer
 from mt_cli.training.parent import held_out_of, like_parent, parent_of
 from mt_cli.training.selection import ReadPairs, hold_out, leave_out_faulty, look_through, tell_findings
 
@@ -153,10 +153,14 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
+        sides = _sides(config.tokenizer, train.kept(read_all))
+        algorithm, vocab_size = config.tokenizer.algorithm, config.tokenizer.vocab_size
         if parent is not None:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
+            if config.training.extend_vocabulary:
+                tokenizer = extend_tokenizer(tokenizer, sides, algorithm, vocab_size)
         else:
-            tokenizer = _train_tokenizer(config.tokenizer, train.kept(read_all))
+            tokenizer = train_tokenizer(sides, algorithm, vocab_size)
         train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations, True)
     dev_pairs = _as_spelled(dev_pairs, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
@@ -249,14 +253,11 @@ def _copied(pairs: Iterable[SentencePair], run: RunDir) -> Iterator[ReadPairs]:
             file.unlink(missing_ok=True)
 
 
-def _train_tokenizer(settings: TokenizerConfig, read_train: ReadPairs) -> Tokenizer:
-    sides: list[Callable[[], Iterator[str]]] = [
-        lambda: (pair.src for pair in read_train()),
-        lambda: (pair.tgt for pair in read_train()),
-    ]
+def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:
+    """What each model of the tokenizer learns from."""
     if settings.joint:
-        sides = [lambda: (text for pair in read_train() for text in (pair.src, pair.tgt))]
-    return train_tokenizer(sides, settings.algorithm, settings.vocab_size)
+        return [lambda: (text for pair in read_train() for text in (pair.src, pair.tgt))]
+    return [lambda: (pair.src for pair in read_train()), lambda: (pair.tgt for pair in read_train())]
 
 
 def _build_with_profile(

@@ -99,7 +99,7 @@ def prepared_trainer(
     torch.manual_seed(config.training.seed)
     model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := parent_of(config)) is not None:
-        take_weights(model, parent)
+        take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
     state = TrainingState.new(config, model.to(device), *precision)
     ranks.first(run.make_checkpoints_folder)

@@ -61,7 +61,11 @@ def refuse_special_file(path: Path) -> None:
 
 def refuse_outside(folder: Path, file: Path) -> None:
     """Raises RunDirError for a link that leads out of `folder`: a run from a stranger reads nothing but itself."""
-    if not file.resolve().is_relative_to(folder.resolve()):
+    try:
+        is_inside = file.resolve().is_relative_to(folder.resolve())
+    except RuntimeError:  # of Python 3.11 and 3.12
+        raise RunDirError(f"{file}: a link that leads to itself; put the file itself there") from None
+    if not is_inside:
         raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
 
 

@@ -9,8 +9,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mt_cli.files import cannot_write, sync_folder
+from mt_cli.files import cannot_write, read_inside, sync_folder
 from mt_cli.run_lock import RunLock
+
+_MAX_LOG_BYTES = 1 << 31
 
 
 class RunLogs:
@@ -26,10 +28,14 @@ class RunLogs:
             raise cannot_write(file, error) from None
 
     def records(self, file: Path) -> list[dict[str, Any]]:
-        """What was appended; without lines that are damaged."""
+        """What was appended; without lines that are damaged. Raises RunDirError for what is no file of the run."""
+        try:
+            content = read_inside(file.parent, file, _MAX_LOG_BYTES)
+        except FileNotFoundError:
+            return []
         found = []
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []:
-            with contextlib.suppress(ValueError):
+        for line in content.decode("utf-8", "replace").splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
                 if isinstance(record := json.loads(line), dict):
                     found.append(record)
         return found

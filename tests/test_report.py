@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -170,6 +171,35 @@ def test_damaged_files_of_a_run_are_noted(tiny: Path, trained_run: Path) -> None
     (run / "left_out.tsv").write_text("line\treason\tsource\ttarget\n3\ttoo_long\ta\tb\n4\ttoo_long\ta\tb\nbroken\n")
     data = reported(run, quick=True)
     assert len(data["runs"][0]["notes"]) == 3 and data["runs"][0]["leftOut"] == {"too_long": 2}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
+def test_what_is_no_file_of_the_run_is_noted_and_not_waited_for(tiny: Path, trained_run: Path) -> None:
+    run = copied(trained_run, "run")
+    for name in ("metrics.jsonl", "timing.jsonl", "check.json", "provenance.json"):
+        (run / name).unlink()
+    os.mkfifo(run / "metrics.jsonl")
+    (run / "timing.jsonl").symlink_to(Path("tiny.yaml").resolve())
+    (run / "check.json").symlink_to("check.json")
+    (run / "provenance.json").mkdir()
+    notes = "\n".join(reported(run, quick=True)["runs"][0]["notes"])
+    assert "metrics.jsonl: is a pipe or a device, expected a regular file" in notes
+    assert "timing.jsonl: a link that leads out of the run directory" in notes
+    assert "check.json: a link that leads to itself" in notes and "provenance.json: is a folder" in notes
+
+
+def test_a_log_that_is_nested_too_deeply_is_a_damaged_log(tiny: Path, trained_run: Path) -> None:
+    run = copied(trained_run, "run")
+    (run / "metrics.jsonl").write_text("[" * 100_000 + "\n" + json.dumps({"step": 50, "loss": 2.0}) + "\n")
+    assert reported(run, quick=True)["runs"][0]["curves"]["loss"][0][2] == 2.0
+
+
+def test_a_damaged_list_of_left_out_pairs_costs_only_what_needs_it(tiny: Path, trained_run: Path) -> None:
+    run = copied(trained_run, "run")
+    (run / "left_out.tsv").write_bytes(b"line\n\xff\n")
+    data = reported(run)
+    assert data["sets"][0]["byLength"] and not data["sets"][0]["byRarity"]
+    assert "left_out.tsv: damaged" in data["runs"][0]["notes"][0]
 
 
 def test_numbers_that_are_not_finite_do_not_end_the_page(tiny: Path, trained_run: Path) -> None:

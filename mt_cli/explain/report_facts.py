@@ -52,7 +52,7 @@ class RunFacts:
 
     @cached_property
     def log(self) -> TrainingLog:
-        return TrainingLog(self.run, self.config.training)
+        return TrainingLog(self.run, self.config.training, self.notes)
 
     def summary(self) -> list[str]:
         """A few sentences for people: how good it is, what to do next, how far it is."""

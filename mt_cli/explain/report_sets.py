@@ -17,7 +17,7 @@ from mt_cli.check.words import words
 from mt_cli.config import Config
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, RunDirError
 from mt_cli.evaluation.comparison import Result, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet
 from mt_cli.evaluation.tables import below
@@ -154,7 +154,7 @@ def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], not
         for pair in read_pairs(data.train, columns=data.columns, on_bad_line="skip"):
             if pair.line not in left_out:
                 counts.update(word for word in words(pair.src.lower()) if word in wanted)
-    except DataError as error:
+    except (DataError, RunDirError) as error:
         notes.append(f"It is not known how rare the words of the test sets are: {error}")
         return []
     rarest = (min((counts[word] for word in one), default=0) for one in sources)

@@ -6,9 +6,11 @@ A record may be damaged or lack what later versions write: only what can be read
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from mt_cli.config import TrainingConfig
+from mt_cli.errors import RunDirError
 from mt_cli.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
 
@@ -20,11 +22,11 @@ Point = list[float | None]  # step, minute and value; None: not known, or not fi
 
 
 class TrainingLog:
-    def __init__(self, run: RunDir, training: TrainingConfig):
+    def __init__(self, run: RunDir, training: TrainingConfig, notes: list[str]):
+        """Adds to `notes` what cannot be read."""
         self._training = training
-        records = run.logs.records(run.metrics_file)
+        records, clock = (_records(run, file, notes) for file in (run.metrics_file, run.timing_file))
         self.records = [one for one in records if type(one.get("step")) is int]
-        clock = run.logs.records(run.timing_file)
         self._clock = [
             one for one in clock if finite(one.get("step")) is not None and finite(one.get("elapsed_seconds"))
         ]
@@ -80,6 +82,14 @@ class TrainingLog:
         since_best = [bool(one.get("is_best")) for one in reversed(self.validations)]
         n_without = since_best.index(True) if True in since_best else len(since_best)
         return self.last_step >= training.max_steps or n_without >= training.patience
+
+
+def _records(run: RunDir, file: Path, notes: list[str]) -> list[dict[str, Any]]:
+    try:
+        return run.logs.records(file)
+    except (RunDirError, OSError) as error:
+        notes.append(str(error))
+        return []
 
 
 def finite(value: Any) -> float | None:

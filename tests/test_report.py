@@ -236,6 +236,19 @@ def test_of_several_runs_only_the_keys_that_differ_are_shown(
     assert [run["name"] for run in data["runs"]] == ["tiny", "seed2", "seed3", "seed4", "seed5"]
 
 
+def test_the_first_words_about_several_runs_say_each_thing_once_and_no_p_of_zero(
+    tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(significance, "N_TRIALS", 2000)
+    unfinished = [copied(trained_run, name, "training.max_steps=999999") for name in ("long", "looping")]
+    (unfinished[1] / "config.yaml").write_text(
+        to_yaml(load_config(unfinished[1] / "config.yaml", ["decoding.min_length=20", "decoding.max_length_ratio=9"]))
+    )
+    summary = reported(*unfinished)["summary"]
+    assert sorted(set(summary)) == sorted(summary) and sum("not at its end" in line for line in summary) == 2
+    assert "p = 0.00: " not in summary[1] and re.search(r"p = 0\.\d{4}: ", summary[1])
+
+
 def test_hostile_text_stays_text(tiny: Path, trained_run: Path) -> None:
     hostile_page(trained_run)
     page = PAGE.read_text("utf-8")

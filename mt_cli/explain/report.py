@@ -109,8 +109,8 @@ def _summary(all_facts: list[RunFacts], pages: list[dict[str, Any]], sets: list[
         return [*pages[0]["summary"][:1], *(one.told(0) for one in sets), *pages[0]["summary"][1:]]
     shared = next((one for one in sets if len(one.by_run) > 1), None)
     lines = _compared(all_facts, pages, shared) if shared is not None else [_told_best_of(all_facts)]
-    unfinished = [page for page in pages if page["state"] != "finished"]
-    return lines + [f"{page['name']}: {page['summary'][0]}" for page in unfinished]
+    lines += [f"{page['name']}: {page['summary'][0]}" for page in pages if page["state"] != "finished"]
+    return list(dict.fromkeys(lines))  # the best run's own words may be among them already
 
 
 def _told_best_of(all_facts: list[RunFacts]) -> str:
@@ -126,7 +126,7 @@ def _compared(all_facts: list[RunFacts], pages: list[dict[str, Any]], shared: Re
     tests = paired_tests(*counts)
     lines = [
         f"{all_facts[first].name} has the highest chrF of {len(shared.results)} runs. {shared.told(first)}",
-        f"It has {tests.difference:.2f} chrF more than {all_facts[second].name}, p = {tests.p_randomization:.2f}:"
+        f"It has {tests.difference:.2f} chrF more than {all_facts[second].name}, p = {tests.p_randomization:.4f}:"
         f" {meaning('chrf', tests)}."
         if tests.difference
         else f"{all_facts[second].name} has the same.",

@@ -18,7 +18,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain import doubts
 from mt_cli.explain.attention import CrossAttention, attention_maps, cross_attention
-from mt_cli.explain.doubts import find_doubts
+from mt_cli.explain.doubts import Doubt, find_doubts
 from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
 
@@ -60,6 +60,13 @@ def test_a_good_translation_gives_no_reason_to_doubt(translator: Translator) -> 
         ("12", "12"),
     ):
         assert found(translator, source, output) == {}
+
+
+def test_a_loop_of_spaces_is_named(translator: Translator) -> None:
+    space = translator.tokenizer.tgt_ids(["▁"])
+    looping = Part(translator.tokenizer.encode_src("red cat"), [Hypothesis(space * 9, 0.0)])
+    own = CrossAttention(torch.ones(len(looping.src_ids) + 1), [])
+    assert Doubt("looped", "▁") in find_doubts(translator, Translation("red cat", [""], [0.0], [looping]), [own])
 
 
 def test_output_that_loops_is_found_and_a_source_that_does_so_excuses_it(translator: Translator) -> None:

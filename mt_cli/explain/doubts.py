@@ -61,7 +61,8 @@ def _find_loop(translator: Translator, part: Part) -> Doubt | None:
     # The translation of a source that repeats itself repeats itself too.
     if n_tokens < _MIN_LOOP_TOKENS or n_tokens <= 2 * _longest_loop(part.src_ids)[0]:
         return None
-    return Doubt("looped", translator.tokenizer.decode_tgt(stretch))
+    tokenizer = translator.tokenizer
+    return Doubt("looped", tokenizer.decode_tgt(stretch) or " ".join(tokenizer.tgt_pieces(stretch)))  # spaces loop, too
 
 
 def _longest_loop(ids: Sequence[int]) -> tuple[int, list[int]]:

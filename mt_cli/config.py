@@ -326,7 +326,7 @@ OPEN_KEYS = {
     "model.dropout", "model.tie_embeddings", "model.positions",
     "training.max_steps", "training.warmup_steps", "training.validate_every_steps", "training.learning_rate",
     "training.both_directions", "training.r_drop", "training.select_by",
-    "decoding.beam_size", "decoding.length_normalization", "decoding.length_penalty",
+    "decoding.beam_size", "decoding.length_normalization", "decoding.length_penalty", "decoding.no_repeat_ngram",
 }  # fmt: skip
 """The keys whose best value depends on the corpus. `recipe.py` chooses them where a config has nothing but data."""
 

@@ -64,6 +64,9 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Ch
         ),
         "decoding.length_normalization": Choice("average", "gnmt favours sentences that are too short"),
         "decoding.length_penalty": Choice(1.2, "the best on the dev sets that were tried"),
+        "decoding.no_repeat_ngram": Choice(4, "with so few pairs a model loops")
+        if facts.n_distinct <= _LOOPS
+        else Choice(0, "with so many pairs a model hardly loops"),
     }
     return {key: choice for key, choice in chosen.items() if key not in given}
 
@@ -107,6 +110,7 @@ _SIZES = (
     _Size(float("inf"), 32_000, 512, 2048, 8, 6, 0.1, 2e-3),
 )
 _ONE_SCRIPT = 0.5
+_LOOPS = 15_000  # distinct pairs up to which a beam finds loops more probable than sentences
 _TEACHES_ENOUGH = 300_000  # distinct pairs above which one direction and one forward pass teach enough
 _CHARACTERS_OF_A_TOKEN = 4.0
 _STEP_TOKENS = 2048  # training.batch_tokens

@@ -38,6 +38,10 @@ def test_the_open_keys_are_those_that_are_chosen():
     assert set(choose(facts(29_000), Machine(100), {})) == OPEN_KEYS
 
 
+def test_a_model_of_few_pairs_is_kept_from_loops():
+    assert [chosen(facts(n)).decoding.no_repeat_ngram for n in (1_000, 15_000, 15_001)] == [4, 4, 0]
+
+
 def test_a_key_that_is_set_stays_and_others_follow_it():
     config = chosen(facts(29_000), "model.d_model=96", "training.max_steps=1000", "model.dropout=0.05")
     assert (config.model.d_model, config.training.max_steps, config.model.dropout) == (96, 1000, 0.05)

@@ -45,7 +45,7 @@ def check(
         typer.Option(
             "--with",
             metavar="RUN",
-            help="Print the 2% of the pairs that this run doubts most, the worst first, instead of the report.",
+            help="Print the 2% of the pairs (at least 20) that this run doubts most, the worst first; no report.",
         ),
     ] = None,
 ) -> int:

@@ -6,6 +6,7 @@ Each file may be missing, damaged or from an earlier version: what cannot be rea
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -74,7 +75,7 @@ class RunFacts:
         return [
             *self._verdict(),
             f"The training has finished after {steps} steps{time}. {self.told_best}"
-            f" Translate with it: mt translate {self.run.path}",
+            f" Translate with it: mt translate {shlex.quote(str(self.run.path))}",
         ]
 
     @property
@@ -92,7 +93,9 @@ class RunFacts:
         share_faulty = 0.0 if self.config.data.clean else self.run.sets.share_faulty()
         copied = self._copied_chrf()
         learnt, advice = verdict(curve, copied or 0.0, self.n_pairs or 10**9, n_epochs, share_faulty)
-        return [f"{line[:1].upper()}{line[1:]}." for line in ([learnt] if copied is not None else []) + [advice]]
+        if copied is None:  # so nothing tells whether it has learnt more than to copy
+            learnt = f"its dev chrF is {max(point.chrf for point in curve):.1f}"
+        return [f"{line[:1].upper()}{line[1:]}." for line in (learnt, advice)]
 
     def _copied_chrf(self) -> float | None:
         try:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from mt_cli.errors import UsageError
+from mt_cli.processes import local_rank, n_processes
 
 
 def choose_device(requested: str) -> torch.device:
@@ -25,8 +26,8 @@ def choose_device(requested: str) -> torch.device:
         others = "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"device '{requested}': expected auto, cpu, cuda, cuda:N or mps")
-    if name == "cuda" and "LOCAL_RANK" in os.environ:  # of the processes that `torchrun` started each has its own
-        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    if name == "cuda" and n_processes() > 1:  # each has its own
+        name = f"cuda:{local_rank()}"
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()  # a GPU that this torch has no code for fails here, not at the first step

@@ -23,7 +23,8 @@ def file(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def as_process(monkeypatch: pytest.MonkeyPatch, rank: int, n: int) -> None:
-    for key, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n}.items():
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}
+    for key, value in variables.items():
         monkeypatch.setenv(key, str(value))
 
 
@@ -68,3 +69,13 @@ def test_several_processes_need_a_file_and_an_output(
     for arguments in ([file], ["--output", "out.txt"]):
         answer = mt("translate", trained_run, *arguments)
         assert (answer.code, answer.said) == (2, ["error: several processes share a file; give INPUT and --output"])
+
+
+def test_variables_that_a_cluster_sets_for_every_job_start_no_processes(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_process(monkeypatch, 3, 8)
+    monkeypatch.delenv("MASTER_ADDR")
+    answer = mt("translate", trained_run, "none.txt")
+    assert answer.said == ["error: none.txt: No such file or directory; give a text file, or none to read stdin"]
+    assert len(mt("translate", trained_run, file).lines) == len(LINES)

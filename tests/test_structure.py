@@ -22,6 +22,7 @@ ORDER = [
     "recipe",
     "text",
     "check",
+    "processes",
     "device",
     "model",
     "run_lock",

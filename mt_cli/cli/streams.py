@@ -15,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mt_cli.errors import DataError
+from mt_cli.processes import rank
 
 
 def open_closed_streams() -> None:
@@ -58,21 +59,11 @@ class TerminalHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = self._PREFIXES.get(record.levelno, "")
-        if not is_first_process():
+        if rank():
             if record.levelno < logging.ERROR:
-                return  # the first one says it, too
-            prefix += f"process {os.environ['RANK']}: "
+                return  # the first process says it, too
+            prefix += f"process {rank()}: "
         tqdm.write(prefix + printable(record.getMessage()), file=sys.stderr)
-
-
-def n_processes() -> int:
-    """How many `torchrun` started for this command."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_first_process() -> bool:
-    """Of those that `torchrun` started, or the only one."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def printable(text: str) -> str:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.options import catch_ctrl_c
-from mt_cli.cli.streams import is_first_process, n_processes
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError
+from mt_cli.processes import n_processes, rank
 from mt_cli.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
             train(config, run, signals, began, page.follow if config.training.report else None)
-            if is_first_process():
+            if rank() == 0:
                 keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
         except (ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,8 +21,9 @@ from mt_cli.cli.options import (
     runs_and_input,
     with_search_options,
 )
-from mt_cli.cli.streams import is_first_process, n_processes, open_input, open_output
+from mt_cli.cli.streams import open_input, open_output
 from mt_cli.errors import UsageError
+from mt_cli.processes import n_processes, rank
 from mt_cli.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def translate(
     if n_processes() > 1 and (input_file is None or output is None):
         raise UsageError("several processes share a file; give INPUT and --output")
     if output is not None and output.exists():
-        if not is_first_process():  # the first one says it, or has just joined the blocks
+        if rank():  # the first one says it, or has just joined the blocks
             return
         remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
         raise UsageError(f"{output} exists already; {remedy}")
@@ -105,8 +105,7 @@ def _share(
 
     about = [sha256_of([process.name]), replaces_bad_input, process.prefix, process.has_prefix_column, process.is_json]
     folder = BlockFolder(output, "\n".join(map(str, [*about, *made_by])))
-    rank = int(os.environ["RANK"])
-    share_blocks(source, process.name, process, folder, rank, n_processes(), replaces_bad_input)
+    share_blocks(source, process.name, process, folder, rank(), n_processes(), replaces_bad_input)
 
 
 def _estimator_of(translator: Translator) -> Estimator | None:

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mt_cli.errors import TrainingError
+from mt_cli.processes import n_processes
 
 Value = TypeVar("Value")
 
@@ -117,7 +118,7 @@ ALONE = Ranks()
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[Ranks]:
     """The processes that `torchrun` started, this one among them; or this one alone."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if n_processes() == 1:
         yield ALONE
         return
     store, rank, n = next(dist.rendezvous("env://"))

@@ -28,7 +28,7 @@ class BlockFolder:
 
     def __init__(self, output: Path, identity: str):
         self._output, self._folder = output, output.with_name(f".{output.name}.blocks")
-        about = self._folder / "about.json"
+        about = self._folder / "made-by"
         make_folder(self._folder)
         if not about.exists():
             write_text(about, identity)

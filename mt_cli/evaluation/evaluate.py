@@ -192,8 +192,10 @@ def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> lis
 
 def _sets_of_parent(config: Config) -> list[TestSet]:
     """The test sets of the run that this one began with, as far as they are still there: they show what was forgotten."""
-    parent = RunDir(Path(config.training.init_from or ""))
-    if config.training.init_from is None or not parent.config_file.is_file():
+    if config.training.init_from is None:
+        return []
+    parent = RunDir(Path(config.training.init_from))
+    if not parent.config_file.is_file():
         return []
     theirs = parent.load_config()
     if (theirs.data.src_lang, theirs.data.tgt_lang) != (config.data.src_lang, config.data.tgt_lang):

@@ -38,9 +38,11 @@ class EventFile:
             self._writer = EventsWriter(str(self._folder / "events"))
         # A TensorBoard that is open forgets what it has read from the file before.
         self._write(0, 0.0, session_log=SessionLog(status=SessionLog.START))
-        seconds = {record["step"]: record["elapsed_seconds"] for record in run.logs.records(run.timing_file)}
+        clock = run.logs.records(run.timing_file)
+        seconds = {record.get("step"): record.get("elapsed_seconds") for record in clock}
         for record in run.logs.records(run.metrics_file):
-            self.append(record, seconds.get(record["step"], 0.0))
+            if type(record.get("step")) is int:  # else it is damaged
+                self.append(record, seconds.get(record["step"]) or 0.0)
 
     def append(self, record: dict[str, Any], elapsed_seconds: float) -> None:
         from tensorboardX.proto.summary_pb2 import Summary

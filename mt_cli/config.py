@@ -231,7 +231,7 @@ class TrainingConfig(Section):
     n_samples: int = Field(3, ge=0, le=20)
     """Number of dev translations shown at each validation."""
     report: bool = False
-    """Whether to write report.html into the run at each validation: the page of `mt report`. Reload it to follow the training."""
+    """Whether to write report.html into the run at each validation: the page of `mt report --quick`. Reload it to follow."""
     tensorboard: bool = False
     """Whether to write the losses and scores of metrics.jsonl into the run's folder tensorboard, too. Needs the extra:
     pip install 'mt-cli[tensorboard]'."""

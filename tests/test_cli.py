@@ -80,6 +80,8 @@ USAGE_MISTAKES = {
     ("train", "train.en", "train.de", "--columns", "1,2"): "error: --columns is for tables; leave it out",
     ("train", "train.en", "train.de", "--dev", "dev.en"): "error: --dev is given 1 times; give one table, or two files: --dev SOURCE --dev TARGET",
     ("train", "train.en", "train.de", "--src-lang", "Spanish"): "error: --src-lang Spanish: expected a code; did you mean es?",
+    ("train", "train.en", "train.de", "--dev", "dev.de", "--dev", "dev.en"): "error: dev.de dev.en: by their names de and en, expected source en and target de; exchange",
+    ("train", "train.de", "train.en", "--src-lang", "en", "--tgt-lang", "de"): "error: train.de train.en: by their names de and en, expected source en and target de; exchange",
     ("train", "a.csv", "b.csv"): "error: a.csv: a table holds both languages; give one table, or two text files",
     ("train", "a", "b", "c"): "error: 3 files; give two text files, source and target, or one table, or one config",
     ("train", "train.en"): "error: train.en: one text file; give two, source and target, line for line",

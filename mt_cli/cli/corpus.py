@@ -68,6 +68,7 @@ def read_config(
     if columns and len(corpus) == 2:
         raise UsageError("--columns is for tables; leave it out")
     languages = _languages(corpus, src_lang, tgt_lang, columns)
+    _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -148,6 +149,16 @@ def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, c
             f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours"
         )
     return src_lang or found[0], tgt_lang or found[1]
+
+
+def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str) -> None:
+    """Raises UsageError for two files whose names tell that they stand the other way round."""
+    for name, files in sets.items():
+        if len(files) == 2 and languages_of_files(str(files[0]), str(files[1])) == (tgt_lang, src_lang):
+            raise UsageError(
+                f"{files[0]} {files[1]}: by their names {tgt_lang} and {src_lang}, expected source {src_lang} and target"
+                f" {tgt_lang}; exchange the two files of {name}, or rename them"
+            )
 
 
 def _languages_of_table(file: Path, columns: str | None) -> tuple[str, str] | None:

@@ -7,10 +7,20 @@ YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 _FILES_SCHEMA = [
     {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
@@ -54,15 +64,37 @@ _LANGUAGE_CODES = {
 the others a wrong code changes no score."""
 
 
+class Corpus(Section):
+    """Some of the training text."""
+
+    files: Files
+    """[source file, target file], where line n of one translates line n of the other, or one table."""
+    weight: float = Field(1.0, ge=0.001, le=1000)
+    """How often an epoch has each pair. 2: twice. 0.5: every epoch has half of the pairs, the next one the other half."""
+
+
+def _form_of(train: Any) -> str:
+    """Which form `data.train` has: the tag of one of the types in `Train`."""
+    items = train if isinstance(train, list) else [train]
+    return "[corpora]" if any(isinstance(item, (dict, Corpus)) for item in items) else "[files]"
+
+
+Train = Annotated[
+    Annotated[Files, Tag("[files]")] | Annotated[list[Corpus], Field(title="corpora"), Tag("[corpora]")],
+    Discriminator(_form_of),
+]
+
+
 class DataConfig(Section):
     src_lang: Language
     """Language code of the source text, such as en or zh."""
     tgt_lang: Language
     """Language code of the target text. It decides how scores split words, and whether sentences are joined by a space."""
-    train: Files
+    train: Train
     """The training text: [source file, target file], where line n of one translates line n of the other, or one table:
     a .tsv, .csv or .xlsx file with a pair in each row. Text files may be compressed (.gz). Paths are relative to the directory
-    where mt is started."""
+    where mt is started. Or a list of corpora: {files: [news.es, news.gn], weight: 2}, {files: web.tsv, weight: 0.5}; an
+    epoch has each pair as often as the weight says (1 by default), and with 0.5 the next epoch has the other half."""
     dev: Files | None = None
     """The validation text, in the same form. It decides which checkpoint is the best and when training stops early, so it
     must not contain training pairs. 500 to 3,000 pairs are usual. null: some pairs of the training text are held out as
@@ -79,13 +111,19 @@ class DataConfig(Section):
     on_bad_line: Literal["error", "skip"] = "error"
     """What to do with a line that is not UTF-8: stop with an error, or skip the pair and count it."""
     dedup: bool = False
-    """Whether to drop exact repetitions of a training pair. Set it to true for text crawled from the web."""
+    """Whether to drop exact repetitions of a training pair in its corpus. Set it to true for text crawled from the web."""
     clean: bool = False
     """Whether to leave out the training pairs that `mt check` would drop: without text on a side, copied, repeated,
     untranslated, of a shifted stretch and so on. The same as `mt train --clean`; the run's left_out.tsv lists them."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""
+
+    @property
+    def corpora(self) -> list[Corpus]:
+        """The training text, whatever form `train` has."""
+        corpora = [item for item in self.train if isinstance(item, Corpus)]
+        return corpora or [Corpus(files=[str(file) for file in self.train])]
 
 
 class TokenizerConfig(Section):
@@ -292,7 +330,7 @@ class Config(Section):
 
 
 FREE_TO_CHANGE = {
-    "data.train", "data.dev",  # where they lie: what is in the files decides whether they are the run's
+    "data.train", "data.dev",  # where they lie: what is in the files decides whether they are the run's; weights stay
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
@@ -302,7 +340,7 @@ FREE_TO_CHANGE = {
 learning rate, which rises again in a finished run that gets more steps, until when both directions are learnt, patience."""
 
 
-def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[str]:
+def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list[str]:
     """`section.key is X here, Y there` for each key that differs and may not change within a run. `names`: sections, or
     single keys such as data.max_length."""
     found = []
@@ -314,7 +352,13 @@ def differing_keys(mine: Config, theirs: Config, names: Iterable[str]) -> list[s
             if value != there[section][key] and f"{section}.{key}" not in FREE_TO_CHANGE:
                 mine_told, theirs_told = ("null" if x is None else x for x in (value, there[section][key]))
                 found.append(f"{section}.{key} is {mine_told} here, {theirs_told} there")
+    if "data" in names and (weights := _weights(mine)) != _weights(theirs):
+        found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
     return found
+
+
+def _weights(config: Config) -> str:
+    return ", ".join(f"{corpus.weight:g}" for corpus in config.data.corpora)
 
 
 # Keys that are left open ----------------------------------------------------------------------------------------------
@@ -400,7 +444,11 @@ def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
     for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
         if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
             yield [("data", name)], f"data.{name} '{tag}' is no code of a language; did you mean '{code}'?"
-    named: dict[Key, list[str]] = {("train",): data.train}
+    corpora = data.corpora
+    named: dict[Key, list[str]] = {("train",): corpora[0].files}
+    if isinstance(data.train[0], Corpus):
+        named = {("train", str(number), "files"): corpus.files for number, corpus in enumerate(corpora)}
+        yield from _repeated_corpora(corpora)
     if data.dev is not None:
         named["dev",] = data.dev
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
@@ -411,6 +459,15 @@ def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
             yield [("data", *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
     if "dev" in data.test:
         yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
+
+
+def _repeated_corpora(corpora: list[Corpus]) -> Iterator[Contradiction]:
+    for number, corpus in enumerate(corpora):
+        first = next(i for i, other in enumerate(corpora) if other.files == corpus.files)
+        if first < number:
+            keys: list[Key] = [("data", "train", str(number))]
+            name = f"data.train.{number}: the files of data.train.{first} once more, {' '.join(corpus.files)}"
+            yield keys, f"{name}; name them once, with a weight of {corpus.weight + corpora[first].weight:g}"
 
 
 def _model_contradictions(model: ModelConfig) -> Iterator[Contradiction]:

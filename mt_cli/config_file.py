@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mt_cli.config import OPEN_KEYS, Config, DecodingConfig, contradictions, given_keys, with_open_keys
+from mt_cli.config import OPEN_KEYS, Config, Corpus, DecodingConfig, contradictions, given_keys, with_open_keys
 from mt_cli.errors import ConfigError
 
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
@@ -214,6 +214,7 @@ _CLEARER_WORDS = {  # PyYAML's messages for the most frequent mistakes, and mess
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
     "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
 }
+_NO_KEYS = {"[key]", "[files]", "[corpora]"}  # of a pydantic location
 _CONFIG_EXPECTED = "give the path of a YAML config, such as configs/phrasebook.yaml"
 
 
@@ -322,7 +323,7 @@ class _Draft:
 
     def explain(self, details: ErrorDetails, *section: str) -> str:
         """A problem that pydantic has found below `section`, with its location."""
-        keys = (*section, *(str(part) for part in details["loc"] if part != "[key]"))
+        keys = (*section, *(str(part) for part in details["loc"] if part not in _NO_KEYS))
         return f"{self.location_of(keys)}: {'.'.join(keys)}: {_explain(keys, details)}"
 
     def raise_problems(self) -> None:
@@ -358,18 +359,22 @@ def _read_text(path: Path) -> str:
 
 def _explain(keys: Keys, details: ErrorDetails) -> str:
     found, kind = details["input"], details["type"]
+    is_train = keys[:2] == ("data", "train")
     if kind == "extra_forbidden":
         return f"unknown key, {suggest_key(keys, found)}"
     if kind == "missing":
         return "missing, this key has no default"
-    if kind in {"model_type", "model_attributes_type", "dict_type"}:
+    if is_train and kind in {"model_type", "string_type"}:
+        expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
+    elif kind in {"model_type", "model_attributes_type", "dict_type"}:
         expected = "expected a section with keys"
     elif kind.startswith("bool"):
         return f"expected true or false, found {_show(found)}; write true or false"
     elif kind == "literal_error":
         expected = f"expected {details['ctx']['expected']}"
     elif kind in {"list_type", "too_long", "too_short"}:
-        expected = "expected [source file, target file] or one .tsv, .csv or .xlsx file"
+        corpora = " or a list of corpora: {files: ..., weight: ...}" if is_train and len(keys) == 2 else ""
+        expected = f"expected [source file, target file] or one .tsv, .csv or .xlsx file{corpora}"
     elif kind == "string_pattern_mismatch" and keys[-1] == "device":
         expected = "expected auto, cpu, cuda, cuda:N or mps"
     elif kind == "string_pattern_mismatch" and keys[-1] == "columns":
@@ -410,6 +415,8 @@ _OTHER_NAMES = {  # what other toolkits call a key
 def suggest_key(keys: Keys, found: Any = None) -> str:
     """Which key was probably meant by one that is unknown: in its section or in another, by its name or a similar one."""
     *sections, name = keys
+    if sections[:2] == ["data", "train"]:
+        return f"known are {', '.join(Corpus.model_fields)}"
     siblings = _KEYS[sections[0]] if sections else list(_KEYS)
     everywhere = [f"{section}.{key}" for section, keys_of_section in _KEYS.items() for key in keys_of_section]
     meant = [key for key in everywhere if key.endswith(f".{name}")]

@@ -14,6 +14,7 @@ from pathlib import Path
 from mt_cli.config import DataConfig
 from mt_cli.errors import RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
+from mt_cli.text.corpora import TrainingText, places_in_table
 from mt_cli.text.corpus import SentencePair
 
 _MAX_LIST_BYTES = 1 << 31
@@ -53,16 +54,15 @@ class RunSets:
         shutil.rmtree(self.held_out, ignore_errors=True)
         self.left_out_file.unlink(missing_ok=True)
 
-    def save_left_out(self, pairs: Iterable[tuple[str, SentencePair]]) -> None:
+    def save_left_out(self, text: TrainingText, pairs: Iterable[tuple[str, SentencePair]]) -> None:
         """`pairs` come with the reason why they are not trained on."""
-        rows = (f"{pair.line}\t{reason}\t{pair.src}\t{pair.tgt}\n" for reason, pair in pairs)
-        write_text(self.left_out_file, "line\treason\tsource\ttarget\n" + "".join(rows))
+        write_text(self.left_out_file, "".join(text.table(pairs)))
 
     def left_out_lines(self) -> set[int]:
-        """The lines of the training files that are not trained on. Raises RunDirError when the list is damaged."""
+        """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
         try:
             content = read_inside(self._folder, self.left_out_file, _MAX_LIST_BYTES)
-            return {int(row.partition("\t")[0]) for row in content.decode("utf-8").split("\n")[1:-1]}
+            return places_in_table(content.decode("utf-8"))
         except FileNotFoundError:
             return set()
         except (OSError, ValueError):

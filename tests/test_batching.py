@@ -22,6 +22,7 @@ from mt_cli.text.batching import (
     subsequent_mask,
 )
 from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.mixture import Block, chosen_blocks
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 
@@ -37,6 +38,9 @@ class Lengths:
     def lengths(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         assert last - first <= 1000 or last == len(self), "read block by block"
         return self._src[first:last], self._tgt[first:last]
+
+    def blocks(self, seed: int, epoch: int) -> list[Block]:
+        return chosen_blocks(len(self), 1.0, np.random.default_rng(seed), epoch)
 
     def size(self, batch: list[int]) -> tuple[int, int, int]:
         """Rows, and the padded source and target tokens with their end symbols."""

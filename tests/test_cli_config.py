@@ -43,7 +43,7 @@ def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
     [
         ("training.batch_tokens", "default 2048; a whole number from 16 to 4,000,000 or auto"),
         ("training.select_by", 'default "bleu"; bleu, chrf, loss'),
-        ("data.train", "required; [source file, target file] or one .tsv, .csv or .xlsx file"),
+        ("data.train", "required; [source file, target file] or one .tsv, .csv or .xlsx file or corpora"),
         ("data.dedup", "default false; true or false"),
         ("decoding.max_length_ratio", "default null; a number above 0, at most 100 or null"),
     ],

@@ -177,12 +177,53 @@ def test_a_wrong_section_is_named(problems, section, message):
         (
             "train: [a, b, c]",
             4,
-            "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found ['a', 'b', 'c']",
+            "train: expected [source file, target file] or one .tsv, .csv or .xlsx file or a list of corpora:"
+            " {files: ..., weight: ...}, found ['a', 'b', 'c']",
         ),
-        ("train: []", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found []"),
-        ("train:", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found nothing"),
-        ("train: 3", 4, "train: expected [source file, target file] or one .tsv, .csv or .xlsx file, found 3"),
-        ("train: [a, 3]", 4, "train.1: input should be a valid string, found 3"),
+        *[
+            (
+                f"train: {given}",
+                4,
+                "train: expected [source file, target file] or one .tsv, .csv or .xlsx file or a list of corpora:"
+                f" {{files: ..., weight: ...}}, found {found}",
+            )
+            for given, found in [("[]", "[]"), ("", "nothing"), ("3", "3"), ("{files: a.tsv}", "a section")]
+        ],
+        *[
+            (
+                f"train: {given}",
+                line,
+                f"train.{number}: expected file names alone, or corpora alone: {{files: ..., weight: ...}}, found {found}",
+            )
+            for given, line, number, found in [
+                ("[a, 3]", 4, 1, "3"),
+                ("[[a, b]]", 4, 0, "['a', 'b']"),
+                ("\n  - {files: a.tsv}\n  - b.tsv", 6, 1, "b.tsv"),
+            ]
+        ],
+        (
+            "train:\n  - files: a.tsv\n    weight: 0",
+            6,
+            "train.0.weight: input should be greater than or equal to 0.001, found 0",
+        ),
+        ("train: [{files: a.tsv, weigth: 2}]", 4, "train.0.weigth: unknown key, known are files, weight"),
+        ("train: [{weight: 2}]", 4, "train.0.files: missing, this key has no default"),
+        (
+            "train: [{files: [a, b, c]}]",
+            4,
+            "train.0.files: expected [source file, target file] or one .tsv, .csv or .xlsx file, found ['a', 'b', 'c']",
+        ),
+        (
+            "train: [{files: b.tsv}, {files: a}]",
+            4,
+            "train.1.files: one file must be a table (.tsv, .csv or .xlsx), found a",
+        ),
+        ("train: [{files: [a, a]}]", 4, "train.0.files: source and target are the same file, a"),
+        (
+            "train:\n  - {files: [a, b]}\n  - {files: [c, b]}\n  - {files: [a, b], weight: 0.5}",
+            7,
+            "train.2: the files of data.train.0 once more, a b; name them once, with a weight of 1.5",
+        ),
         ("train: train.en", 4, "train: one file must be a table (.tsv, .csv or .xlsx), found train.en"),
         ("train: [a, a]", 4, "train: source and target are the same file, a"),
     ],

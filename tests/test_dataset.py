@@ -57,12 +57,6 @@ def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):
     assert [side.tolist() for side in dataset.lengths(2, 2)] == [[], []]
 
 
-@pytest.mark.parametrize(("n", "lines"), [(1, [1]), (2, [1, 4]), (3, [1, 4]), (9, [1, 3, 4, 9]), (0, [1])])
-def test_a_sample_is_taken_from_all_parts(n, lines):
-    sample = TokenDataset.in_memory(PAIRS).sample(n)
-    assert content(sample) == [pair for pair in PAIRS if pair.line in lines]
-
-
 def test_backwards_the_sides_change_places(tmp_path):
     dataset = TokenDataset.build(
         tmp_path / "d", [TokenPair([5, 6, 7], [8], 1), TokenPair([4], [9, 9], 3)], (8, 10), META

@@ -19,7 +19,8 @@ from mt_cli.errors import DataError, RunDirError
 from mt_cli.run_dir import RunDir
 from mt_cli.text import corpus
 from mt_cli.text.corpus import sha256_of
-from mt_cli.training import prepare as preparing
+from mt_cli.text.dataset import TokenPair
+from mt_cli.training import token_sets
 from mt_cli.training.prepare import PreparedData, prepare
 
 
@@ -27,10 +28,8 @@ def prepared(*settings: str, run: str = "run") -> PreparedData:
     return prepare(load_config(Path("tiny.yaml"), list(settings)), RunDir(Path(run)))
 
 
-def content(data: PreparedData) -> list[tuple[list[int], list[int], int]]:
-    return [
-        (data.train.src(i).tolist(), data.train.tgt(i).tolist(), data.train.line(i)) for i in range(len(data.train))
-    ]
+def content(data: PreparedData) -> list[TokenPair]:
+    return [data.train.pair(i) for i in range(len(data.train))]
 
 
 @pytest.fixture
@@ -171,7 +170,7 @@ def replace(name: str) -> None:
 @pytest.mark.parametrize("name", ["train.en", "train.de", "dev.en"])
 def test_a_file_that_is_replaced_after_it_was_hashed_is_refused(tiny, monkeypatch, name):
     set_name = name.partition(".")[0]
-    change_when(monkeypatch, preparing._Set, "__init__" if set_name == "train" else "read", lambda: replace(name))
+    change_when(monkeypatch, token_sets.TokenSet, "__init__" if set_name == "train" else "read", lambda: replace(name))
     with pytest.raises(DataError) as caught:
         prepared()
     assert str(caught.value) == (
@@ -184,7 +183,7 @@ def test_a_file_that_is_replaced_after_it_was_hashed_is_refused(tiny, monkeypatc
 
 def test_a_file_that_is_replaced_after_it_was_read_changes_nothing(tiny, monkeypatch):
     expected = prepared(run="untouched")
-    change_when(monkeypatch, preparing, "write_copy", lambda: replace("train.en"))
+    change_when(monkeypatch, token_sets, "write_copy", lambda: replace("train.en"))
     data = prepared()
     assert content(data) == content(expected) and data.sha256 == expected.sha256
     with pytest.raises(RunDirError, match="the train files are not what they were when this run began"):
@@ -195,7 +194,7 @@ def test_ids_are_not_kept_of_a_file_that_is_replaced_while_they_are_made_again(t
     prepared()
     shutil.rmtree("run/cache")
     original = Path("train.en").read_bytes()
-    change_when(monkeypatch, preparing._Set, "open", lambda: replace("train.en"))
+    change_when(monkeypatch, token_sets.TokenSet, "open", lambda: replace("train.en"))
     with pytest.raises(DataError, match="changed while it was read"):
         prepared()
     Path("train.en").write_bytes(original)
@@ -236,8 +235,8 @@ def test_a_disk_too_full_for_the_copy_is_told(tiny, monkeypatch):
         with file.open("w") as handle:
             handle.writelines(f"{pair.src}\n" for pair in pairs)
 
-    assert real is preparing.write_copy
-    monkeypatch.setattr(preparing, "write_copy", write_copy)
+    assert real is token_sets.write_copy
+    monkeypatch.setattr(token_sets, "write_copy", write_copy)
     with pytest.raises(
         RunDirError, match=r"^cannot write run/cache/train\.txt: No space left on device; free space and run"
     ):

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
@@ -24,6 +23,7 @@ from mt_cli.check.usual import Sample, Usual
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
+from mt_cli.text.corpora import Told, TrainingText, corpus_of
 from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
@@ -67,20 +67,21 @@ def check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     try:
         report = quick_check(data, corpus)
     except UnequalLinesError as error:
-        raise DataError(f"{error}{_where_they_part(data)}") from None
+        raise DataError(f"{error}{_where_they_part(error.files)}") from None
     report.findings += _alignment_findings(report)
     return report
 
 
 def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
-    read: Callable[..., Iterator[SentencePair]] = partial(_read, data.train, data.columns)
+    text = TrainingText(data)
+    read: Callable[..., Iterator[SentencePair]] = text.read_raw
     if corpus is None:
-        held_out = _read_held_out(data)
+        held_out = _read_held_out(data, text.told)
     else:
         read = lambda report=None: corpus.read_train()  # noqa: E731
-        held_out = [(HeldOut(name, pairs), pairs) for name, pairs in corpus.held_out.items()]
-    survey = _Survey(data, [one for one, _ in held_out], read)
+        held_out = [(HeldOut(name, pairs, text.told), pairs) for name, pairs in corpus.held_out.items()]
+    survey = _Survey(text, [one for one, _ in held_out], read)
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
@@ -103,7 +104,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     for one, raw_pairs in held_out:
         findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
     return Report(
-        " ".join(data.train),
+        text,
         survey.notes,
         survey.n_lines,
         survey.n_distinct,
@@ -114,26 +115,26 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     )
 
 
-def _where_they_part(data: DataConfig) -> str:
+def _where_they_part(files: tuple[str, str]) -> str:
     """From which line on two files of unequal length no longer belong together; '' where that cannot be told."""
     from mt_cli.check.alignment import Alignment
 
     pairs = list[SentencePair]()
     with suppress(UnequalLinesError):
-        pairs.extend(islice(map(_normalized, _read(data.train, data.columns)), _ALIGNED_AT_ONCE))
+        pairs.extend(islice(map(_normalized, _read([*files])), _ALIGNED_AT_ONCE))
     shifted = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
     return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
 
-def _read(files: list[str], columns: str | None, report: CorpusReport | None = None) -> Iterator[SentencePair]:
-    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
+def _read(files: list[str], columns: str | None = None) -> Iterator[SentencePair]:
+    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=CorpusReport())
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
     return SentencePair(normalize(pair.src), normalize(pair.tgt), pair.line)
 
 
-def _read_held_out(data: DataConfig) -> list[tuple[HeldOut, list[SentencePair]]]:
+def _read_held_out(data: DataConfig, told: Told) -> list[tuple[HeldOut, list[SentencePair]]]:
     """The dev and test sets, each with its pairs as they are in its files."""
     sets = {"dev": data.dev, **data.test} if data.dev else dict(data.test)
     found = []
@@ -142,7 +143,7 @@ def _read_held_out(data: DataConfig) -> list[tuple[HeldOut, list[SentencePair]]]
         pairs = [pair for pair in map(_normalized, raw_pairs) if pair.src and pair.tgt]
         if not pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
-        found.append((HeldOut(name, pairs), raw_pairs))
+        found.append((HeldOut(name, pairs, told), raw_pairs))
     return found
 
 
@@ -161,7 +162,7 @@ def _judge(
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, data: DataConfig, held_out: list[HeldOut], read: Callable[..., Iterator[SentencePair]]):
+    def __init__(self, text: TrainingText, held_out: list[HeldOut], read: Callable[..., Iterator[SentencePair]]):
         reading = CorpusReport()
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
@@ -174,7 +175,7 @@ class _Survey:
         self.notes, self._bad_lines = reading.notes, reading.bad_lines
         if not self.n_read:
             raise DataError(
-                f"{data.train[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
+                f"{text.files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
             )
         self.flags = self._find_repetitions()
 
@@ -254,12 +255,11 @@ def _alignment_findings(report: Report) -> list[Finding]:
     from mt_cli.check.alignment import Alignment
 
     found, tally = [], Tally()
-    pairs = map(_normalized, report.read())
-    while chunk := list(islice(pairs, _ALIGNED_AT_ONCE)):
+    for chunk in _chunks(map(_normalized, report.read())):
         alignment = Alignment(chunk)
         for stretch in alignment.stretches:
             shifted = chunk[stretch.first : stretch.last + 1]
-            found.append(_stretch_finding(shifted, stretch.shift, report.n_pairs))
+            found.append(_stretch_finding(shifted, stretch.shift, report))
             for pair in shifted:
                 report.dropped.add(pair.line, STRETCH.name)
         for index in alignment.wrong_partners():
@@ -268,9 +268,16 @@ def _alignment_findings(report: Report) -> list[Finding]:
     return found + tally.findings(report.n_pairs, "train")
 
 
-def _stretch_finding(pairs: list[SentencePair], shift: int | None, n_pairs: int) -> Finding:
+def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
+    """Consecutive pairs of one corpus."""
+    for _, of_corpus in groupby(pairs, lambda pair: corpus_of(pair.line)):
+        while chunk := list(islice(of_corpus, _ALIGNED_AT_ONCE)):
+            yield chunk
+
+
+def _stretch_finding(pairs: list[SentencePair], shift: int | None, report: Report) -> Finding:
     """The finding of these pairs: the target of each stands `shift` lines below, or nowhere near where that is None."""
-    where = f"lines {pairs[0].line:,} to {pairs[-1].line:,}"
+    where = report.text.told_lines(pairs[0].line, pairs[-1].line)
     if shift is None:
         what = f"{where} do not belong together, and their targets stand nowhere near"
     else:
@@ -279,4 +286,4 @@ def _stretch_finding(pairs: list[SentencePair], shift: int | None, n_pairs: int)
     tally = Tally()
     for pair in pairs[:2]:
         tally.add(kind, pair)
-    return Finding.of(kind, len(pairs), len(pairs) / n_pairs, tally.examples(kind))
+    return Finding.of(kind, len(pairs), len(pairs) / report.n_pairs, tally.examples(kind))

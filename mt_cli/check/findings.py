@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from mt_cli.files import write_atomically
+from mt_cli.text.corpora import TOLD, TrainingText, corpus_of, line_of, place_of
 from mt_cli.text.corpus import SentencePair, normalize
 
 Severity = Literal["info", "warning", "fatal"]
@@ -90,30 +91,28 @@ class Tally:
 
 
 class Dropped:
-    """The lines that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
+    """The places that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
 
     def __init__(self) -> None:
-        self._codes = bytearray()  # of each line, from 0; an index of `_reasons`
+        self._codes: dict[int, bytearray] = {}  # of a corpus: for each line, from 0, an index of `_reasons`
         self._reasons = [""]
 
-    def add(self, line: int, reason: str) -> None:
-        if line >= len(self._codes):
-            self._codes.extend(bytes(line + 1 - len(self._codes)))
-        if self._codes[line]:
+    def add(self, place: int, reason: str) -> None:
+        codes, line = self._codes.setdefault(corpus_of(place), bytearray()), line_of(place)
+        if line >= len(codes):
+            codes.extend(bytes(line + 1 - len(codes)))
+        if codes[line]:
             return
         if reason not in self._reasons:
             self._reasons.append(reason)
-        self._codes[line] = self._reasons.index(reason)
-
-    def reason(self, line: int) -> str:
-        """Why the line is left out; empty where it is kept."""
-        return self._reasons[self._codes[line]] if line < len(self._codes) else ""
+        codes[line] = self._reasons.index(reason)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        return ((line, self._reasons[code]) for line, code in enumerate(self._codes) if code)
+        for corpus, codes in sorted(self._codes.items()):
+            yield from ((place_of(corpus, line), self._reasons[code]) for line, code in enumerate(codes) if code)
 
     def counts(self) -> dict[str, int]:
-        by_code = Counter(self._codes)
+        by_code = sum(map(Counter, self._codes.values()), Counter[int]())
         return {reason: by_code[code] for code, reason in enumerate(self._reasons) if code}
 
 
@@ -129,7 +128,7 @@ class SideFacts:
 
 @dataclass
 class Report:
-    name: str  # of the training files
+    text: TrainingText
     notes: list[str]  # on how they were read
     n_pairs: int
     n_distinct: int
@@ -147,7 +146,10 @@ class Report:
     def as_table(self, width: int = 80) -> str:
         """The report for a terminal of that many columns."""
         lines = [
-            shown(f"{self.n_pairs:,} pair{'s' * (self.n_pairs != 1)}, {self.n_distinct:,} distinct: {self.name}", width)
+            shown(
+                f"{self.n_pairs:,} pair{'s' * (self.n_pairs != 1)}, {self.n_distinct:,} distinct: {self.text.name}",
+                width,
+            )
         ]
         for note in self.notes:
             lines += _wrap(note, width)
@@ -163,7 +165,7 @@ class Report:
         for severity in _ORDER:
             for finding in self.findings:
                 if finding.severity == severity:
-                    lines += ["", *_finding_lines(finding, width)]
+                    lines += ["", *self._finding_lines(finding, width)]
         if not self.findings:
             lines += ["", "No faults found."]
         if reasons := self.dropped.counts():
@@ -174,26 +176,38 @@ class Report:
             lines += ["", *(wrapped for line in self.forecast for wrapped in _wrap(line, width))]
         return "\n".join(lines)
 
+    def _finding_lines(self, finding: Finding, width: int) -> list[str]:
+        where = "" if finding.set == "train" else f" in {finding.set}"
+        lines = _wrap(
+            f"{finding.severity}: {_count(finding)} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width
+        )
+        for example in finding.examples:
+            texts = [text for text in (example.src, example.tgt) if text]
+            head = f"    {self._told(finding, example).removeprefix('line ')}: "
+            room = (width - len(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
+            lines.append(head + " | ".join(shown(text, room) for text in texts))
+        return lines + [f"    {line}" for line in _wrap(f"→ {finding.advice}", width - 4)]
+
     def in_brief(self, without: str) -> list[tuple[Severity, str]]:
         """A line for each finding that changes a training, and how severe it is; without one kind, which is told already."""
         lines = list[tuple[Severity, str]]()
         for finding in self.findings:
             if finding.severity != "info" and finding.kind != without:
-                first = f", first in line {finding.examples[0].line:,}" if finding.examples else ""
+                first = f", first in {self._told(finding, finding.examples[0])}" if finding.examples else ""
                 line = f"{finding.set}: {_count(finding)} {finding.kind.replace('_', ' ')}{first}"
                 lines.append((finding.severity, shown(line)))
         return lines
 
     def as_json(self) -> str:
         report = {
-            "name": self.name,
+            "name": self.text.name,
             "notes": self.notes,
             "n_pairs": self.n_pairs,
             "n_distinct": self.n_distinct,
             "src": asdict(self.sides[0]),
             "tgt": asdict(self.sides[1]),
-            "findings": [asdict(finding) for finding in self.findings],
-            "dropped": list(self.dropped),
+            "findings": [self._finding_as_json(finding) for finding in self.findings],
+            "dropped": [[line_of(place), reason, *self._file_of(place)] for place, reason in self.dropped],
             "forecast": self.forecast,
             "is_fatal": self.is_fatal,
         }
@@ -202,39 +216,38 @@ class Report:
     def write_dropped(self, path: Path) -> None:
         """Writes a table of the lines left out: line, reason, source, target. A line that cannot be read has no texts."""
 
-        def row(line: int, reason: str, src: str = "", tgt: str = "") -> bytes:
-            return f"{line}\t{reason}\t{normalize(src)}\t{normalize(tgt)}\n".encode()
+        def rows() -> Iterator[tuple[str, SentencePair]]:
+            pairs = self.read()
+            pair = next(pairs, None)
+            for place, reason in self.dropped:
+                while pair is not None and pair.line < place:
+                    pair = next(pairs, None)
+                src, tgt = pair[:2] if pair is not None and pair.line == place else ("", "")
+                yield reason, SentencePair(normalize(src), normalize(tgt), place)
 
         def write(file: IO[bytes]) -> None:
-            file.write(b"line\treason\tsource\ttarget\n")
-            last = 0
-            for pair in self.read():
-                for line in range(last + 1, pair.line + 1):
-                    if reason := self.dropped.reason(line):
-                        file.write(row(*pair[2:], reason, *pair[:2]) if line == pair.line else row(line, reason))
-                last = pair.line
-            for line, reason in self.dropped:
-                if line > last:
-                    file.write(row(line, reason))
+            file.writelines(row.encode() for row in self.text.table(rows()))
 
         write_atomically(path, write)
+
+    def _told(self, finding: Finding, example: Example) -> str:
+        return self.text.told(example.line) if finding.set == "train" else TOLD(example.line)
+
+    def _file_of(self, place: int) -> list[str]:
+        """What the corpus is called, where there are several."""
+        return [self.text.corpus_names[corpus_of(place)]] if len(self.text.corpora) > 1 else []
+
+    def _finding_as_json(self, finding: Finding) -> dict[str, Any]:
+        """The examples of several corpora have the key `file`, too."""
+        found = asdict(finding)
+        for example in found["examples"] if finding.set == "train" else ():
+            for file in self._file_of(example["line"]):
+                example |= {"line": line_of(example["line"]), "file": file}
+        return found
 
 
 def _count(finding: Finding) -> str:
     return f"{finding.count:,} ({_percent(finding.share)})" if finding.share else f"{finding.count:,}"
-
-
-def _finding_lines(finding: Finding, width: int) -> list[str]:
-    where = "" if finding.set == "train" else f" in {finding.set}"
-    lines = _wrap(
-        f"{finding.severity}: {_count(finding)} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width
-    )
-    for example in finding.examples:
-        texts = [text for text in (example.src, example.tgt) if text]
-        head = f"    {example.line:,}: "
-        room = (width - len(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
-        lines.append(head + " | ".join(shown(text, room) for text in texts))
-    return lines + [f"    {line}" for line in _wrap(f"→ {finding.advice}", width - 4)]
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -14,6 +14,7 @@ from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import Usual
 from mt_cli.check.words import words
 from mt_cli.errors import DataError
+from mt_cli.text.corpora import TOLD, Told
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.similarity import letters
 
@@ -35,9 +36,9 @@ _NEAR_WARNING = 0.1  # share of the set: captions and phrases have a few short o
 class HeldOut:
     """A dev or test set, compared with the training pairs as these pass. Memory grows with the set, not with training."""
 
-    def __init__(self, name: str, pairs: list[SentencePair]):
+    def __init__(self, name: str, pairs: list[SentencePair], told: Told = TOLD):
         """`pairs` are normalized, and there is at least one."""
-        self.name, self.pairs = name, pairs
+        self.name, self.pairs, self._told = name, pairs, told
         self._texts = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         self._words = [[word for text in texts for word in words(text.casefold())] for texts in self._texts]
         self._new_words = [set(side_words) for side_words in self._words]
@@ -77,7 +78,7 @@ class HeldOut:
             if kind is NEAR_TRAINING and share >= _NEAR_WARNING:
                 kind = replace(kind, severity="warning")
             examples = tuple(
-                Example(pair.line, f"(train line {line}) {pair.src}", pair.tgt) for pair, line in common[:3]
+                Example(pair.line, f"(train {self._told(line)}) {pair.src}", pair.tgt) for pair, line in common[:3]
             )
             yield Finding.of(kind.at(share), len(common), share, examples, self.name)
 
@@ -141,7 +142,8 @@ class SetsCheck:
     """Looks at pairs as they pass. First pass the dev and test sets through `held_out`, then the training set through
     `train`; then call `finish`."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Told = TOLD) -> None:
+        self._told = told
         self._problems: dict[str, None] = {}  # each once, in order
         self._held_out: dict[
             tuple[str, str], dict[str, int]
@@ -185,6 +187,6 @@ class SetsCheck:
         for name, n_common in self._n_common.items():
             train_line, line = self._first_common[name]
             log.warning(
-                f"{n_common:,} training pairs are also in {name} (train line {train_line} is line {line});"
+                f"{n_common:,} training pairs are also in {name} (train {self._told(train_line)} is line {line});"
                 " take them out of one of the two"
             )

@@ -22,6 +22,7 @@ from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import Config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +83,8 @@ def _print_suspects(config: Config, run: Path) -> None:
     from mt_cli.evaluation.suspects import find_suspects
 
     found = find_suspects(RunDir.existing(run), config.data)
-    print("line\tscore\tsource\ttarget")
-    for score, (src, tgt, line) in found.worst:
-        print(f"{line}\t{score:.2f}\t{src}\t{tgt}")
+    table = TrainingText(config.data).table(((f"{score:.2f}", pair) for score, pair in found.worst), "score")
+    print("".join(table), end="")
     too_long = f"; {found.n_too_long:,} too long for the model are not ranked" if found.n_too_long else ""
     log.info(
         f"{len(found.worst):,} of {found.n_ranked:,} pairs, the worst first{too_long}; look at them, and delete those"

@@ -58,8 +58,8 @@ def _wrap(text: str, indent: str = "") -> str:
 
 def _range(values: dict[str, Any]) -> str:
     """The values that a key may have, in words."""
-    if "anyOf" in values:
-        return " or ".join(one.get("title") or _range(one) for one in values["anyOf"])
+    if alternatives := values.get("anyOf") or values.get("oneOf"):
+        return " or ".join(one.get("title") or _range(one) for one in alternatives)
     if "enum" in values:
         return ", ".join(map(str, values["enum"]))
     names = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a section"}

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from mt_cli.config import Config
 from mt_cli.errors import DataError
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import SentencePair, normalize, read_pairs
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import SentencePair, normalize
 
 _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; with 4 no corpus that was tried gained
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search
@@ -111,12 +112,11 @@ def _changes(values: npt.NDArray) -> npt.NDArray[np.bool_]:
 
 def memory_of(run: RunDir, config: Config, sources: Sequence[str]) -> TranslationMemory:
     """The memory of the pairs that the run is trained on. Raises DataError when their files are not there."""
-    data = config.data
-    if missing := [path for path in data.train if not Path(path).exists()]:
+    text = TrainingText(config.data)
+    if missing := [path for path in text.files if not Path(path).exists()]:
         raise DataError(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
     left_out = run.sets.left_out_lines()
-    pairs = read_pairs(data.train, columns=data.columns, on_bad_line=data.on_bad_line)
-    return TranslationMemory((pair for pair in pairs if pair.line not in left_out), sources)
+    return TranslationMemory((pair for pair in text.read() if pair.line not in left_out), sources)

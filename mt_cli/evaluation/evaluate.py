@@ -36,6 +36,7 @@ from mt_cli.evaluation.metrics import (
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, interval
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
@@ -140,7 +141,7 @@ def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | Non
     test_sets = _read_test_sets(run, config, files)
     memory = memory_of(run, config, [source for test_set in test_sets for source in test_set.sources])
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
-    about_memory = {"run": "translation memory", "train_sha256": sha256_of(config.data.train)}
+    about_memory = {"run": "translation memory", "train_sha256": TrainingText(config.data).sha256()}
     baselines: list[tuple[dict[str, str], Callable[[str], str], list[str]]] = [
         ({"run": "copy of the source"}, str, []),
         (about_memory, memory.translate, sample),

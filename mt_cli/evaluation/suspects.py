@@ -10,7 +10,7 @@ say themselves how sure they are, so both are simply added up; weights from 0.5 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import fixed_batches
-from mt_cli.text.corpus import SentencePair, read_pairs
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import SentencePair
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.tokenizer import Tokenizer
 
@@ -64,7 +65,8 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     # A model that went on in one direction alone has forgotten most of the other.
     learnt_both = config.training.both_directions == 1
     lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
-    pairs = _read(data)
+    text = TrainingText(data)
+    pairs = text.read()
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = _encoded(chunk, tokenizer)
@@ -82,17 +84,13 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
             lines.append(np.array([pair.line for pair in encoded], np.int64))
     if not scores:
         raise DataError(
-            f"{data.train[0]}: no pair is short enough for {run.path}; give a run with a larger data.max_length"
+            f"{text.files[0]}: no pair is short enough for {run.path}; give a run with a larger data.max_length"
         )
     score, line = np.concatenate(scores), np.concatenate(lines)
     worst = np.argsort(-score, kind="stable")[: max(_LEAST, round(SHARE * len(score)))]
     score_of = dict(zip(line[worst].tolist(), score[worst].tolist(), strict=True))
-    found = [Suspect(score_of[pair.line], pair) for pair in _read(data) if pair.line in score_of]
+    found = [Suspect(score_of[pair.line], pair) for pair in text.read() if pair.line in score_of]
     return Suspects(sorted(found, key=lambda one: -one.score), len(score), n_too_long)
-
-
-def _read(data: DataConfig) -> Iterator[SentencePair]:
-    return read_pairs(data.train, columns=data.columns, on_bad_line=data.on_bad_line)
 
 
 def _encoded(pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]:

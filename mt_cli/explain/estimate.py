@@ -30,7 +30,7 @@ from mt_cli.files import read_inside, write_text
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.text.tokenizer import EOS_ID
 from mt_cli.training.prepare import trained_text
 
@@ -201,7 +201,7 @@ def _piece_log_probs(counts: Sequence[int]) -> Vector:
 
 
 def _fit(
-    translator: Translator, sha256: str, train: TokenDataset, dev: list[SentencePair], is_stopping: Callable[[], bool]
+    translator: Translator, sha256: str, train: Mixture, dev: list[SentencePair], is_stopping: Callable[[], bool]
 ) -> Fit | None:
     """None if `is_stopping` became true meanwhile."""
     chosen = dev[:: -(-len(dev) // _MAX_LINES)]

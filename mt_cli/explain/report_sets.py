@@ -26,7 +26,8 @@ from mt_cli.explain.estimate import agreement, estimates
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.explain.training_log import finite
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import normalize, read_pairs
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import normalize
 
 _SHOWN = ("bleu", "chrf", "ter", "loss", "sentences_per_second", "intervals", "warnings")  # of the scores
 _N_GROUPS = 5  # of about as many sentences each, by length
@@ -144,14 +145,14 @@ def _lengths(sources: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
 
 def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], notes: list[str]) -> list[str]:
     """How often the rarest word of each source occurs in training; nothing where its text is gone."""
-    data = config.data
-    if missing := [file for file in data.train if not Path(file).exists()]:
+    text = TrainingText(config.data)
+    if missing := [file for file in text.files if not Path(file).exists()]:
         notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
         return []
     wanted, counts = {word for one in sources for word in one}, Counter[str]()
     try:
         left_out = run.sets.left_out_lines()
-        for pair in read_pairs(data.train, columns=data.columns, on_bad_line="skip"):
+        for pair in text.read(on_bad_line="skip"):
             if pair.line not in left_out:
                 counts.update(word for word in words(pair.src.lower()) if word in wanted)
     except (DataError, RunDirError) as error:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.text.dataset import Ids, TokenDataset
+from mt_cli.text.mixture import BLOCK_SIZE, Mixture
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 Lengths = npt.NDArray[np.int64]
@@ -101,7 +102,7 @@ def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         del order[:n]
 
 
-def make_batch(dataset: TokenDataset, indices: list[int]) -> Batch:
+def make_batch(dataset: TokenDataset | Mixture, indices: list[int]) -> Batch:
     return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
 
 
@@ -115,21 +116,22 @@ def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batc
 
 
 _POOL = 100_000  # pairs that are sorted together: enough for full batches of one length, and memory stays bounded
-_BLOCK = 1_000  # neighbouring pairs that stay in one pool: a large file is read block by block, not pair by pair
 
 
-def epoch_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch, every pair once, in an order that depends on (seed, epoch) alone.
+def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
+    """The pairs of each batch of an epoch, in an order that depends on (seed, epoch) alone: every pair once, or as often as
+    its corpus' weight says.
 
     A batch holds as many pairs of similar length as fit: rows x longest target is at most `batch_tokens`, and rows x
     longest source at most twice that. A longer pair is a batch by itself.
     """
     rng = np.random.default_rng((seed, epoch))
-    blocks = rng.permutation(-(-len(dataset) // _BLOCK))
-    for first in range(0, len(blocks), _POOL // _BLOCK):
-        ranges = [(b * _BLOCK, min((b + 1) * _BLOCK, len(dataset))) for b in blocks[first : first + _POOL // _BLOCK]]
-        indices = np.concatenate([np.arange(*one) for one in ranges])
-        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*one) for one in ranges), strict=True))
+    blocks = dataset.blocks(seed, epoch)
+    order_of_blocks = rng.permutation(len(blocks))
+    for first in range(0, len(blocks), _POOL // BLOCK_SIZE):
+        pool = [stretch for b in order_of_blocks[first : first + _POOL // BLOCK_SIZE] for stretch in blocks[b]]
+        indices = np.concatenate([np.arange(*stretch) for stretch in pool])
+        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*one) for one in pool), strict=True))
         order = _by_length(src, tgt, rng.random(len(indices)))
         batches = list(_cut(src[order], tgt[order], batch_tokens))
         for b in rng.permutation(len(batches)):

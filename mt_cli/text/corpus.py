@@ -97,6 +97,8 @@ def _runs_of_many_marks() -> re.Pattern[str]:
 class UnequalLinesError(DataError):
     """Two files have not the same number of lines, which shows after the last pair."""
 
+    files: tuple[str, str]
+
 
 class NotUtf8Error(DataError):
     """The bytes of a line are not UTF-8; a caller may skip the line or decode it in another way."""
@@ -320,7 +322,9 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
             n_rest = 1 + sum(1 for _ in (tgt_lines if src is None else src_lines))
             n_src, n_tgt = (n_lines, n_lines + n_rest) if src is None else (n_lines + n_rest, n_lines)
             hint = f" (first empty line: {first_empty})" if first_empty else ""
-            raise UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel{hint}")
+            error = UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel{hint}")
+            error.files = src_file, tgt_file
+            raise error
         if not first_empty and not (src.strip() and tgt.strip()):
             first_empty = f"{tgt_file if src.strip() else src_file}:{n_lines + 1}"
         yield (src, src_file), (tgt, tgt_file)

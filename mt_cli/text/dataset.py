@@ -62,10 +62,8 @@ class TokenDataset:
         starts = self._starts[side]
         return self._ids[side][starts[index] : starts[index + 1]]
 
-    def sample(self, n: int) -> TokenDataset:
-        """At most `n` pairs from all parts of the dataset, in memory; the same ones each time."""
-        chosen = range(0, len(self), max(1, -(-len(self) // max(1, n))))
-        return self.in_memory([TokenPair(self.src(i).tolist(), self.tgt(i).tolist(), self.line(i)) for i in chosen])
+    def pair(self, index: int) -> TokenPair:
+        return TokenPair(self.src(index).tolist(), self.tgt(index).tolist(), self.line(index))
 
     def backwards(self) -> TokenDataset:
         """The same pairs from target to source."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from mt_cli.errors import DataError
+from mt_cli.text.corpora import TOLD, Told
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.similarity import MAX_CHARACTERS, NearIndex, compare_neighbours, letters
 
@@ -42,7 +43,14 @@ class Split:
     in_stretches: bool = False  # whether runs of lines are held out, and not single ones
 
 
-def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool, unfit: Container[int] = ()) -> Split:
+def split(
+    read_pairs: ReadPairs,
+    seed: int,
+    with_dev: bool,
+    with_test: bool,
+    unfit: Container[int] = (),
+    told: Told = TOLD,
+) -> Split:
     """The lines of the sets asked for, and the lines that training leaves out because of them. The lines `unfit` are held
     out for no set.
 
@@ -74,7 +82,7 @@ def split(read_pairs: ReadPairs, seed: int, with_dev: bool, with_test: bool, unf
         units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
     _read_candidates(read_pairs(), units, survey, unfit)
     _find_repetitions(read_pairs(), [candidate for unit in units for candidate in unit.candidates])
-    selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs)
+    selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, told)
     for unit in units:
         selection.try_unit(unit)
     selection.check()
@@ -226,10 +234,10 @@ _WHOLLY = "repeats"
 class _Selection:
     """Which lines are held out for which set, and which are left out because of them."""
 
-    def __init__(self, names: list[str], size: int, budget: float):
+    def __init__(self, names: list[str], size: int, budget: float, told: Told):
         self.held_out: dict[int, str] = {}
         self._n_free = dict.fromkeys(names, size)
-        self._size, self._budget, self._n_wanted = size, budget, size * len(names)
+        self._size, self._budget, self._n_wanted, self._told = size, budget, size * len(names), told
         self._near: dict[int, dict[str, str]] = {}  # line that repeats a held-out one -> set -> reason
         self._n_spent = 0
         self._beside: dict[int, str] = {}
@@ -240,7 +248,7 @@ class _Selection:
         chosen = [candidate.line for candidate in unit.candidates if self._n_free[name] and self._hold(candidate, name)]
         for line in unit.lines if chosen else []:
             nearest = min(chosen, key=lambda held: abs(held - line))
-            self._beside[line] = f"beside line {nearest} ({name})"
+            self._beside[line] = f"beside {self._told(nearest)} ({name})"
 
     def _hold(self, candidate: _Candidate, name: str) -> bool:
         """Holds the pair out for this set, if it repeats none of another set and costs training not too much."""
@@ -261,7 +269,7 @@ class _Selection:
         self._n_free[name] -= 1
         self.held_out[candidate.line] = name
         for line, how in candidate.repetitions.items():
-            self._near.setdefault(line, {})[name] = f"{how} line {candidate.line} ({name})"
+            self._near.setdefault(line, {})[name] = f"{how} {self._told(candidate.line)} ({name})"
         return True
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ from mt_cli.config import DecodingConfig, TrainingConfig
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.training.progress import Progress
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
@@ -61,16 +61,14 @@ def smaller_searches(settings: DecodingConfig) -> str:
     return f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
 
 
-def refuse_non_finite_update(
-    update: Update, step: int, dataset: TokenDataset, saved_steps: Callable[[], list[int]]
-) -> None:
+def refuse_non_finite_update(update: Update, step: int, dataset: Mixture, saved_steps: Callable[[], list[int]]) -> None:
     """Called before the update changes the weights."""
     if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
         return
     what = f"loss is {update.loss}"
     if math.isfinite(update.loss):
         what = f"the gradient's norm is {update.grad_norm}"
-    lines = ", ".join(str(dataset.line(pair)) for pair in update.pairs[:5])
+    lines = ", ".join(map(dataset.where, update.pairs[:5]))
     raise TrainingError(
         f"step {step}: {what} (batch with training lines {lines}, ...); not applied, {_last_good(saved_steps())} {_ADVICE}"
     )

@@ -17,7 +17,7 @@ from mt_cli.config import AUTO, TrainingConfig
 from mt_cli.device import memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import all_phases
@@ -28,7 +28,7 @@ LEAST_TOKENS = 48
 MOST_PAIRS = 100_000  # among which the largest batches are looked for: a large corpus starts as fast
 
 
-def fit_batches(optimizer: Optimizer, dataset: TokenDataset, training: TrainingConfig, epoch: int) -> int:
+def fit_batches(optimizer: Optimizer, dataset: Mixture, training: TrainingConfig, epoch: int) -> int:
     """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a third, with an eighth
     in reserve.
 
@@ -67,7 +67,7 @@ def _candidates() -> Iterator[int]:
 
 def _try_batches(
     optimizer: Optimizer,
-    dataset: TokenDataset,
+    dataset: Mixture,
     training: TrainingConfig,
     batch_tokens: int,
     epoch: int,
@@ -94,7 +94,7 @@ def _try_batches(
             optimizer.drop_gradients()
 
 
-def largest_batches(dataset: TokenDataset, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+def largest_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
     """The batches with the most target positions, source positions and pairs of positions (attention), of an epoch or
     of the beginning of a long one.
 

@@ -6,27 +6,28 @@ copy. A later start of the run uses what the first one made.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mt_cli.check.sets import SetsCheck
-from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
+from mt_cli.config import Config, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
-from mt_cli.errors import DataError, RunDirError
+from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.files import cannot_write, write_text
+from mt_cli.files import write_text
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose, in_brief
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
-from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.corpus import SentencePair, read_pairs
+from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer, extend_tokenizer, train_tokenizer
 from mt_cli.training.parent import held_out_of, like_parent, parent_of
 from mt_cli.training.selection import ReadPairs, hold_out, leave_out_faulty, look_through, tell_findings
+from mt_cli.training.token_sets import TokenSet, TrainingSet
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class PreparedData:
     config: Config  # with a value for each key that was left open
     tokenizer: Tokenizer
     profile: CorpusProfile
-    train: TokenDataset
+    train: Mixture
     dev: TokenDataset
     dev_pairs: list[SentencePair]
     sha256: dict[str, str]  # of the training and the dev files
@@ -47,113 +48,39 @@ def prepare(config: Config, run: RunDir) -> PreparedData:
     with other files."""
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
-    train = _Set("train", data.train, data, data.dedup)
+    train = TrainingSet(data)
     return _prepare_again(config, run, train) if run.is_prepared else _prepare_first(config, run, train)
 
 
-class _Set:
-    """The training set or the dev set of a config."""
-
-    def __init__(self, name: str, files: list[str], data: DataConfig, dedup: bool = False):
-        self.name, self.files, self._data, self._dedup = name, files, data, dedup
-        self.sha256 = sha256_of(files)
-        self.left_out: Container[int] = ()  # lines that are not trained on
-        self.report = CorpusReport()  # on what was read last
-
-    def read(self) -> Iterator[SentencePair]:
-        """The normalized pairs. Raises DataError after the last one if the files no longer have the hash `sha256`."""
-        self.report = CorpusReport()
-        return read_pairs(
-            self.files,
-            columns=self._data.columns,
-            on_bad_line=self._data.on_bad_line,
-            dedup=self._dedup,
-            report=self.report,
-            sha256=self.sha256,
-        )
-
-    def kept(self, read: ReadPairs) -> ReadPairs:
-        return lambda: (pair for pair in read() if pair.line not in self.left_out)
-
-    def open(self, run: RunDir, tokenizer: Tokenizer) -> TokenDataset | None:
-        """The ids that an earlier start made of the same text, if they are whole."""
-        return TokenDataset.open(run.cache / self.name, tokenizer.vocab_sizes, self._meta(tokenizer))
-
-    def build(
-        self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], profile: ProfileBuilder | None = None
-    ) -> TokenDataset:
-        """The ids of `pairs`, which were read from this set. Logs what was read, and adds each source text to `profile`."""
-        folder = run.cache / self.name
-        encoded = self._encode(pairs, tokenizer, profile)
-        try:
-            dataset = TokenDataset.build(folder, encoded, tokenizer.vocab_sizes, self._meta(tokenizer))
-        except OSError as error:
-            raise cannot_write(folder, error) from None
-        for line in self.report.describe(self.name):
-            log.info(line)
-        return dataset
-
-    def _encode(
-        self, pairs: Iterable[SentencePair], tokenizer: Tokenizer, profile: ProfileBuilder | None
-    ) -> Iterator[TokenPair]:
-        max_length = self._data.max_length
-        for pair in pairs:
-            if pair.line in self.left_out:
-                self.report.n_kept -= 1
-                self.report.drop("held out or left out")
-                continue
-            src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(tokenizer.normalize_tgt(pair.tgt))
-            if max(len(src), len(tgt)) > max_length:
-                self.report.n_kept -= 1
-                self.report.drop(f"longer than {max_length} tokens")
-                continue
-            if profile is not None:
-                profile.add(pair.src)
-            yield TokenPair(src, tgt, pair.line)
-
-    def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
-        return {
-            "data": self.sha256,
-            "tokenizer": tokenizer.sha256,
-            "max_length": str(self._data.max_length),
-            "reading": f"dedup {self._dedup}, bad lines {self._data.on_bad_line}",
-        }
-
-    def refuse_empty(self, dataset: TokenDataset) -> None:
-        if len(dataset) == 0:
-            use = "train" if self.name == "train" else "validate"
-            raise DataError(f"{self.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
-
-
-def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
+def _prepare_first(config: Config, run: RunDir, train: TrainingSet) -> PreparedData:
     parent = parent_of(config)
     if parent is not None:
         config = like_parent(config, parent)
-    check, abbreviations, facts = SetsCheck(), AbbreviationCounter(), FactsCounter()
+    check, abbreviations, facts = SetsCheck(train.text.told), AbbreviationCounter(), FactsCounter()
     dev_pairs = list[SentencePair]()
     if config.data.dev is not None:
-        dev = _Set("dev", config.data.dev, config.data)
+        dev = TokenSet("dev", config.data.dev, config.data)
         dev_pairs = list(check.held_out("dev", dev.read()))
     sets = {"dev": dev_pairs} if config.data.dev is not None else {}
     for name, files in config.data.test.items():
         pairs = read_pairs(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line)
         sets[name] = list(check.held_out(name, pairs))
-    with _copied(_count(check.train(train.read()), abbreviations, facts), run) as read_all:
+    with train.copied(run, lambda pairs: _count(check.train(pairs), abbreviations, facts)):
         check.finish()
-        report = look_through(config.data, read_all, sets)
+        report = look_through(config.data, train.pairs, sets)
         run.sets.forget()  # what a start wrote that broke off
         if config.data.dev is None:
-            hold_out(config, run.sets, read_all, report, held_out_of(parent, config) if parent is not None else {})
-            dev = _Set("dev", run.sets.dev_files(config.data), config.data)
+            hold_out(config, run.sets, train.pairs, report, held_out_of(parent, config) if parent is not None else {})
+            dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
         elif config.data.clean:
-            leave_out_faulty(run.sets, read_all, report)
-        train.left_out = run.sets.left_out_lines()
+            leave_out_faulty(run.sets, train.pairs, report)
+        train.leave_out(run.sets.left_out_lines())
         config, reasons = _completed(config, facts.facts())
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
-        sides = _sides(config.tokenizer, train.kept(read_all))
+        sides = _sides(config.tokenizer, train.kept_pairs)
         algorithm, vocab_size = config.tokenizer.algorithm, config.tokenizer.vocab_size
         if parent is not None:
             tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
@@ -161,7 +88,7 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
                 tokenizer = extend_tokenizer(tokenizer, sides, algorithm, vocab_size)
         else:
             tokenizer = train_tokenizer(sides, algorithm, vocab_size)
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, read_all, abbreviations, True)
+        train_dataset, profile = _build_with_profile(run, tokenizer, train, abbreviations, True)
     dev_pairs = _as_spelled(dev_pairs, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
@@ -175,33 +102,31 @@ def _prepare_first(config: Config, run: RunDir, train: _Set) -> PreparedData:
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
-def _prepare_again(config: Config, run: RunDir, train: _Set) -> PreparedData:
-    dev = _Set("dev", run.sets.dev_files(config.data), config.data)
+def _prepare_again(config: Config, run: RunDir, train: TrainingSet) -> PreparedData:
+    dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     tokenizer, profile = run.text.load_tokenizer(config.tokenizer.joint), run.text.load_profile()
     run.text.refuse_other_data(_hashes(sha256, tokenizer, run), bool(run.steps()))
     dev_pairs = _as_spelled(dev.read(), tokenizer)
-    train.left_out = run.sets.left_out_lines()
+    train.leave_out(run.sets.left_out_lines())
     if profile is None:  # deleted, or the run began before profiles were kept
         abbreviations = AbbreviationCounter()
-        for pair in train.read():
+        for pair in train.pairs():
             abbreviations.add(pair.src)
         keeps = run.text.keeps_edge_spaces()
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, train.read, abbreviations, keeps)
+        train_dataset, profile = _build_with_profile(run, tokenizer, train, abbreviations, keeps)
         run.text.save_profile(profile)
     else:
-        found = train.open(run, tokenizer)
-        train_dataset = found if found is not None else train.build(run, tokenizer, train.read())
-        train.refuse_empty(train_dataset)
+        train_dataset = train.open_or_build(run, tokenizer)
     dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
     return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
 
 
-def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[TokenDataset, list[SentencePair]]:
+def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[Mixture, list[SentencePair]]:
     """The ids of the training text and the dev pairs of a run that was trained. Changes nothing. Raises DataError or
     RunDirError where they are gone or are not what they were."""
-    train = _Set("train", config.data.train, config.data, config.data.dedup)
-    dev = _Set("dev", run.sets.dev_files(config.data), config.data)
+    train = TrainingSet(config.data)
+    dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
     run.text.refuse_other_data({"train": train.sha256, "dev": dev.sha256}, bool(run.steps()))
     dataset = train.open(run, tokenizer)
     if dataset is None:
@@ -236,23 +161,6 @@ def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, st
     return completed, {key: choice.reason for key, choice in choices.items()}
 
 
-@contextlib.contextmanager
-def _copied(pairs: Iterable[SentencePair], run: RunDir) -> Iterator[ReadPairs]:
-    """Reads all pairs, and gives a function that reads them from a temporary file beside the ids."""
-    file = run.cache / "train.txt"
-    try:
-        try:
-            run.cache.mkdir(parents=True, exist_ok=True)
-            file.unlink(missing_ok=True)  # of a process that was killed
-            write_copy(pairs, file)
-        except OSError as error:
-            raise cannot_write(file, error) from None
-        yield lambda: read_copy(file)
-    finally:
-        with contextlib.suppress(OSError):
-            file.unlink(missing_ok=True)
-
-
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:
     """What each model of the tokenizer learns from."""
     if settings.joint:
@@ -263,18 +171,16 @@ def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[]
 def _build_with_profile(
     run: RunDir,
     tokenizer: Tokenizer,
-    train: _Set,
-    read_train: ReadPairs,
+    train: TrainingSet,
     abbreviations: AbbreviationCounter,
     keeps_edge_spaces: bool,
-) -> tuple[TokenDataset, CorpusProfile]:
+) -> tuple[Mixture, CorpusProfile]:
     builder = ProfileBuilder(abbreviations.abbreviations())
-    dataset = train.build(run, tokenizer, read_train(), builder)
-    train.refuse_empty(dataset)
+    dataset = train.build(run, tokenizer, builder)
     return dataset, builder.profile(*dataset.lengths(0, len(dataset)), keeps_edge_spaces)
 
 
-def _dev_dataset(run: RunDir, tokenizer: Tokenizer, dev: _Set, pairs: list[SentencePair]) -> TokenDataset:
+def _dev_dataset(run: RunDir, tokenizer: Tokenizer, dev: TokenSet, pairs: list[SentencePair]) -> TokenDataset:
     dataset = dev.open(run, tokenizer)
     if dataset is None:
         dataset = dev.build(run, tokenizer, pairs)

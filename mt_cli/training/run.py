@@ -152,7 +152,9 @@ def fit_batch_tokens(trainer: Trainer) -> None:
 
 def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
     data = config.data
-    named = {"train": data.train}
+    named = {"train": data.corpora[0].files}
+    if len(data.corpora) > 1:
+        named = {f"train.{number}": corpus.files for number, corpus in enumerate(data.corpora)}
     if data.dev is not None:
         named["dev"] = data.dev
     if not is_prepared:  # test sets are looked at once, before anything is trained

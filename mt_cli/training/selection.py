@@ -42,7 +42,8 @@ def tell_findings(report: Report) -> None:
 def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> None:
     """Writes into the run which pairs a cleaned corpus leaves out."""
     reasons = _reasons(report)
-    run_sets.save_left_out((reasons[pair.line], pair) for pair in read_all() if pair.line in reasons)
+    found = ((reasons[pair.line], pair) for pair in read_all() if pair.line in reasons)
+    run_sets.save_left_out(report.text, found)
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text
@@ -61,7 +62,7 @@ def hold_out(
         found.left_out = repetitions(read_kept, inherited)
     else:
         with_test = not config.data.test
-        found = split(read_kept, _SPLIT_SEED, with_dev=True, with_test=with_test, unfit=faulty)
+        found = split(read_kept, _SPLIT_SEED, with_dev=True, with_test=with_test, unfit=faulty, told=report.text.told)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     left_out: list[tuple[str, SentencePair]] = []
     for pair in read_all():
@@ -70,7 +71,7 @@ def hold_out(
         if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
             left_out.append((reason, pair))
     run_sets.save_held_out(config.data, sets)
-    run_sets.save_left_out(left_out)
+    run_sets.save_left_out(report.text, left_out)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"
     log.info(f"held out {sizes} {kept}; {len(found.left_out):,} more are not trained on, since they resemble these")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.progress import Progress
 from mt_cli.training.ranks import ALONE, Ranks
@@ -31,7 +31,7 @@ class Update(NamedTuple):
         return self.loss_sum / self.n_tokens
 
 
-def remaining_batches(dataset: TokenDataset, batch_tokens: int, seed: int, progress: Progress) -> Iterator[list[int]]:
+def remaining_batches(dataset: Mixture, batch_tokens: int, seed: int, progress: Progress) -> Iterator[list[int]]:
     """The pairs of each batch that follows `progress`, epoch after epoch without end. Advances `progress`."""
     while True:
         n_done = progress.batch
@@ -43,7 +43,7 @@ def remaining_batches(dataset: TokenDataset, batch_tokens: int, seed: int, progr
 
 
 def compute_update(
-    state: TrainingState, dataset: TokenDataset, batches: Iterator[list[int]], workers: Workers, ranks: Ranks = ALONE
+    state: TrainingState, dataset: Mixture, batches: Iterator[list[int]], workers: Workers, ranks: Ranks = ALONE
 ) -> Update:
     """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`.
 
@@ -74,7 +74,7 @@ def compute_update(
 
 
 def _gradients(
-    state: TrainingState, dataset: TokenDataset, part: int, pairs: list[int]
+    state: TrainingState, dataset: Mixture, part: int, pairs: list[int]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Summed loss and summed gradients of some pairs. Runs in a thread of its own."""
     settings, network = state.settings, state.optimizer.network

@@ -1,0 +1,189 @@
+"""The sets of a config while they become ids: the dev set, and the corpora of the training set. Each of them is read,
+verified and built by itself, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from mt_cli.config import DataConfig
+from mt_cli.errors import DataError
+from mt_cli.files import cannot_write
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText, joined_sha256, line_of, placed
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.profile import ProfileBuilder
+from mt_cli.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+
+class TokenSet:
+    """The dev set, or a corpus of the training set."""
+
+    def __init__(
+        self, name: str, files: list[str], data: DataConfig, dedup: bool = False, corpus: int = 0, told: str = ""
+    ):
+        """`name`: of its folder. `corpus`: its number. `told`: what it is called."""
+        self._told = told or name
+        self.name, self.files, self._data, self._dedup, self._corpus = name, files, data, dedup, corpus
+        self.sha256 = sha256_of(files)
+        self.left_out: Container[int] = ()  # places that are not trained on
+        self.report = CorpusReport()  # on what was read last
+        self._copy: Path | None = None
+
+    def read(self) -> Iterator[SentencePair]:
+        """The normalized pairs. Raises DataError after the last one if the files no longer have the hash `sha256`."""
+        self.report = CorpusReport()
+        pairs = read_pairs(
+            self.files,
+            columns=self._data.columns,
+            on_bad_line=self._data.on_bad_line,
+            dedup=self._dedup,
+            report=self.report,
+            sha256=self.sha256,
+        )
+        return placed(self._corpus, pairs)
+
+    def copy(self, run: RunDir, pairs: Iterable[SentencePair]) -> None:
+        """Writes `pairs`, which come from `read`, into a temporary file beside the ids."""
+        self._copy = run.cache / f"{self.name}.txt"
+        try:
+            run.cache.mkdir(parents=True, exist_ok=True)
+            self._copy.unlink(missing_ok=True)  # of a process that was killed
+            write_copy(pairs, self._copy)
+        except OSError as error:
+            raise cannot_write(self._copy, error) from None
+
+    def delete_copy(self) -> None:
+        if self._copy is not None:
+            with contextlib.suppress(OSError):
+                self._copy.unlink(missing_ok=True)
+        self._copy = None
+
+    def pairs(self) -> Iterator[SentencePair]:
+        """What `read` gives, from the copy while there is one."""
+        return self.read() if self._copy is None else read_copy(self._copy)
+
+    def open(self, run: RunDir, tokenizer: Tokenizer) -> TokenDataset | None:
+        """The ids that an earlier start made of the same text, if they are whole."""
+        return TokenDataset.open(run.cache / self.name, tokenizer.vocab_sizes, self._meta(tokenizer))
+
+    def build(
+        self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], profile: ProfileBuilder | None = None
+    ) -> TokenDataset:
+        """The ids of `pairs`, which were read from this set. Logs what was read, and adds each source text to `profile`.
+        Raises DataError where no pair is left."""
+        folder = run.cache / self.name
+        encoded = self._encode(pairs, tokenizer, profile)
+        try:
+            dataset = TokenDataset.build(folder, encoded, tokenizer.vocab_sizes, self._meta(tokenizer))
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+        for line in self.report.describe(self._told):
+            log.info(line)
+        return dataset
+
+    def _encode(
+        self, pairs: Iterable[SentencePair], tokenizer: Tokenizer, profile: ProfileBuilder | None
+    ) -> Iterator[TokenPair]:
+        max_length = self._data.max_length
+        for pair in pairs:
+            if pair.line in self.left_out:
+                self.report.n_kept -= 1
+                self.report.drop("held out or left out")
+                continue
+            src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(tokenizer.normalize_tgt(pair.tgt))
+            if max(len(src), len(tgt)) > max_length:
+                self.report.n_kept -= 1
+                self.report.drop(f"longer than {max_length} tokens")
+                continue
+            if profile is not None:
+                profile.add(pair.src)
+            yield TokenPair(src, tgt, line_of(pair.line))
+
+    def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
+        return {
+            "data": self.sha256,
+            "tokenizer": tokenizer.sha256,
+            "max_length": str(self._data.max_length),
+            "reading": f"dedup {self._dedup}, bad lines {self._data.on_bad_line}",
+        }
+
+    def refuse_empty(self, dataset: TokenDataset) -> None:
+        if len(dataset) == 0:
+            use = "validate" if self.name == "dev" else "train"
+            raise DataError(f"{self.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
+
+
+class TrainingSet:
+    """The corpora of a config: one text, and one mixture of their ids."""
+
+    def __init__(self, data: DataConfig):
+        self.text = TrainingText(data)
+        self._is_one = len(self.text.corpora) == 1
+        self.sets = [TokenSet("train", self.text.files, data, data.dedup)]
+        if not self._is_one:
+            named = enumerate(zip(self.text.corpora, self.text.corpus_names, strict=True))
+            self.sets = [
+                TokenSet(f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train {name}")
+                for number, (corpus, name) in named
+            ]
+        self.sha256 = joined_sha256([one.sha256 for one in self.sets])
+
+    @contextlib.contextmanager
+    def copied(
+        self, run: RunDir, passing: Callable[[Iterator[SentencePair]], Iterator[SentencePair]]
+    ) -> Iterator[None]:
+        """Reads all pairs through `passing` into temporary files, from which `pairs` then reads."""
+        try:
+            for one in self.sets:
+                one.copy(run, passing(one.read()))
+            yield
+        finally:
+            for one in self.sets:
+                one.delete_copy()
+
+    def pairs(self) -> Iterator[SentencePair]:
+        """The normalized pairs of all corpora."""
+        return chain.from_iterable(one.pairs() for one in self.sets)
+
+    def kept_pairs(self) -> Iterator[SentencePair]:
+        """Those that are trained on."""
+        return (pair for one in self.sets for pair in one.pairs() if pair.line not in one.left_out)
+
+    def leave_out(self, places: Container[int]) -> None:
+        for one in self.sets:
+            one.left_out = places
+
+    def open(self, run: RunDir, tokenizer: Tokenizer) -> Mixture | None:
+        """The ids of all corpora, if they are whole."""
+        found = [one.open(run, tokenizer) for one in self.sets]
+        whole = [dataset for dataset in found if dataset is not None]
+        return self._mixture(whole) if len(whole) == len(found) else None
+
+    def open_or_build(self, run: RunDir, tokenizer: Tokenizer) -> Mixture:
+        """The ids of all corpora, of which those are built that are not whole."""
+        found = [one.open(run, tokenizer) for one in self.sets]
+        return self._mixture(
+            [
+                dataset if dataset is not None else one.build(run, tokenizer, one.pairs())
+                for one, dataset in zip(self.sets, found, strict=True)
+            ]
+        )
+
+    def build(self, run: RunDir, tokenizer: Tokenizer, profile: ProfileBuilder) -> Mixture:
+        return self._mixture([one.build(run, tokenizer, one.pairs(), profile) for one in self.sets])
+
+    def _mixture(self, datasets: list[TokenDataset]) -> Mixture:
+        for one, dataset in zip(self.sets, datasets, strict=True):
+            one.refuse_empty(dataset)
+        names = [""] if self._is_one else self.text.corpus_names
+        weights = [corpus.weight for corpus in self.text.corpora]
+        return Mixture([Part(*one) for one in zip(datasets, weights, names, strict=True)])

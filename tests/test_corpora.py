@@ -1,0 +1,207 @@
+"""A training text of several corpora: found faults, what is left out and what is trained on name their corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mt_cli.check.corpus_check import check, quick_check
+from mt_cli.config import DataConfig
+from mt_cli.config_file import load_config
+from mt_cli.errors import DataError, RunDirError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table
+from mt_cli.text.corpus import CorpusReport, SentencePair, sha256_of
+from mt_cli.training.prepare import PreparedData, prepare
+
+CORPORA = "[{files: [a.en, a.de], weight: 2}, {files: b.tsv, weight: 0.5}]"
+
+
+@pytest.fixture
+def two(tiny: Path) -> Path:
+    """The tiny corpus, whose training text lies in two corpora: 80 lines in two files, 120 in a table."""
+    src, tgt = (Path(f"train.{side}").read_text().splitlines(keepends=True) for side in ("en", "de"))
+    Path("a.en").write_text("".join(src[:80]))
+    Path("a.de").write_text("".join(tgt[:80]))
+    Path("b.tsv").write_text("".join(f"{s[:-1]}\t{t}" for s, t in zip(src[80:], tgt[80:], strict=True)))
+    return tiny
+
+
+def data_of(*corpora: dict | str, **keys) -> DataConfig:
+    return DataConfig(src_lang="en", tgt_lang="de", train=list(corpora), **keys)
+
+
+TWO = ({"files": ["a.en", "a.de"], "weight": 2.0}, {"files": ["b.tsv"], "weight": 0.5})
+
+
+def prepared(*settings: str, corpora: str = CORPORA, run: str = "run") -> PreparedData:
+    return prepare(load_config(Path("tiny.yaml"), [f"data.train={corpora}", *settings]), RunDir(Path(run)))
+
+
+def change(name: str, line: int, text: str) -> None:
+    lines = Path(name).read_text().splitlines(keepends=True)
+    lines[line - 1] = f"{text}\n"
+    Path(name).write_text("".join(lines))
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_line(two):
+    text = TrainingText(data_of(*TWO))
+    pairs = list(text.read())
+    assert [(corpus_of(pair.line), line_of(pair.line)) for pair in pairs] == [
+        *((0, line) for line in range(1, 81)),
+        *((1, line) for line in range(1, 121)),
+    ]
+    assert [pair[:2] for pair in pairs] == [
+        pair[:2] for pair in TrainingText(data_of("train.en", "train.de")).read()
+    ]
+    assert [text.told(pairs[i].line) for i in (0, 80)] == ["a.en:1", "b.tsv:1"]
+    assert text.told_lines(pairs[80].line, pairs[85].line) == "lines 1 to 6 of b.tsv"
+    assert text.name == "a.en a.de, b.tsv"
+
+
+def test_corpora_that_begin_with_the_same_file_are_called_by_both():
+    text = TrainingText(data_of({"files": ["a.en", "a.de"]}, {"files": ["a.en", "b.de"]}, {"files": ["c.tsv"]}))
+    assert text.corpus_names == ["a.en a.de", "a.en b.de", "c.tsv"]
+
+
+def test_lines_that_are_not_utf_8_are_counted_in_their_corpus(two):
+    Path("b.tsv").write_bytes(b"\xff\t\xff\n" + Path("b.tsv").read_bytes())
+    report = CorpusReport()
+    assert len(list(TrainingText(data_of(*TWO)).read_raw(report))) == 200
+    assert (report.n_pairs, list(report.bad_lines)) == (201, [place_of(1, 1)])
+
+
+def test_the_hash_of_one_corpus_is_that_of_its_files_and_of_several_of_all(two):
+    assert TrainingText(data_of(TWO[0])).sha256() == TrainingText(data_of("a.en", "a.de")).sha256()
+    assert TrainingText(data_of("a.en", "a.de")).sha256() == sha256_of(["a.en", "a.de"])
+    hashes = {TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}
+    assert len(hashes) == 4
+
+
+def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
+    pairs = [SentencePair("a", "b", place) for place in (3, 9, place_of(1, 3))]
+    for data, own in ((data_of("a.en", "a.de"), ["", ""]), (data_of(*TWO), ["\t1\ta.en", "\t2\tb.tsv"])):
+        n = len(data.corpora) + 1
+        table = "".join(TrainingText(data).table(("copied", pair) for pair in pairs[:n]))
+        assert table.splitlines()[1] == f"3\tcopied\ta\tb{own[0]}"
+        assert places_in_table(table) == {pair.line for pair in pairs[:n]}
+    assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
+
+
+# Checking ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_check_names_the_corpus_and_the_line(two, tmp_path):
+    change("b.tsv", 7, "the cat sees the red house\tthe cat sees the red house")
+    change("a.de", 5, "")
+    dev = ["dev.en", "dev.de"]
+    change("dev.en", 2, Path("b.tsv").read_text().split("\t")[0])
+    change("dev.de", 2, Path("b.tsv").read_text().splitlines()[0].split("\t")[1])
+    report = quick_check(data_of(*TWO, dev=dev))
+    assert {(corpus_of(place), line_of(place), kind) for place, kind in report.dropped if kind != "repeated"} == {
+        (0, 5, "empty"),
+        (1, 7, "copied"),
+    }
+    table = report.as_table()
+    assert table.startswith("200 pairs") and "a.en a.de, b.tsv" in table.splitlines()[0]
+    assert "    b.tsv:7: the cat" in table and "    a.en:5: " in table and "    2: (train b.tsv:1)" in table
+    assert "train: 1 (0.5%) copied, first in b.tsv:7" in [line for _, line in report.in_brief("")]
+    found = json.loads(report.as_json())
+    (copied,) = (finding for finding in found["findings"] if finding["kind"] == "copied")
+    assert (copied["examples"][0]["line"], copied["examples"][0]["file"]) == (7, "b.tsv")
+    assert [7, "copied", "b.tsv"] in found["dropped"] and [5, "empty", "a.en"] in found["dropped"]
+    report.write_dropped(tmp_path / "dropped.tsv")
+    rows = (tmp_path / "dropped.tsv").read_text().splitlines()
+    assert rows[0] == "line\treason\tsource\ttarget\tcorpus\tfile"
+    assert [row for row in rows if "copied" in row] == [
+        "7\tcopied\tthe cat sees the red house\tthe cat sees the red house\t2\tb.tsv"
+    ]
+
+
+def test_of_the_corpus_whose_files_have_unequal_length_it_is_told_where_they_part(two):
+    Path("c.en").write_text("one\n" * 20)
+    Path("c.de").write_text("eins\n" * 19)
+    with pytest.raises(DataError, match=r"^c\.en has 20 lines, c\.de has 19; make them parallel"):
+        check(data_of(*TWO, {"files": ["c.en", "c.de"]}))
+
+
+# Preparing -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
+    caplog.set_level("INFO")
+    data = prepared()
+    whole = prepared(corpora="[train.en, train.de]", run="whole")
+    assert [part.weight for part in data.train.parts] == [2, 0.5]
+    assert data.tokenizer.models == whole.tokenizer.models and data.profile == whole.profile
+    texts = [[(pair.src, pair.tgt) for pair in map(one.train.pair, range(200))] for one in (data, whole)]
+    assert texts[0] == texts[1]
+    assert [data.train.where(i) for i in (79, 80)] == ["a.en:80", "b.tsv:1"]
+    assert sorted(path.name for path in Path("run/cache").iterdir()) == ["dev", "train-1", "train-2"]
+    assert "train b.tsv: 120 of 120 pairs kept" in caplog.text
+    again = prepared()
+    assert [again.train.pair(i) for i in range(200)] == [data.train.pair(i) for i in range(200)]
+
+
+def test_a_corpus_whose_ids_are_lost_is_built_again_alone(two):
+    data = prepared()
+    kept = Path("run/cache/train-1/src.ids").stat().st_ino
+    Path("run/cache/train-2/src.ids").unlink()
+    again = prepared()
+    assert Path("run/cache/train-1/src.ids").stat().st_ino == kept
+    assert [again.train.pair(i) for i in range(200)] == [data.train.pair(i) for i in range(200)]
+
+
+def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on(two):
+    change("b.tsv", 7, "the cat sees the red house\tthe cat sees the red house")
+    data = prepared("data.dev=null", "data.test={}", "data.clean=true")
+    run = RunDir(Path("run"))
+    left_out = run.sets.left_out_lines()
+    assert place_of(1, 7) in left_out and {corpus_of(place) for place in left_out} == {0, 1}
+    assert {place for place in left_out if place < 80} <= set(range(1, 81))
+    text = TrainingText(data.config.data)
+    kept = [text.told(pair.line).removeprefix("line ") for pair in text.read() if pair.line not in left_out]
+    assert [data.train.where(i) for i in range(len(data.train))] == kept
+    rows = run.sets.left_out_file.read_text().splitlines()
+    assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
+
+
+def test_a_corpus_that_was_changed_or_moved_to_another_place_in_the_list_is_refused(two):
+    prepared()
+    Path("moved.tsv").write_bytes(Path("b.tsv").read_bytes())
+    prepared(corpora=CORPORA.replace("b.tsv", "moved.tsv"))
+    for corpora in ("[{files: b.tsv}, {files: [a.en, a.de]}]", "[a.en, a.de]"):
+        with pytest.raises(RunDirError, match="the train files are not what they were"):
+            prepared(corpora=corpora)
+    change("b.tsv", 3, "red\trot")
+    with pytest.raises(RunDirError, match="the train files are not what they were"):
+        prepared()
+
+
+def test_a_corpus_without_a_pair_is_refused_by_name(two):
+    Path("c.tsv").write_text("the " * 400 + "\tdas\n")
+    with pytest.raises(DataError, match=r"^c\.tsv: no pair is left to train on; see data\.max_length"):
+        prepared(corpora=CORPORA[:-1] + ", {files: c.tsv}]")
+
+
+# A run ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_two_corpora_is_trained_continued_evaluated_and_reported(two, mt):
+    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", f"data.train={CORPORA}"]
+    short = ["--set", "training.max_steps=4", "--set", "training.validate_every_steps=2"]
+    assert mt(*train, *short).code == 0
+    assert load_config(Path("run/config.yaml")).data.corpora[1].weight == 0.5
+    other = mt(*train[:-1], f"data.train={CORPORA.replace('0.5', '0.25')}", *short)
+    assert other.code == 1 and b"data.train has the weights 2, 0.25 here and 2, 0.5 there" in other.err
+    longer = mt(*train, "--set", "training.max_steps=6", *short[2:])
+    assert longer.code == 0 and b"continuing run from step 4" in longer.err
+    memory = json.loads(mt("evaluate", "run", "--baselines", "--json").out)[-1]
+    assert memory["train_sha256"] == TrainingText(load_config(Path("run/config.yaml")).data).sha256()
+    suspects = mt("check", "run/config.yaml", "--with", "run").lines
+    assert suspects[0] == "line\tscore\tsource\ttarget\tcorpus\tfile" and suspects[1].endswith(("a.en", "b.tsv"))

@@ -1,0 +1,120 @@
+"""Several corpora as one: each pair of an epoch as often as its weight says, in an order that seed and epoch decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.mixture import BLOCK_SIZE, Mixture, Part, chosen_blocks
+
+PAIRS = [TokenPair([5, 6, 7], [8], 1), TokenPair([], [9, 9], 3), TokenPair([4], [], 4), TokenPair([1], [65_535], 9)]
+OTHERS = [TokenPair([10], [11, 12], 2), TokenPair([13, 14], [15], 7)]
+
+
+def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mixture:
+    return Mixture(
+        [Part(TokenDataset.in_memory(pairs), w, name) for (pairs, w), name in zip(parts, names, strict=False)]
+    )
+
+
+@pytest.fixture
+def both() -> Mixture:
+    return mixture_of((PAIRS, 1.0), (OTHERS, 0.5))
+
+
+def content(mixture: Mixture) -> list[TokenPair]:
+    return [mixture.pair(i) for i in range(len(mixture))]
+
+
+def counts(n_pairs: int, weight: float, epochs: range) -> np.ndarray:
+    """How often these epochs have each pair."""
+    found = np.zeros(n_pairs, int)
+    for epoch in epochs:
+        for block in chosen_blocks(n_pairs, weight, np.random.default_rng(0), epoch):
+            assert 0 < sum(last - first for first, last in block) <= BLOCK_SIZE
+            for first, last in block:
+                found[first:last] += 1
+    return found
+
+
+def test_an_index_counts_through_all_corpora(both):
+    assert content(both) == PAIRS + OTHERS
+    assert [(both.src(i).tolist(), both.tgt(i).tolist()) for i in (3, 4)] == [([1], [65_535]), ([10], [11, 12])]
+    assert [both.where(i) for i in (0, 3, 4, 5)] == ["a:1", "a:9", "b:2", "b:7"]
+    assert mixture_of((PAIRS, 1.0), names=[""]).where(3) == "9"
+    assert [side.tolist() for side in both.lengths(2, 5)] == [[1, 1, 1], [0, 1, 2]]
+    assert [side.tolist() for side in both.lengths(4, 6)] == [[1, 2], [2, 1]]
+    assert [side.tolist() for side in both.lengths_of([5, 0, 1])] == [[2, 3, 0], [1, 1, 2]]
+    assert both.src_counts(15) == [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1]
+    assert make_batch(both, [4, 3]).src_ids.tolist() == [[10, 3], [1, 3]]
+
+
+def test_backwards_the_sides_of_all_corpora_change_places(both):
+    assert content(both.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in PAIRS + OTHERS]
+    assert content(both) == PAIRS + OTHERS
+
+
+def test_the_target_tokens_are_those_of_an_epoch(both):
+    assert both.n_targets == (1 + 2 + 0 + 1 + 4) + (2 + 1 + 2) // 2
+    assert mixture_of((OTHERS, 3.0)).n_targets == 15
+
+
+@pytest.mark.parametrize(("n", "lines"), [(1, [1]), (2, [1, 9]), (3, [1, 4, 2]), (9, [1, 3, 4, 9, 2, 7]), (0, [1])])
+def test_a_sample_is_taken_from_all_corpora(both, n, lines):
+    sample = both.sample(n)
+    assert [sample.line(i) for i in range(len(sample))] == lines
+
+
+def test_an_epoch_has_each_pair_as_often_as_the_weight_says():
+    assert (counts(2_500, 1, range(3, 4)) == 1).all()
+    assert (counts(2_500, 3, range(3, 4)) == 3).all()
+    half = counts(2_501, 0.5, range(1))
+    assert half.sum() == 1250 and half.max() == 1
+    assert (half + counts(2_501, 0.5, range(1, 2))).tolist().count(1) >= 2_500  # the other half
+    more = counts(2_500, 1.25, range(1))
+    assert set(more.tolist()) == {1, 2} and more.sum() == 3_125
+
+
+@given(n_pairs=st.integers(0, 4_000), weight=st.floats(0.001, 4), n_epochs=st.integers(1, 12))
+def test_no_pair_is_used_more_than_once_more_often_than_another(n_pairs, weight, n_epochs):
+    found = counts(n_pairs, weight, range(n_epochs))
+    assert found.sum() == round(n_epochs * weight * n_pairs)
+    assert found.max(initial=0) - found.min(initial=100) <= 1
+
+
+def test_half_of_a_corpus_is_from_all_parts_of_it():
+    half = counts(5_000, 0.5, range(1))
+    assert all(200 < part.sum() < 800 for part in np.split(half, 5))
+    assert (counts(50, 0.5, range(1)) != [1] * 25 + [0] * 25).any()
+
+
+def test_one_corpus_has_the_blocks_of_its_file_in_every_epoch():
+    """So runs that were begun before there were weights go on in the same order."""
+    for epoch in (0, 7):
+        assert chosen_blocks(2_500, 1.0, np.random.default_rng(0), epoch) == [
+            [(0, 1000)],
+            [(1000, 2000)],
+            [(2000, 2500)],
+        ]
+
+
+def test_the_order_of_a_mixture_is_a_function_of_seed_and_epoch():
+    pairs = [TokenPair([5] * (i % 7), [6] * (i % 5), i) for i in range(300)]
+    orders = {}
+    for seed, epoch in ((1, 0), (1, 1), (2, 0)):
+        one, again = (mixture_of((pairs, 0.5), (pairs[:40], 2.0)) for _ in range(2))
+        orders[seed, epoch] = [i for batch in epoch_batches(one, 64, seed, epoch) for i in batch]
+        assert [i for batch in epoch_batches(again, 64, seed, epoch) for i in batch] == orders[seed, epoch]
+        assert sorted(i for i in orders[seed, epoch] if i >= 300) == sorted([*range(300, 340)] * 2)
+    halves = {key: {i for i in order if i < 300} for key, order in orders.items()}
+    assert halves[1, 0] | halves[1, 1] == set(range(300)) and not halves[1, 0] & halves[1, 1]
+    assert halves[1, 0] != halves[2, 0]
+
+
+def test_a_corpus_of_which_an_epoch_has_nothing_is_waited_for():
+    mixture = mixture_of((OTHERS, 0.25))
+    assert [sum(map(len, epoch_batches(mixture, 64, 1, epoch))) for epoch in range(8)] == [0, 1, 1, 0, 0, 1, 1, 0]

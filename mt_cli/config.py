@@ -174,6 +174,9 @@ class ModelConfig(Section):
     feed_forward: Literal["linear", "conv1d"] = "linear"
     """How the feed-forward network stores its weights: as linear layers or as convolutions of width 1. Both compute the
     same."""
+    activation: Literal["relu", "swish", "gelu"] = "relu"
+    """The function between the two matrices of a feed-forward network: relu, as in the paper, or those of models that are
+    imported."""
     attention_bias: bool = True
     """Whether the projections of the attention have biases."""
     attention_temperature: float | None = Field(None, gt=0)
@@ -181,6 +184,8 @@ class ModelConfig(Section):
     tie_embeddings: Literal["none", "target", "all"] = "all"
     """Which matrices are one and the same: none; target embedding and output projection (target); or the source embedding
     too (all, which needs tokenizer.joint: true)."""
+    projection_bias: bool = False
+    """Whether the output projection has a bias, as imported models have."""
     embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
     """Where tied weights are scaled: the embedding times sqrt(d_model), the logits divided by sqrt(d_model), or nowhere."""
     embedding_init: Literal["normal", "xavier"] = "normal"

@@ -68,6 +68,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
     "rotary-own-head-sizes": {"positions": "rotary", "head_dim": 6, "value_dim": 3},
     "rotary-cross": {"positions": "rotary_cross"},
+    "swish-and-bias": {"activation": "swish", "projection_bias": True},
+    "gelu": {"activation": "gelu", "feed_forward": "conv1d"},
     "own-dropouts": {"embedding_dropout": 0.2, "attention_dropout": 0.0, "ffn_dropout": 0.3},
     "everything-else": {
         "norm": "post",

@@ -71,6 +71,7 @@ def _empty_specs(specs: Any, config: Config) -> tuple[Any, Any]:
     common = {
         "num_heads": model.n_heads,
         "pre_norm": model.norm == "pre",
+        "activation": specs.common_spec.Activation[model.activation.upper()],
         "layernorm_embedding": model.embedding_norm,
         "head_dim": model.head_dim,
         "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
@@ -99,7 +100,8 @@ def _fill(spec: Any, translator: Translator) -> None:
         _fill_linears(cross_spec.linear[1], [cross.w_k, cross.w_v])
         _fill_linears(cross_spec.linear[2], [cross.w_o])
     spec.decoder.projection.weight = _array(model.scaled_projection())
-    bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32)
+    own = model.projection.bias
+    bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32) if own is None else _array(own).copy()
     bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
     spec.decoder.projection.bias = bias
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -74,48 +75,71 @@ def _refuse_unsupported(config: Config) -> None:
         )
 
 
-def _weights(translator: Translator) -> dict[str, Tensor]:
-    config, model = translator.config.model, translator.model
-    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))  # sines, then cosines
-    own = {name: tensor.detach().float().cpu() for name, tensor in model.state_dict().items()}
-    weights: dict[str, Tensor] = {}
+def weight_names(config: ModelConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """For each weight of the layers: our name, Marian's name, and which of its dimensions are d_model."""
 
-    def attention(mine: str, theirs: str, temperature: float) -> None:
-        # Marian divides by sqrt(head_dim); another temperature is folded into the queries.
-        fold = math.sqrt(config.d_model // config.n_heads) / temperature
-        for letter, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
-            weight = own[f"{mine}.w_{letter}.weight"]
-            bias = own.get(f"{mine}.w_{letter}.bias", torch.zeros(weight.size(0)))
-            weight, bias = (weight[order], bias[order]) if letter == "o" else (weight[:, order], bias)
-            factor = fold if letter == "q" else 1.0
-            weights[f"{theirs}.{name}.weight"], weights[f"{theirs}.{name}.bias"] = weight * factor, bias * factor
+    def norm(mine: str, theirs: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        yield f"{mine}.gamma", f"{theirs}.weight", (0,)
+        yield f"{mine}.beta", f"{theirs}.bias", (0,)
 
-    def norm(mine: str, theirs: str) -> None:
-        weights[f"{theirs}.weight"], weights[f"{theirs}.bias"] = own[f"{mine}.gamma"][order], own[f"{mine}.beta"][order]
+    def linear(mine: str, theirs: str, *, writes_d_model: bool) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        yield f"{mine}.weight", f"{theirs}.weight", (0,) if writes_d_model else (1,)
+        yield f"{mine}.bias", f"{theirs}.bias", (0,) if writes_d_model else ()
 
     for side, n_layers in (("encoder", config.n_encoder_layers), ("decoder", config.n_decoder_layers)):
+        attentions = {"self_attention": "self_attn"} | (
+            {"cross_attention": "encoder_attn"} if side == "decoder" else {}
+        )
         for n in range(n_layers):
-            mine, theirs = f"{side}_layers.{n}", f"model.{side}.layers.{n}"
-            layer = getattr(model, f"{side}_layers")[n]
-            attention(f"{mine}.self_attention", f"{theirs}.self_attn", layer.self_attention.temperature)
-            norm(f"{mine}.self_attention_norm.norm", f"{theirs}.self_attn_layer_norm")
-            if side == "decoder":
-                attention(f"{mine}.cross_attention", f"{theirs}.encoder_attn", layer.cross_attention.temperature)
-                norm(f"{mine}.cross_attention_norm.norm", f"{theirs}.encoder_attn_layer_norm")
-            weights[f"{theirs}.fc1.weight"] = own[f"{mine}.feed_forward.w_1.weight"].flatten(1)[:, order]
-            weights[f"{theirs}.fc1.bias"] = own[f"{mine}.feed_forward.w_1.bias"]
-            weights[f"{theirs}.fc2.weight"] = own[f"{mine}.feed_forward.w_2.weight"].flatten(1)[order]
-            weights[f"{theirs}.fc2.bias"] = own[f"{mine}.feed_forward.w_2.bias"][order]
-            norm(f"{mine}.feed_forward_norm.norm", f"{theirs}.final_layer_norm")
+            layer, their_layer = f"{side}_layers.{n}", f"model.{side}.layers.{n}"
+            for attention, their_attention in attentions.items():
+                for mine, theirs in (("w_q", "q_proj"), ("w_k", "k_proj"), ("w_v", "v_proj"), ("w_o", "out_proj")):
+                    names = f"{layer}.{attention}.{mine}", f"{their_layer}.{their_attention}.{theirs}"
+                    yield from linear(*names, writes_d_model=mine == "w_o")
+                yield from norm(f"{layer}.{attention}_norm.norm", f"{their_layer}.{their_attention}_layer_norm")
+            yield from linear(f"{layer}.feed_forward.w_1", f"{their_layer}.fc1", writes_d_model=False)
+            yield from linear(f"{layer}.feed_forward.w_2", f"{their_layer}.fc2", writes_d_model=True)
+            yield from norm(f"{layer}.feed_forward_norm.norm", f"{their_layer}.final_layer_norm")
         if config.norm == "pre":
-            norm(f"{side}_norm", f"model.{side}.layer_norm")
-            # Pegasus reads its positions from the file; Marian makes its own.
-            positions = translator.model.positions
-            assert isinstance(positions, SinusoidPositions)  # others were refused
+            yield from norm(f"{side}_norm", f"model.{side}.layer_norm")
+
+
+def marian_order(d_model: int) -> Tensor:
+    """Our numbers of the dimensions of d_model in Marian's order: all sines, then all cosines."""
+    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+
+def reordered(weight: Tensor, dimensions: Sequence[int], order: Tensor) -> Tensor:
+    """The weight whose rows, columns or both are in another order."""
+    for dimension in dimensions:
+        weight = weight.index_select(dimension, order)
+    return weight
+
+
+def _weights(translator: Translator) -> dict[str, Tensor]:
+    config, model = translator.config.model, translator.model
+    order = marian_order(config.d_model)
+    own = {name: tensor.detach().float().cpu() for name, tensor in model.state_dict().items()}
+    weights: dict[str, Tensor] = {}
+    # Marian divides by sqrt(head_dim); another temperature is folded into the queries.
+    fold = math.sqrt(config.d_model // config.n_heads) / (config.attention_temperature or math.sqrt(config.d_k))
+    for mine, theirs, dimensions in weight_names(config):
+        if mine not in own:  # a bias of an attention without biases
+            weights[theirs] = torch.zeros(own[mine.replace(".bias", ".weight")].size(0))
+            continue
+        weight = own[mine].flatten(1) if own[mine].dim() == 3 else own[mine]  # of a convolution with kernel size 1
+        weights[theirs] = reordered(weight, dimensions, order) * (fold if ".w_q." in mine else 1.0)
+    if config.norm == "pre":
+        # Pegasus reads its positions from the file; Marian makes its own.
+        positions = model.positions
+        assert isinstance(positions, SinusoidPositions)  # others were refused
+        for side in ("encoder", "decoder"):
             weights[f"model.{side}.embed_positions.weight"] = positions.table[1:, order].cpu()  # row 0: padding
 
     weights |= _embeddings(translator, own, order)
     bias = torch.zeros(1, weights["lm_head.weight"].size(0))
+    if config.projection_bias:
+        bias[0, : translator.tokenizer.tgt_vocab_size] = own["projection.bias"]
     bias[0, [PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
     bias[0, translator.tokenizer.tgt_vocab_size :] = FORBIDDEN_BIAS  # rows that only the source's embeddings have
     weights["final_logits_bias"] = bias
@@ -171,7 +195,7 @@ def _model_config(translator: Translator) -> dict[str, object]:
         "decoder_attention_heads": config.n_heads,
         "encoder_ffn_dim": config.ffn_dim,
         "decoder_ffn_dim": config.ffn_dim,
-        "activation_function": "relu",
+        "activation_function": config.activation,
         "scale_embedding": config.embedding_scale == "embedding",
         "max_position_embeddings": config.max_positions,
         "tie_word_embeddings": _is_tied(config),

@@ -36,7 +36,7 @@ class InferenceModel:
         self._encoder_layers = [_EncoderLayer(cast(EncoderLayer, layer)) for layer in model.encoder_layers]
         self._decoder_layers = [_DecoderLayer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm
-        self._project = linear(model.scaled_projection())
+        self._project = linear(model.scaled_projection(), model.projection.bias)
 
     def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> DecoderState:
         """The state before the first target token of src_ids (B,S), src_mask (B,1,1,S), with room for `max_length`."""
@@ -186,9 +186,10 @@ class _FeedForward(_Branch):
     def __init__(self, layer: EncoderLayer | DecoderLayer):
         super().__init__(layer.feed_forward_norm)
         self.w_1, self.w_2 = joined(layer.feed_forward.w_1), joined(layer.feed_forward.w_2)
+        self.activation = layer.feed_forward.activation
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.after(self.w_2.add(self.w_1.relu(self.before(x)), x))
+        return self.after(self.w_2.add(self.w_1.activated(self.before(x), self.activation), x))
 
 
 class _Attention(_Branch):

@@ -5,6 +5,8 @@ Shapes: B sentences, S source length, T target length, D d_model, F ffn_dim, H h
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -54,31 +56,37 @@ class AddNorm(nn.Module):
         return x if self.is_pre else self.norm(x)
 
 
-class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2 at every position (equation 2), with dropout between the two."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "swish": F.silu, "gelu": F.gelu}
 
-    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0):
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2 at every position (equation 2), with dropout between the two; or another activation
+    in place of max(0, .)."""
+
+    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0, activation: str = "relu"):
         super().__init__()
+        self.activation = activation
         self.w_1 = nn.Linear(d_model, ffn_dim)
         self.w_2 = nn.Linear(ffn_dim, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w_2(self.dropout(F.relu(self.w_1(x))))
+        return self.w_2(self.dropout(ACTIVATIONS[self.activation](self.w_1(x))))
 
 
 class Conv1dFeedForward(nn.Module):
     """The same computed by two convolutions with kernel size 1, as the paper also describes it."""
 
-    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0):
+    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0, activation: str = "relu"):
         super().__init__()
+        self.activation = activation
         self.w_1 = nn.Conv1d(d_model, ffn_dim, kernel_size=1)
         self.w_2 = nn.Conv1d(ffn_dim, d_model, kernel_size=1)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.transpose(1, 2)  # (B,D,T)
-        return self.w_2(self.dropout(F.relu(self.w_1(x)))).transpose(1, 2)
+        return self.w_2(self.dropout(ACTIVATIONS[self.activation](self.w_1(x)))).transpose(1, 2)
 
 
 def layer_norm(config: ModelConfig) -> LayerNorm:
@@ -100,7 +108,7 @@ class Layer(nn.Module):
         self.self_attention = self._attention(positions if positions and positions.in_self_attention else None)
         self.self_attention_norm = self._add_norm()
         self.feed_forward = feed_forward(
-            config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout)
+            config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout), config.activation
         )
         self.feed_forward_norm = self._add_norm()
 

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt_cli.model.layers import ACTIVATIONS
+
 
 class Linear:
-    """x W^T + b for x (rows,features): as it is, followed by a ReLU, or added to a residual (rows,outputs)."""
+    """x W^T + b for x (rows,features): as it is, followed by an activation, or added to a residual (rows,outputs)."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         self.weight, self.bias = weight, bias
@@ -19,8 +21,8 @@ class Linear:
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
-    def relu(self, x: Tensor) -> Tensor:
-        return self(x).relu_()
+    def activated(self, x: Tensor, activation: str) -> Tensor:
+        return ACTIVATIONS[activation](self(x))
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return self(x).add_(residual)
@@ -44,10 +46,11 @@ class PackedLinear(Linear):
             return self._product_of_halves(x)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
-    def relu(self, x: Tensor) -> Tensor:
+    def activated(self, x: Tensor, activation: str) -> Tensor:
         if self._is_split(x):
-            return self._product_of_halves(x).relu_()
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "relu", [], "")
+            return ACTIVATIONS[activation](self._product_of_halves(x))
+        # "none" asks for GELU as it is defined, and not for an approximation by tanh.
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, activation, [], "none")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         if self._is_split(x):

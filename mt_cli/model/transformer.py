@@ -58,7 +58,7 @@ class Transformer(nn.Module):
         # With pre-norm, nothing has normalized the sum after the last layer.
         self.encoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
-        self.projection = nn.Linear(d_model, tgt_vocab_size, bias=False)
+        self.projection = nn.Linear(d_model, tgt_vocab_size, bias=config.projection_bias)
         self.projection_scale = d_model**-0.5 if config.embedding_scale == "projection" else 1.0
 
         for parameter in self.parameters():
@@ -74,6 +74,8 @@ class Transformer(nn.Module):
             self.src_embeddings.token.weight = self.tgt_embeddings.token.weight
         for side in (self.src_embeddings, self.tgt_embeddings):
             nn.init.zeros_(side.token.weight[pad_id])
+        if self.projection.bias is not None:
+            nn.init.zeros_(self.projection.bias)
 
     @property
     def device(self) -> torch.device:
@@ -120,7 +122,7 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (...,D), as `decode` returns them -> logits (...,V)."""
-        return F.linear(hidden, self.projection.weight)
+        return F.linear(hidden, self.projection.weight, self.projection.bias)
 
     def scaled_projection(self) -> Tensor:
         """(V,D): the projection with its scale in the weights, for inference and exports, which cannot apply it apart."""

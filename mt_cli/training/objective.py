@@ -7,6 +7,7 @@ Shapes: N target tokens, D d_model, V target vocabulary, P forward passes (1, or
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -39,5 +40,8 @@ def summed_loss(network: Transformer, batch: Batch, label_smoothing: float, r_dr
     inputs = batch.repeated() if r_drop else batch
     hidden = network(inputs.src_ids, inputs.src_mask, inputs.tgt_in, inputs.tgt_mask)  # (P*B,T,D)
     hidden = inputs.without_padding(hidden)  # (P*N,D): padding costs no logits
-    loss = fused_loss(hidden, network.projection.weight, batch.targets, label_smoothing, r_drop)
+    weight, bias = network.projection.weight, network.projection.bias
+    if bias is not None:  # the weight of a dimension that is 1 in every hidden state
+        hidden, weight = F.pad(hidden, (0, 1), value=1.0), torch.cat((weight, bias[:, None]), dim=1)
+    loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
     return loss / 2 if r_drop else loss

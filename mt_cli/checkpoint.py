@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
@@ -21,8 +21,15 @@ from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config, differing_keys
 from mt_cli.device import available_memory
-from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_device_failure, is_out_of_memory
-from mt_cli.files import write_atomically
+from mt_cli.errors import (
+    CheckpointError,
+    RunDirError,
+    TrainingError,
+    is_device_failure,
+    is_out_of_memory,
+    missing_extra,
+)
+from mt_cli.files import refuse_special_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.profile import CorpusProfile
@@ -58,17 +65,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
     if file.exists() and not file.is_file():
         raise CheckpointError(f"{file}: damaged or not a checkpoint (not a regular file)")
     try:
-        with zipfile.ZipFile(file) as archive:
-            records = archive.infolist()
-            if any(record.compress_type != zipfile.ZIP_STORED for record in records):
-                raise CheckpointError(f"{file}: not an mt checkpoint (its records are compressed)")
-            if sum(record.file_size for record in records) > file.stat().st_size:
-                raise CheckpointError(f"{file}: not an mt checkpoint (its records lie in one another)")
-            damaged = archive.testzip()
-            if not damaged:
-                _refuse_foreign_objects(archive, file)
-        if damaged:
-            raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
+        _verify_archive(file)
         with file.open("rb") as handle:  # torch opens a file to map by its name, which must be UTF-8
             is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
             content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
@@ -90,25 +87,66 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
     return content
 
 
+def _verify_archive(file: Path) -> None:
+    """Raises CheckpointError for a zip with a wrong checksum, or with what no weights need."""
+    with zipfile.ZipFile(file) as archive:
+        records = archive.infolist()
+        if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+            raise CheckpointError(f"{file}: not a file of weights (its records are compressed)")
+        if sum(record.file_size for record in records) > file.stat().st_size:
+            raise CheckpointError(f"{file}: not a file of weights (its records lie in one another)")
+        if damaged := archive.testzip():
+            raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
+        for name in archive.namelist():
+            if name.endswith("data.pkl"):
+                _refuse_foreign_objects(archive.read(name), file)
+
+
+def load_foreign_weights(file: Path) -> dict[str, Any]:
+    """The tensors of another library, by name: of a file in the format safetensors, or of torch's, where nothing but tensors
+    is read. Raises CheckpointError for anything else, and UsageError when safetensors is not installed."""
+    refuse_special_file(file)
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        if zipfile.is_zipfile(file):
+            _verify_archive(file)
+        else:  # the format of torch before 1.6: five pickles, the fourth of which names the tensors; then their numbers
+            with file.open("rb") as handle:
+                for _ in range(5):
+                    _refuse_foreign_objects(handle, file)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise missing_extra("mt import", "safetensors", "marian") from None
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:  # of a dozen kinds, as above
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise CheckpointError(f"{file}: damaged, or no file of weights ({reason})") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file}: no tensors by name in it")
+    return content
+
+
 _OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
 _REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # what makes a value that may stand twice
 
 
-def _refuse_foreign_objects(archive: zipfile.ZipFile, file: Path) -> None:
+def _refuse_foreign_objects(pickled: bytes | IO[bytes], file: Path) -> None:
     """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more: a bytearray of any
     size, or tuples of one tuple, again and again, which as a dict's key take hours to hash."""
-    for name in archive.namelist():
-        if name.endswith("data.pkl"):
-            before, repeatable = "", set[object]()
-            for opcode, argument, _ in pickletools.genops(archive.read(name)):
-                is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
-                if is_constructor and not _OBJECTS.fullmatch(str(argument)):
-                    raise CheckpointError(f"{file}: not an mt checkpoint (a {argument} in it)")
-                if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
-                    repeatable.add(argument)
-                if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
-                    raise CheckpointError(f"{file}: not an mt checkpoint (a tuple stands twice in it)")
-                before = opcode.name
+    before, repeatable = "", set[object]()
+    for opcode, argument, _ in pickletools.genops(pickled):
+        is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
+        if is_constructor and not _OBJECTS.fullmatch(str(argument)):
+            raise CheckpointError(f"{file}: not a file of weights (a {argument} in it)")
+        if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
+            repeatable.add(argument)
+        if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
+            raise CheckpointError(f"{file}: not a file of weights (a tuple stands twice in it)")
+        before = opcode.name
 
 
 def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -94,6 +95,24 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `folder` when the block ends; after an error there is none.
+
+    Raises RunDirError when the disk is full or the parent folder cannot be written.
+    """
+    unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
+    try:
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        unfinished.replace(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -262,7 +262,7 @@ def test_compressed_records_that_could_swell_up_are_refused(whole, tmp_path):
     ):
         for name in archive.namelist():
             packed.writestr(name, archive.read(name))
-    assert assert_refused(tmp_path / "b.pt") == f"{tmp_path}/b.pt: not an mt checkpoint (its records are compressed)"
+    assert assert_refused(tmp_path / "b.pt") == f"{tmp_path}/b.pt: not a file of weights (its records are compressed)"
 
 
 @pytest.mark.parametrize("claimed", [torch.ones(1).expand(10**6, 10**6), torch.ones(2, device="meta"), torch.ones(2).to_sparse(), torch.ones(2).double(), torch.nn.Parameter(torch.ones(2))])  # fmt: skip
@@ -284,7 +284,7 @@ def test_what_weights_only_makes_beside_tensors_is_refused_before_it_is_made(tmp
 
     torch.save({"format": FORMAT, "model": {}, "progress": {}, "claim": Claim()}, tmp_path / "a.pt")
     monkeypatch.setattr(torch, "load", lambda *args, **kwargs: pytest.fail("it was made"))
-    assert f"not an mt checkpoint (a __builtin__ {claim.__name__} in it)" in assert_refused(tmp_path / "a.pt")
+    assert f"not a file of weights (a __builtin__ {claim.__name__} in it)" in assert_refused(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("memoize", [b"q\x05", b"(uq\x05", b"r\x05\0\0\0"])  # the second one by way of an empty update
@@ -293,7 +293,7 @@ def test_tuples_that_would_take_hours_to_hash_are_refused(tmp_path, memoize):
     nested = b")\x85" + (memoize + b"h\x05" * 2 + b"\x87") * 60
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a/data.pkl", b"\x80\x02}(" + nested + b"K\x01u.")
-    assert "not an mt checkpoint (a tuple stands twice in it)" in assert_refused(file)
+    assert "not a file of weights (a tuple stands twice in it)" in assert_refused(file)
 
 
 def test_records_that_lie_in_one_another_are_refused(tmp_path):
@@ -305,7 +305,7 @@ def test_records_that_lie_in_one_another_are_refused(tmp_path):
             record = copy.copy(archive.filelist[0])
             record.filename = f"a/data/{number}"
             archive.filelist.append(record)
-    assert "not an mt checkpoint (its records lie in one another)" in assert_refused(file)
+    assert "not a file of weights (its records lie in one another)" in assert_refused(file)
 
 
 def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +10,7 @@ import typer
 
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError
-from mt_cli.files import cannot_write
+from mt_cli.files import new_folder
 from mt_cli.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -44,16 +42,8 @@ def export(
 
     translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
     catch_ctrl_c()
-    # Written under a temporary name and renamed, so that the folder is complete or absent.
-    unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
-    try:
-        unfinished.mkdir(parents=True)
+    with new_folder(folder) as unfinished:
         _write(translator, unfinished, to, quantization)
-        unfinished.replace(folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     log.info(f"{to} model in {folder}")
 
 

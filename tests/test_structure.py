@@ -37,6 +37,7 @@ ORDER = [
     "training",
     "explain",
     "export",
+    "imports",
     "pipe",
     "blocks",
     "fetch",

@@ -22,6 +22,7 @@ from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.explain import explain
 from mt_cli.cli.export import export
 from mt_cli.cli.fetch import fetch
+from mt_cli.cli.import_ import import_
 from mt_cli.cli.report import report
 from mt_cli.cli.score import score
 from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_streams, silence
@@ -32,7 +33,7 @@ from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_mem
 
 log = logging.getLogger(__name__)
 
-COMMANDS = (train, check, translate, evaluate, report, score, explain, export, fetch, config, version)
+COMMANDS = (train, check, translate, evaluate, report, score, explain, export, import_, fetch, config, version)
 MOVED_OPTIONS = {  # options that `mt translate` had before they became commands
     "--score": "mt score RUN --src SOURCES --ref REFERENCES",
     "--trace": "mt explain RUN [INPUT]",
@@ -98,7 +99,7 @@ def _make_command() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for command in COMMANDS:
-        app.command()(command)
+        app.command(command.__name__.rstrip("_"))(command)  # `import` is a word of Python's
     return typer.main.get_command(app)
 
 

@@ -22,7 +22,7 @@ from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-_ROWS_OF_PIECES = ("token.weight", "projection.weight")
+_ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 
 
@@ -38,6 +38,7 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     """
     of_parent = parent.load_config()
     keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
+    keys["data.max_length"] = min(config.data.max_length, of_parent.model.max_positions - 1)
     config = complete(config, keys)
     if config.tokenizer != of_parent.tokenizer:
         raise ConfigError(

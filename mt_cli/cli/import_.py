@@ -1,0 +1,48 @@
+"""`mt import`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.errors import UsageError
+from mt_cli.files import new_folder
+from mt_cli.run_dir import RunDir
+
+log = logging.getLogger(__name__)
+
+
+def import_(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A folder with config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm, target.spm.",
+        ),
+    ],
+    run: Annotated[Path, typer.Argument(help="The run directory to make; must not exist yet.")],
+    src_lang: Annotated[
+        str | None, typer.Option(help="Language code of the source, if not that of tokenizer_config.json.")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None, typer.Option(help="Language code of the target, if not that of tokenizer_config.json.")
+    ] = None,
+) -> None:
+    """Make a run of a Hugging Face Marian model, such as those of OPUS-MT: to translate with, to fine-tune, to export.
+
+    To fine-tune it: mt train SOURCE TARGET --from RUN.
+    """
+    if run.exists():
+        raise UsageError(f"{run} exists already; delete it or choose another RUN")
+
+    from mt_cli.imports.marian import import_marian
+    from mt_cli.training.signals import command_line
+
+    catch_ctrl_c()
+    with new_folder(run) as unfinished:
+        import_marian(folder, RunDir(unfinished), src_lang, tgt_lang, command_line())
+    log.info(f"{folder} is now the run {run}; try: mt translate {run}")

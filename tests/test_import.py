@@ -1,0 +1,419 @@
+"""An imported Marian folder is a run: the same logits as in `transformers`, and every command works on it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece as spm
+import torch
+
+from mt_cli.decoding.translator import Translator
+from mt_cli.text.batching import batch_of
+from mt_cli.text.tokenizer import BOS_ID, SYMBOLS
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("safetensors")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+
+Mt = Callable[..., Any]
+LOGITS = 1e-5
+WORDS = ["red", "cat", "dog", "sees", "the", "house", "tree", "bird", "small", "old"]
+GERMAN = ["rot", "Katze", "Hund", "sieht", "die", "Haus", "Baum", "Vogel", "klein", "alt"]
+SOURCES = ["the red cat sees a house", "the tree", "ＴＨＥ ﬁ dog…", "我 sees", "", "old old bird"]
+TARGETS = ["die rot Katze sieht Haus", "Baum", "Hund", "die die", "Vogel", ""]
+
+
+def sentencepiece_model(words: list[str], **settings: Any) -> bytes:
+    rng, model = random.Random(1), io.BytesIO()
+    lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(300)]
+    usual = {"vocab_size": 40, "model_type": "unigram", "minloglevel": 2, "hard_vocab_limit": False}
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **{**usual, **settings})
+    return model.getvalue()
+
+
+def write_folder(folder: Path, generation: dict[str, Any] | None = None, **keys: Any) -> Any:
+    """A folder as OPUS-MT publishes them, and its model of random weights."""
+    folder.mkdir()
+    vocabulary = {"</s>": 0, "<unk>": 1}
+    for name, words in (("source", WORDS), ("target", GERMAN)):
+        model = sentencepiece_model(words)
+        (folder / f"{name}.spm").write_bytes(model)
+        processor = spm.SentencePieceProcessor(model_proto=model)
+        for i in range(processor.get_piece_size()):
+            vocabulary.setdefault(processor.id_to_piece(i), len(vocabulary))
+    del vocabulary["▁tree"]  # an unknown word to Marian
+    vocabulary = {piece: number for number, piece in enumerate([*vocabulary, ">>de<<", "<pad>"])}
+    pad = vocabulary["<pad>"]
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_layers": 2, "decoder_layers": 2}
+    usual = {
+        **sizes,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "vocab_size": pad + 1,
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": 0,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "max_position_embeddings": 64,
+    }
+    torch.manual_seed(0)
+    model = transformers.MarianMTModel(transformers.MarianConfig(**{**usual, **keys})).eval()
+    with torch.no_grad():
+        for name, weight in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
+            if "positions" not in name:
+                weight.add_(torch.randn_like(weight) * 0.3)
+    model.generation_config.update(**{"num_beams": 3, "length_penalty": 0.5, **(generation or {})})
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> tuple[Path, Any, Path]:
+    """A folder, its model in transformers, and the run made of it. To be read only."""
+    folder = tmp_path_factory.mktemp("marian") / "opus-mt-en-de"
+    model = write_folder(folder)
+    run = folder.parent / "run"
+    answer = mt("import", folder, run)
+    assert (answer.code, answer.said) == (0, [f"{folder} is now the run {run}; try: mt translate {run}"])
+    return folder, model, run
+
+
+def their_ids(folder: Path) -> dict[str, int]:
+    return json.loads((folder / "vocab.json").read_text())
+
+
+def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
+    """Between our logits and those of transformers, for the same text: of all tokens that both have, and of their
+    probabilities."""
+    translator = Translator.load(run, device="cpu")
+    tokenizer, theirs = translator.tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
+    ids = their_ids(folder)
+    columns = [
+        ids.get(piece.removesuffix("▁") if piece[:-1] in SYMBOLS else piece) for piece in tokenizer.tgt_vocabulary()
+    ]
+    columns[BOS_ID] = None
+    shared = [i for i, column in enumerate(columns) if column is not None]
+    logits, probabilities = 0.0, 0.0
+    for src, tgt in zip(SOURCES, TARGETS, strict=True):
+        pair = translator.encode_pair(src, tgt)
+        batch = batch_of([pair[0]], [pair[1]])
+        start = [model.config.decoder_start_token_id]
+        found = model(
+            input_ids=torch.tensor([theirs(src).input_ids]),
+            decoder_input_ids=torch.tensor([start + theirs(text_target=tgt).input_ids[:-1]]),
+        ).logits[0]
+        ours = translator.model.project(translator.model(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask))[
+            0
+        ]
+        assert len(shared) == found.size(1) == len(ids) and ours.shape == (len(found), len(ids) + 1)
+        their_columns = [columns[i] for i in shared]
+        logits = max(logits, float((ours[:, shared] - found[:, their_columns]).abs().max()))
+        both = ours.softmax(-1)[:, shared], found.softmax(-1)[:, their_columns]
+        probabilities = max(probabilities, float((both[0] - both[1]).abs().max()))
+    return logits, probabilities
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"activation_function": "gelu", "scale_embedding": False},
+        {"activation_function": "relu", "tie_word_embeddings": False},
+        {"decoder_start_token_id": 0},
+    ],
+    ids=str,
+)
+@torch.inference_mode()
+def test_the_logits_are_those_of_transformers(
+    keys: dict[str, Any], marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
+) -> None:
+    folder, model, run = marian
+    if keys:
+        folder, run = tmp_path / "folder", tmp_path / "run"
+        model = write_folder(folder, **keys)
+        assert mt("import", folder, run).code == 0
+    assert max(differences(folder, model, run)) < LOGITS
+
+
+def test_the_pieces_are_those_of_transformers(marian: tuple[Path, Any, Path]) -> None:
+    folder, _, run = marian
+    tokenizer, theirs = Translator.load(run, device="cpu").tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
+    for text in [*SOURCES, ">>de<< the cat", "cat dog  2 ½ catdog"]:
+        ids, expected = tokenizer.encode_src(text), theirs(text).input_ids[:-1]
+        names = [piece.removeprefix("▁") if ">>" in piece else piece for piece in tokenizer.src_pieces(ids)]
+        assert [their_ids(folder).get(piece, 1) for piece in names] == expected, text
+    assert "▁tree" in tokenizer.src_pieces(tokenizer.encode_src("the tree"))
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt("die rot Katze")) == "die rot Katze"
+
+
+def test_it_translates_as_transformers_generates(marian: tuple[Path, Any, Path], mt: Mt) -> None:
+    folder, model, run = marian
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    unwanted = [[their_ids(folder)[name]] for name in ("<unk>", "<pad>")]
+    lines = [line for line in SOURCES if line]
+    expected = []
+    for line in lines:
+        batch = theirs(line, return_tensors="pt")
+        limit = 2 * (len(batch.input_ids[0]) - 1) + 10
+        ids = model.generate(
+            **batch, num_beams=1, max_new_tokens=limit, forced_eos_token_id=None, bad_words_ids=unwanted
+        )
+        expected.append(theirs.decode(ids[0], skip_special_tokens=True))
+    answer = mt("translate", run, "--beam-size", "1", stdin="".join(f"{line}\n" for line in lines).encode())
+    assert (answer.code, answer.lines) == (0, expected)
+
+
+def test_the_config_says_what_the_folder_says(marian: tuple[Path, Any, Path]) -> None:
+    folder, _, run = marian
+    config = Translator.load(run, device="cpu").config
+    assert (config.data.src_lang, config.data.tgt_lang) == ("en", "de")
+    decoding = config.decoding
+    assert (decoding.beam_size, decoding.length_normalization, decoding.length_penalty) == (3, "average", 0.5)
+    assert (config.model.norm, config.model.activation, config.model.projection_bias) == ("post", "swish", True)
+    [start] = json.loads((run / "provenance.json").read_text())["starts"]
+    assert start["imported_from"] == str(folder) and start["command"].startswith("mt import ")
+    assert {"config.json", "model.safetensors", "vocab.json", "source.spm", "target.spm"} <= start["sha256"].keys()
+
+
+# What can be done with the run -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with 120 pairs and some to score, entered."""
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(2)
+    for name, n_pairs in (("train", 120), ("test", 4)):
+        numbers = [rng.choices(range(len(WORDS)), k=rng.randint(1, 5)) for _ in range(n_pairs)]
+        for language, words in (("en", WORDS), ("de", GERMAN)):
+            Path(f"{name}.{language}").write_text("".join(" ".join(words[i] for i in line) + "\n" for line in numbers))
+    return tmp_path
+
+
+def test_every_command_works_on_an_imported_run(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
+    _, _, run = marian
+    answer = mt("translate", run, "test.en")
+    assert (answer.code, len(answer.lines)) == (0, 4), answer.said
+    answer = mt("score", run, "--src", "test.en", "--ref", "test.de")
+    assert (answer.code, len(answer.lines)) == (0, 4), answer.said
+    answer = mt("evaluate", run, "--src", "test.en", "--ref", "test.de")
+    assert answer.code == 0 and "BLEU" in answer.lines[0], answer.said
+    answer = mt("explain", run, "test.en")
+    assert answer.code == 0 and answer.lines, answer.said
+
+
+def test_an_imported_run_is_exported_to_other_engines(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    _, _, run = marian
+    translator = Translator.load(run, device="cpu")
+    pairs = [translator.encode_pair(src, tgt) for src, tgt in zip(SOURCES, TARGETS, strict=True) if src]
+    expected = translator.token_scores(pairs)
+    assert mt("export", run, "ct2", "--to", "ctranslate2").code == 0
+    engine = ctranslate2.Translator("ct2", device="cpu", intra_threads=1)
+    sides = (
+        [translator.tokenizer.src_pieces(src) for src, _ in pairs],
+        [translator.tokenizer.tgt_pieces(tgt) for _, tgt in pairs],
+    )
+    for result, row in zip(engine.score_batch(*sides), expected, strict=True):
+        assert result.log_probs == pytest.approx(row, abs=1e-4)
+
+    assert mt("export", run, "again", "--to", "marian").code == 0
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained("again")
+    for (src, tgt), row in zip(pairs, expected, strict=True):
+        batch = batch_of([src], [tgt])
+        with torch.inference_mode():
+            logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_in).logits[0]
+        assert logits.log_softmax(-1).gather(1, batch.tgt_out.T)[:, 0].tolist() == pytest.approx(row, abs=1e-4)
+
+
+def test_an_imported_run_is_fine_tuned(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
+    _, _, run = marian
+    settings = [
+        "training.max_steps=3",
+        "training.device=cpu",
+        "training.precision=fp32",
+        "training.validate_every_steps=3",
+    ]
+    options = [word for setting in settings for word in ("--set", setting)]
+    answer = mt("train", "train.en", "train.de", "--from", run, "--run-dir", "child", "--extend-vocabulary", *options)
+    assert answer.code == 0, answer.said
+    assert any(f"begun with the weights of {run}" in line for line in answer.said)
+    assert not any("begun anew" in line for line in answer.said)
+    parent, child = (Translator.load(one, device="cpu") for one in (run, "child"))
+    assert child.config.model == parent.config.model
+    assert child.tokenizer.tgt_vocab_size >= parent.tokenizer.tgt_vocab_size
+    assert (
+        float(
+            (
+                child.model.encoder_layers[0].feed_forward.w_1.weight
+                - parent.model.encoder_layers[0].feed_forward.w_1.weight
+            )
+            .abs()
+            .max()
+        )
+        < 0.1
+    )
+    assert mt("translate", "child", "test.en").code == 0
+
+
+def test_other_files_of_weights_are_read_too(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+    folder, model, run = marian
+    expected = Translator.load(run, device="cpu").model.state_dict()
+    weights = {name: weight for name, weight in model.state_dict().items()}  # with positions and all four names
+    for name, is_zip in (("new", True), ("old", False)):
+        copied = Path(shutil.copytree(folder, tmp_path / name))
+        (copied / "model.safetensors").unlink()
+        torch.save(weights, copied / "pytorch_model.bin", _use_new_zipfile_serialization=is_zip)
+        answer = mt("import", copied, tmp_path / f"{name}-run", "--src-lang", "eng", "--tgt-lang", "deu")
+        assert answer.code == 0, answer.said
+        translator = Translator.load(tmp_path / f"{name}-run", device="cpu")
+        assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == ("eng", "deu")
+        found = translator.model.state_dict()
+        assert all(torch.equal(found[key], weight) for key, weight in expected.items())
+
+
+# What cannot be imported -----------------------------------------------------------------------------------------------
+
+
+def with_keys(name: str, **keys: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / name
+        content = json.loads(file.read_text()) | keys
+        file.write_text(json.dumps({key: value for key, value in content.items() if value != "missing"}))
+
+    return change
+
+
+def with_content(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def cut_off(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size // 2)
+
+
+def with_pipe(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def with_weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return write
+
+
+FIRST = "model.encoder.layers.0.fc1.weight"
+CONFIG, VOCABULARY = "config.json", "vocab.json"
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another-model": (with_keys(CONFIG, model_type="bart"), "config.json: model_type: expected 'marian', found bart"),
+    "no-model": (with_keys(CONFIG, model_type="missing"), "config.json: model_type: missing"),
+    "own-vocabularies": (
+        with_keys(CONFIG, share_encoder_decoder_embeddings=False),
+        "config.json: share_encoder_decoder_embeddings is false, expected true",
+    ),
+    "activation": (with_keys(CONFIG, activation_function="mish"), "config.json: activation_function: expected 'relu'"),
+    "heads": (with_keys(CONFIG, decoder_attention_heads=4), "config.json: decoder_attention_heads is 4, expected 2"),
+    "unlike-heads": (with_keys(CONFIG, encoder_attention_heads=3), "config.json: d_model 16 is odd or no multiple of"),
+    "wider": (with_keys(CONFIG, d_model=32), "model.safetensors: model.shared.weight is (47, 16), config.json asks for (47, 32)"),
+    "deeper": (with_keys(CONFIG, encoder_layers=3), "no model.encoder.layers.2.self_attn.q_proj.weight in it"),
+    "shallower": (with_keys(CONFIG, decoder_layers=1), "model.decoder.layers.1.encoder_attn.k_proj.bias has no place"),
+    "larger": (with_keys(CONFIG, vocab_size=10**5, decoder_vocab_size=10**5), "vocab_size in config.json is 100000"),
+    "gigantic": (with_keys(CONFIG, d_model=10**400), "config.json: d_model: input should be less than"),
+    "no-number": (with_keys(CONFIG, d_model="16"), "config.json: d_model: input should be a valid integer, found 16"),
+    "positions": (with_keys(CONFIG, max_position_embeddings=10**6), "config.json: max_position_embeddings: input should be less"),
+    "start": (with_keys(CONFIG, decoder_start_token_id=10**6), "config.json: decoder_start_token_id is not below"),
+    "same-symbols": (with_keys(CONFIG, pad_token_id=0), "config.json: pad_token_id, eos_token_id and <unk> are not"),
+    "list": (with_content(CONFIG, b"[]"), "config.json: expected keys with values, found list"),
+    "nested": (with_content(CONFIG, b"[" * 10**6), "config.json: damaged, not JSON (nested too deeply)"),
+    "digits": (with_content(CONFIG, b'{"d_model": ' + b"9" * 10**5 + b"}"), "config.json: damaged, not JSON"),
+    "no-config": (without(CONFIG), "config.json: No such file or directory; it belongs to a Marian model"),
+    "no-weights": (without("model.safetensors"), "no model.safetensors or pytorch_model.bin"),
+    "no-pieces": (without("target.spm"), "target.spm: No such file"),
+    "cut-off-weights": (cut_off("model.safetensors"), "model.safetensors: damaged, or no file of weights"),
+    "cut-off-ids": (cut_off(VOCABULARY), "vocab.json: damaged, not JSON"),
+    "cut-off-pieces": (cut_off("source.spm"), "source.spm: damaged, not a sentencepiece model"),
+    "empty-pieces": (with_content("source.spm", b""), "source.spm: "),
+    "words": (with_content("source.spm", sentencepiece_model(WORDS, model_type="word", vocab_size=12)), "source.spm: a sentencepiece model of words or characters"),
+    "pipe": (with_pipe("model.safetensors"), "model.safetensors: is a pipe or a device"),
+    "pipe-for-ids": (with_pipe(VOCABULARY), "vocab.json: is a pipe or a device"),
+    "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), f"{FIRST} has values that are not finite"),
+    "whole-numbers": (with_weights(lambda w: w.update({FIRST: w[FIRST].int()})), f"no {FIRST} in it"),
+    "no-unk": (with_keys(VOCABULARY, **{"<unk>": "missing", "x": 1}), "vocab.json: no piece '<unk>'"),
+    "repeated-id": (with_keys(VOCABULARY, **{"</s>": 1}), "vocab.json: 47 pieces with 46 ids"),
+    "text-for-id": (with_keys(VOCABULARY, **{"</s>": "0"}), "vocab.json: '</s>' has no id from 0 to 46"),
+    "half-character": (with_keys(VOCABULARY, **{"</s>": "missing", "\ud800": 0}), "vocab.json: '\\ud800' is no text"),
+    "beam": (with_keys("generation_config.json", num_beams=0), "generation_config.json: num_beams: input should be"),
+    "other-positions": (
+        with_weights(lambda w: w.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
+        "model.encoder.embed_positions.weight is no table of sinusoids",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_folder_that_is_not_whole_or_not_marians_is_refused(
+    name: str, marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
+) -> None:
+    change, said = REFUSED[name]
+    folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
+    change(folder)
+    answer = mt("import", folder, tmp_path / "run")
+    assert (answer.code, answer.lines, len(answer.said)) == (1, [], 1), answer.said
+    assert answer.said[0].startswith(f"error: {folder}") and said in answer.said[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+    folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
+    (folder / "model.safetensors").unlink()
+    for content in (b"cos\nsystem\n(S'touch ran'\ntR.", b"no pickle"):
+        (folder / "pytorch_model.bin").write_bytes(content)
+        answer = mt("import", folder, tmp_path / "run")
+        assert answer.code == 1 and "pytorch_model.bin: " in answer.said[0] and len(answer.said) == 1
+    assert not Path("ran").exists() and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "tokenizer_config.json: no source_lang in it; give --src-lang, a language code such as en"),
+        (["--src-lang", "en"], 2, "tokenizer_config.json: no target_lang in it; give --tgt-lang"),
+        (["--src-lang", "en", "--tgt-lang", "!"], 2, "data.tgt_lang: expected a language code such as en, de or zh"),
+        (
+            ["--src-lang", "en", "--tgt-lang", "en"],
+            2,
+            "are both 'en'; they must differ; give --src-lang and --tgt-lang",
+        ),
+    ],
+)
+def test_the_languages_must_be_known(
+    options: list[str], code: int, said: str, marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
+) -> None:
+    folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
+    (folder / "tokenizer_config.json").unlink()
+    answer = mt("import", folder, tmp_path / "run", *options)
+    assert (answer.code, len(answer.said)) == (code, 1) and said in answer.said[0], answer.said

@@ -108,7 +108,12 @@ class RunDir:
                 refuse_special_file(path)
 
     def refuse_incomplete(self, config: Config) -> None:
-        """Raises RunDirError where a part of a run is lost, so that nothing of what is left is overwritten."""
+        """Raises RunDirError where a part of a run is lost, so that nothing of what is left is overwritten; also for an
+        imported run, which was never trained here."""
+        if self.steps() == [0] and not self.text.hashes_file.exists():
+            raise RunDirError(
+                f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {self.path}"
+            )
         if not self.steps():
             for name in ("last", "best"):
                 if (self.path / name).is_file():

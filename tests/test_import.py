@@ -15,9 +15,11 @@ import pytest
 import sentencepiece as spm
 import torch
 
+from mt_cli.checkpoint import build_model
 from mt_cli.decoding.translator import Translator
+from mt_cli.export.marian import write_marian
 from mt_cli.text.batching import batch_of
-from mt_cli.text.tokenizer import BOS_ID, SYMBOLS
+from mt_cli.text.tokenizer import BOS_ID, SYMBOLS, UNUSED, Tokenizer, algorithm_of, with_our_symbols
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
@@ -417,3 +419,43 @@ def test_the_languages_must_be_known(
     (folder / "tokenizer_config.json").unlink()
     answer = mt("import", folder, tmp_path / "run", *options)
     assert (answer.code, len(answer.said)) == (code, 1) and said in answer.said[0], answer.said
+
+
+# Runs that are imported or were exported -------------------------------------------------------------------------------
+
+
+def test_an_imported_run_cannot_be_continued_but_begun_with(
+    marian: tuple[Path, Any, Path], entered: Path, mt: Mt
+) -> None:
+    _, _, run = marian
+    answer = mt("train", "train.en", "train.de", "--run-dir", run)
+    assert (answer.code, len(answer.said)) == (1, 1)
+    assert answer.said[0].endswith(f"no training to continue; begin a run with its weights: --from {run}")
+
+
+def test_an_export_to_marian_comes_back_with_the_same_scores(trained_run: Path, tmp_path: Path, mt: Mt) -> None:
+    translator = Translator.load(trained_run, device="cpu")
+    model = translator.config.model.model_copy(update={"norm": "post"})
+    config = translator.config.model_copy(update={"model": model})
+    translator = Translator([build_model(config, translator.tokenizer)], translator.tokenizer, config)
+    write_marian(translator, tmp_path)
+    assert mt("import", tmp_path, tmp_path / "back").code == 0
+    back = Translator.load(tmp_path / "back", device="cpu")
+    lines = [("the red cat", "die rot Katze"), ("我 tree", "Baum ü")]
+    scores = [one.token_scores([one.encode_pair(*line) for line in lines]) for one in (translator, back)]
+    for ours, theirs in zip(*scores, strict=True):
+        assert theirs == pytest.approx(ours, abs=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_pieces_that_are_never_read_change_no_text(algorithm: str) -> None:
+    rng = random.Random(3)
+    model = sentencepiece_model(WORDS, model_type=algorithm)
+    unused = ["".join(rng.choices("abcdehlnorst▁", k=rng.randint(2, 5))) for _ in range(500)]
+    adapted = with_our_symbols(model, kept=None, added=dict.fromkeys([*unused, "a" * 300]), kind=UNUSED)
+    before, after = (spm.SentencePieceProcessor(model_proto=one) for one in (model, adapted))
+    for _ in range(100):
+        text = "".join(rng.choices("abcdehlnorst  Ａé", k=20))
+        assert after.encode(text, out_type=str) == before.encode(text, out_type=str)
+    assert algorithm_of(adapted) == algorithm
+    assert Tokenizer([adapted]).tgt_pieces(Tokenizer([adapted]).tgt_ids(unused)) == unused

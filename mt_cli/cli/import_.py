@@ -24,7 +24,7 @@ def import_(
             help="A folder with config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm, target.spm.",
         ),
     ],
-    run: Annotated[Path, typer.Argument(help="The run directory to make; must not exist yet.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory to make; must not exist yet.")],
     src_lang: Annotated[
         str | None, typer.Option(help="Language code of the source, if not that of tokenizer_config.json.")
     ] = None,

@@ -56,9 +56,7 @@ def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_lin
         *((0, line) for line in range(1, 81)),
         *((1, line) for line in range(1, 121)),
     ]
-    assert [pair[:2] for pair in pairs] == [
-        pair[:2] for pair in TrainingText(data_of("train.en", "train.de")).read()
-    ]
+    assert [pair[:2] for pair in pairs] == [pair[:2] for pair in TrainingText(data_of("train.en", "train.de")).read()]
     assert [text.told(pairs[i].line) for i in (0, 80)] == ["a.en:1", "b.tsv:1"]
     assert text.told_lines(pairs[80].line, pairs[85].line) == "lines 1 to 6 of b.tsv"
     assert text.name == "a.en a.de, b.tsv"

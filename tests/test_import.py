@@ -19,7 +19,8 @@ from mt_cli.checkpoint import build_model
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.text.batching import batch_of
-from mt_cli.text.tokenizer import BOS_ID, SYMBOLS, UNUSED, Tokenizer, algorithm_of, with_our_symbols
+from mt_cli.text.piece_model import SYMBOLS, UNUSED, algorithm_of, with_our_symbols
+from mt_cli.text.tokenizer import BOS_ID, Tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")

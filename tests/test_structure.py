@@ -168,9 +168,9 @@ def test_only_the_config_file_reads_yaml():
     assert {name for name in FILES if any(m.partition(".")[0] == "yaml" for m in imports(name))} == {"config_file"}
 
 
-def test_only_the_tokenizer_knows_sentencepiece():
+def test_only_the_tokenizer_and_its_models_know_sentencepiece():
     users = {name for name in FILES if any(m.startswith("sentencepiece") for m in imports(name))}
-    assert users == {"text/tokenizer"}
+    assert users == {"text/tokenizer", "text/piece_model"}
 
 
 def test_attention_and_the_scale_of_the_projection_are_computed_in_one_place():

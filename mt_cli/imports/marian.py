@@ -30,18 +30,8 @@ from mt_cli.model.positions import sinusoid_table
 from mt_cli.model.transformer import Transformer
 from mt_cli.provenance import record_start
 from mt_cli.run_dir import RunDir
-from mt_cli.text.tokenizer import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    SYMBOLS,
-    UNK_ID,
-    UNUSED,
-    WHOLE,
-    Tokenizer,
-    algorithm_of,
-    with_our_symbols,
-)
+from mt_cli.text.piece_model import SYMBOLS, UNUSED, WHOLE, algorithm_of, with_our_symbols
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 _MAX_JSON_BYTES, _MAX_SPM_BYTES = 1 << 24, 1 << 26  # several times those of the largest vocabulary
 _NEVER = -100.0  # a logit beside which that of any other token is all

@@ -119,7 +119,7 @@ def test_the_profile_describes_the_pairs_that_are_trained_on(tiny):
     Path("train.de").write_text(Path("train.de").read_text() + "die rot Katze sieht\n")
     data = prepared("data.max_length=10")
     assert len(data.train) < 201 and max(map(int, data.train.lengths(0, len(data.train))[0])) <= 10
-    kept = [data.train.line(i) - 1 for i in range(len(data.train))]
+    kept = [data.train.pair(i).line - 1 for i in range(len(data.train))]
     lines = Path("train.en").read_text().splitlines()
     assert data.profile.characters == "".join(sorted(set("".join(lines[i] for i in kept)))) and 200 not in kept
     src, tgt = (side + 1 for side in data.train.lengths(0, len(data.train)))

@@ -20,6 +20,7 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text import corpus
 from mt_cli.text.corpus import sha256_of
 from mt_cli.text.dataset import TokenPair
+from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training import token_sets
 from mt_cli.training.prepare import PreparedData, prepare
 
@@ -242,3 +243,32 @@ def test_a_disk_too_full_for_the_copy_is_told(tiny, monkeypatch):
     ):
         prepared()
     assert list(Path("run/cache").iterdir()) == []
+
+
+# Shards --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_that_was_killed_while_it_made_ids_goes_on_with_the_next_shard(tiny, monkeypatch):
+    Path("train.en").write_text(Path("train.en").read_text().replace("\n", " " + "cat " * 20 + "\n", 3))  # too long
+    expected = prepared(run="untouched")
+    monkeypatch.setattr(token_sets, "SHARD_SIZE", 64)
+    real, sizes = Tokenizer.encode_pairs, list[int]()
+
+    def encode_pairs(self, pairs):
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        sizes.append(len(pairs))
+        return real(self, pairs)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Tokenizer, "encode_pairs", encode_pairs)
+        with pytest.raises(KeyboardInterrupt):
+            prepared()
+    assert sizes == [64, 64, 64]
+    sizes.clear()
+    monkeypatch.setattr(Tokenizer, "encode_pairs", lambda self, pairs: sizes.append(len(pairs)) or real(self, pairs))
+    data = prepared()
+    assert sizes == [64, 8, 12], "the third shard, the last one and the dev set"
+    assert content(data) == content(expected) and data.profile == expected.profile
+    for file in Path("untouched/cache/train").iterdir():
+        assert Path("run/cache/train", file.name).read_bytes() == file.read_bytes()

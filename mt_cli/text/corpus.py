@@ -163,8 +163,9 @@ class CorpusReport:
     notes: list[str] = field(default_factory=list)
     bad_lines: array[int] = field(default_factory=lambda: array("q"))  # that are not UTF-8 and were skipped
 
-    def drop(self, reason: str) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+    def drop(self, reason: str, n: int = 1) -> None:
+        if n:
+            self.dropped[reason] = self.dropped.get(reason, 0) + n
 
     def note_once(self, kind: str, text: str) -> None:
         if not any(note.startswith(kind) for note in self.notes):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import shutil
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mt_cli.errors import DataError
-from mt_cli.text.corpus import sha256_of
+from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter, described, dtype_of
 
 Value = TypeVar("Value")
-_FILES = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
 Ids = npt.NDArray[np.integer]
 
 
@@ -108,29 +106,12 @@ class TokenDataset:
         cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int], meta: dict[str, str]
     ) -> TokenDataset:
         """Writes the pairs as they come. What is in the folder already is deleted."""
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)  # Windows keeps what another program has open
-        dtype = _dtype(vocab_sizes)
-        files = {name: (folder / name).open("wb") for name in _FILES}
-        ends = {"src": 0, "tgt": 0}
-        try:
-            for side in ends:
-                files[f"{side}.starts"].write(np.int64(0).tobytes())
-            for pair in pairs:
-                for side, ids in (("src", pair.src), ("tgt", pair.tgt)):
-                    files[f"{side}.ids"].write(np.asarray(ids, dtype).tobytes())
-                    ends[side] += len(ids)
-                    files[f"{side}.starts"].write(np.int64(ends[side]).tobytes())
-                files["lines"].write(np.int64(pair.line).tobytes())
-            for file in files.values():  # must be on the disk before `meta.json` says that they are
-                file.flush()
-                os.fsync(file.fileno())
-        finally:
-            for file in files.values():
-                file.close()
-        content = {**meta, **_described(folder, vocab_sizes)}
-        (folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
-        return cls._mapped(folder, dtype)
+        rest = iter(pairs)
+        with IdsWriter(folder, vocab_sizes) as writer:
+            while shard := list(islice(rest, SHARD_SIZE)):
+                writer.write(shard)
+            writer.finish(meta)
+        return cls.mapped(folder, vocab_sizes)
 
     @classmethod
     def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
@@ -140,13 +121,15 @@ class TokenDataset:
             return None
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
-            is_whole = known == {**meta, **_described(folder, vocab_sizes)}
+            is_whole = known == {**meta, **described(folder, dtype_of(vocab_sizes))}
         except (OSError, ValueError, RecursionError, DataError):
             return None
-        return cls._mapped(folder, _dtype(vocab_sizes)) if is_whole else None
+        return cls.mapped(folder, vocab_sizes) if is_whole else None
 
     @classmethod
-    def _mapped(cls, folder: Path, dtype: np.dtype) -> TokenDataset:
+    def mapped(cls, folder: Path, vocab_sizes: tuple[int, int]) -> TokenDataset:
+        """The ids in a folder that is known to be whole."""
+        dtype = dtype_of(vocab_sizes)
         return cls(
             {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")},
             {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")},
@@ -159,14 +142,6 @@ def _map(path: Path, dtype: np.dtype) -> npt.NDArray:
         return np.empty(0, dtype)
     # As a plain array: slicing a numpy.memmap takes twice as long.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
-
-
-def _described(folder: Path, vocab_sizes: tuple[int, int]) -> dict[str, str]:
-    return {"dtype": _dtype(vocab_sizes).name, "files": sha256_of(str(folder / name) for name in _FILES)}
-
-
-def _dtype(vocab_sizes: tuple[int, int]) -> np.dtype:
-    return np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
 
 
 def _exchanged(sides: dict[str, Value]) -> dict[str, Value]:

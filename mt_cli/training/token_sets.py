@@ -5,9 +5,10 @@ verified and built by itself, in a folder of its own.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from mt_cli.config import DataConfig
@@ -17,6 +18,7 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText, joined_sha256, line_of, placed
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import ProfileBuilder
 from mt_cli.text.tokenizer import Tokenizer
@@ -78,35 +80,47 @@ class TokenSet:
     def build(
         self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], profile: ProfileBuilder | None = None
     ) -> TokenDataset:
-        """The ids of `pairs`, which were read from this set. Logs what was read, and adds each source text to `profile`.
-        Raises DataError where no pair is left."""
-        folder = run.cache / self.name
-        encoded = self._encode(pairs, tokenizer, profile)
+        """The ids of `pairs`, which were read from this set; goes on where a start was killed. Logs what was read, and adds
+        each source text to `profile`."""
+        folder, meta, rest = run.cache / self.name, self._meta(tokenizer), iter(pairs)
+        made_of = {**meta, "left_out": run.sets.left_out_sha256() or "none"}
         try:
-            dataset = TokenDataset.build(folder, encoded, tokenizer.vocab_sizes, self._meta(tokenizer))
+            with IdsWriter(folder, tokenizer.vocab_sizes, made_of) as writer:
+                for number in itertools.count():
+                    if not (shard := list(islice(rest, SHARD_SIZE))):
+                        break
+                    trained_on = [pair for pair in shard if pair.line not in self.left_out]
+                    if number == writer.n_shards:
+                        writer.write(self._encode(trained_on, tokenizer))
+                    self._note(trained_on, writer.lines_of(number), len(shard), profile)
+                writer.finish(meta)
         except OSError as error:
             raise cannot_write(folder, error) from None
         for line in self.report.describe(self._told):
             log.info(line)
-        return dataset
+        return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
-    def _encode(
-        self, pairs: Iterable[SentencePair], tokenizer: Tokenizer, profile: ProfileBuilder | None
-    ) -> Iterator[TokenPair]:
-        max_length = self._data.max_length
-        for pair in pairs:
-            if pair.line in self.left_out:
-                self.report.n_kept -= 1
-                self.report.drop("held out or left out")
-                continue
-            src, tgt = tokenizer.encode_src(pair.src), tokenizer.encode_tgt(tokenizer.normalize_tgt(pair.tgt))
-            if max(len(src), len(tgt)) > max_length:
-                self.report.n_kept -= 1
-                self.report.drop(f"longer than {max_length} tokens")
-                continue
-            if profile is not None:
-                profile.add(pair.src)
-            yield TokenPair(src, tgt, line_of(pair.line))
+    def _encode(self, pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]:
+        """The ids of those that are not too long."""
+        encoded = zip(pairs, tokenizer.encode_pairs([pair[:2] for pair in pairs]), strict=True)
+        most = self._data.max_length
+        return [TokenPair(*ids, line_of(pair.line)) for pair, ids in encoded if max(map(len, ids)) <= most]
+
+    def _note(
+        self, trained_on: list[SentencePair], written: list[int], n_read: int, profile: ProfileBuilder | None
+    ) -> None:
+        """Counts what is missing among the lines `written` of a shard of `n_read` pairs, and adds the rest to `profile`."""
+        lines = set(written)
+        for reason, n in (
+            ("held out or left out", n_read - len(trained_on)),
+            (f"longer than {self._data.max_length} tokens", len(trained_on) - len(written)),
+        ):
+            self.report.n_kept -= n
+            self.report.drop(reason, n)
+        if profile is not None:
+            for pair in trained_on:
+                if line_of(pair.line) in lines:
+                    profile.add(pair.src)
 
     def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
         return {

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from mt_cli.files import write_text
-from mt_cli.text.corpus import sha256_of
+from mt_cli.text.known_hashes import HASHES, known_sha256
 
 SIDES = ("src", "tgt")
 FILES = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
@@ -131,7 +131,7 @@ class IdsWriter:
 
 
 def described(folder: Path, dtype: np.dtype) -> dict[str, str]:
-    return {"dtype": dtype.name, "files": sha256_of(str(folder / name) for name in FILES)}
+    return {"dtype": dtype.name, "files": known_sha256([str(folder / name) for name in FILES], folder.parent / HASHES)}
 
 
 def dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:

@@ -48,7 +48,7 @@ def prepare(config: Config, run: RunDir) -> PreparedData:
     with other files."""
     data = config.data
     refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
-    train = TrainingSet(data)
+    train = TrainingSet(run, data)
     return _prepare_again(config, run, train) if run.is_prepared else _prepare_first(config, run, train)
 
 
@@ -59,7 +59,7 @@ def _prepare_first(config: Config, run: RunDir, train: TrainingSet) -> PreparedD
     check, abbreviations, facts = SetsCheck(train.text.told), AbbreviationCounter(), FactsCounter()
     dev_pairs = list[SentencePair]()
     if config.data.dev is not None:
-        dev = TokenSet("dev", config.data.dev, config.data)
+        dev = TokenSet(run, "dev", config.data.dev, config.data)
         dev_pairs = list(check.held_out("dev", dev.read()))
     sets = {"dev": dev_pairs} if config.data.dev is not None else {}
     for name, files in config.data.test.items():
@@ -71,7 +71,7 @@ def _prepare_first(config: Config, run: RunDir, train: TrainingSet) -> PreparedD
         run.sets.forget()  # what a start wrote that broke off
         if config.data.dev is None:
             hold_out(config, run.sets, train.pairs, report, held_out_of(parent, config) if parent is not None else {})
-            dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
+            dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
             dev_pairs = list(dev.read())
         elif config.data.clean:
             leave_out_faulty(run.sets, train.pairs, report)
@@ -103,7 +103,7 @@ def _prepare_first(config: Config, run: RunDir, train: TrainingSet) -> PreparedD
 
 
 def _prepare_again(config: Config, run: RunDir, train: TrainingSet) -> PreparedData:
-    dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
+    dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
     sha256 = {"train": train.sha256, "dev": dev.sha256}
     tokenizer, profile = run.text.load_tokenizer(config.tokenizer.joint), run.text.load_profile()
     run.text.refuse_other_data(_hashes(sha256, tokenizer, run), bool(run.steps()))
@@ -123,10 +123,10 @@ def _prepare_again(config: Config, run: RunDir, train: TrainingSet) -> PreparedD
 
 
 def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[Mixture, list[SentencePair]]:
-    """The ids of the training text and the dev pairs of a run that was trained. Changes nothing. Raises DataError or
+    """The ids of the training text and the dev pairs of a run that was trained. Changes nothing but its cache. Raises DataError or
     RunDirError where they are gone or are not what they were."""
-    train = TrainingSet(config.data)
-    dev = TokenSet("dev", run.sets.dev_files(config.data), config.data)
+    train = TrainingSet(run, config.data)
+    dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
     run.text.refuse_other_data({"train": train.sha256, "dev": dev.sha256}, bool(run.steps()))
     dataset = train.open(run, tokenizer)
     if dataset is None:

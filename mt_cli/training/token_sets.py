@@ -16,9 +16,10 @@ from mt_cli.errors import DataError
 from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText, joined_sha256, line_of, placed
-from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
+from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import ProfileBuilder
 from mt_cli.text.tokenizer import Tokenizer
@@ -30,12 +31,19 @@ class TokenSet:
     """The dev set, or a corpus of the training set."""
 
     def __init__(
-        self, name: str, files: list[str], data: DataConfig, dedup: bool = False, corpus: int = 0, told: str = ""
+        self,
+        run: RunDir,
+        name: str,
+        files: list[str],
+        data: DataConfig,
+        dedup: bool = False,
+        corpus: int = 0,
+        told: str = "",
     ):
-        """`name`: of its folder. `corpus`: its number. `told`: what it is called."""
+        """`name`: of its folder in the run. `corpus`: its number. `told`: what it is called."""
         self._told = told or name
         self.name, self.files, self._data, self._dedup, self._corpus = name, files, data, dedup, corpus
-        self.sha256 = sha256_of(files)
+        self.sha256 = known_sha256(files, run.cache / HASHES)
         self.left_out: Container[int] = ()  # places that are not trained on
         self.report = CorpusReport()  # on what was read last
         self._copy: Path | None = None
@@ -139,14 +147,14 @@ class TokenSet:
 class TrainingSet:
     """The corpora of a config: one text, and one mixture of their ids."""
 
-    def __init__(self, data: DataConfig):
+    def __init__(self, run: RunDir, data: DataConfig):
         self.text = TrainingText(data)
         self._is_one = len(self.text.corpora) == 1
-        self.sets = [TokenSet("train", self.text.files, data, data.dedup)]
+        self.sets = [TokenSet(run, "train", self.text.files, data, data.dedup)]
         if not self._is_one:
             named = enumerate(zip(self.text.corpora, self.text.corpus_names, strict=True))
             self.sets = [
-                TokenSet(f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train {name}")
+                TokenSet(run, f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train {name}")
                 for number, (corpus, name) in named
             ]
         self.sha256 = joined_sha256([one.sha256 for one in self.sets])

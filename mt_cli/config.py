@@ -128,7 +128,8 @@ class DataConfig(Section):
 
 class TokenizerConfig(Section):
     algorithm: Literal["unigram", "bpe"] = "unigram"
-    """How SentencePiece learns subwords: its unigram model, or byte-pair encoding (bpe)."""
+    """How SentencePiece learns subwords: its unigram model, or byte-pair encoding (bpe). It learns from 500,000 sentences,
+    drawn from all of the text where there are more."""
     joint: bool = True
     """Whether both languages share one vocabulary. Set it to false for languages with different scripts, together with
     model.tie_embeddings: target."""

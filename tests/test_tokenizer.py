@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.errors import CheckpointError, DataError
+from mt_cli.text import tokenizer as tokenizer_module
 from mt_cli.text.corpus import normalize
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 
@@ -245,3 +246,13 @@ def test_text_without_line_ends_is_told():
         DataError, match=r"^tokenizer: every line is longer than 65,536 bytes, expected a sentence on each"
     ):
         train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300)
+
+
+def test_of_a_large_text_it_is_said_how_much_the_tokenizer_learns_from(said, monkeypatch):
+    text = [f"the old cat {number}" for number in range(300)]
+    train_tokenizer([lambda: iter(text)], "unigram", 300)
+    monkeypatch.setattr(tokenizer_module, "SAMPLE_SIZE", 200)
+    train_tokenizer([lambda: iter(text)], "unigram", 300)
+    assert [line for line in said() if "learnt" in line] == [
+        "tokenizer: learnt from 200 of 300 sentences, drawn from all of the text"
+    ]

@@ -25,6 +25,7 @@ from mt_cli.text.piece_model import piece_message, processor_of
 log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
 
 
@@ -191,10 +192,17 @@ def _interruptible(train: Callable[[], bytes]) -> bytes:
 
 
 def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
-    model = io.BytesIO()
+    model, n_lines = io.BytesIO(), 0
+
+    def counted() -> Iterator[str]:
+        nonlocal n_lines
+        for text in sentences():
+            n_lines += 1
+            yield text
+
     no_break_spaces = "".join(space for space in NO_BREAK_SPACES if any(space in text for text in sentences()))
     spm.SentencePieceTrainer.train(
-        sentence_iterator=sentences(),
+        sentence_iterator=counted(),
         model_writer=model,
         model_type=algorithm,
         vocab_size=vocab_size,
@@ -206,8 +214,10 @@ def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_s
         bos_id=BOS_ID,
         eos_id=EOS_ID,
         num_threads=1,  # the number of threads changes the unigram model
-        input_sentence_size=500_000,  # sentencepiece samples so many of a larger corpus, and needs 1 to 2 KB for each
+        input_sentence_size=SAMPLE_SIZE,
         max_sentence_length=_MAX_LINE_BYTES,
         minloglevel=2,
     )
+    if n_lines > SAMPLE_SIZE:
+        log.info(f"tokenizer: learnt from {SAMPLE_SIZE:,} of {n_lines:,} sentences, drawn from all of the text")
     return model.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -12,23 +13,30 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from nursery import ADDRESS, nursery_in, start_server
 from torch import Tensor
 
 from mt_cli import cli
+from mt_cli.cli import app
 from mt_cli.config import ModelConfig
 from mt_cli.export.engine import avoid_saturated_int8
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
 from mt_cli.text import batching
 from mt_cli.text.tokenizer import PAD_ID
+
+app._make_command = functools.cache(
+    app._make_command
+)  # a process that people start makes it once, this one a thousand times
 
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
@@ -41,6 +49,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is slow, and that is no failure.
 settings.register_profile("mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mt")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(os, "fork") and ADDRESS not in os.environ:  # otherwise this is a worker of who has started it
+        config.add_cleanup(start_server())
+
 
 TINY: dict[str, Any] = {
     "d_model": 16,
@@ -90,6 +104,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def dropout_draws_from_torchs_generator() -> None:
     """A training in an earlier test leaves its own generator to this thread."""
     vars(dropout._noise).pop("generator", None)
+
+
+@pytest.fixture
+def no_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For many tiny trainings that are about something else: the fit of the estimated chrF takes as long as some steps."""
+    monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
 
 
 @pytest.fixture(params=list(VARIANTS))
@@ -214,16 +234,23 @@ def mt() -> Callable[..., Answer]:
 
 
 @pytest.fixture(scope="session")
-def mt_process() -> Callable[..., subprocess.Popen[bytes]]:
-    """The command line as a process of its own with pipes, on one thread, in the present folder."""
+def mt_process() -> Iterator[Callable[..., Any]]:
+    """The command line as a process of its own with pipes, on one thread, in the present folder.
 
-    def start(*arguments: object, **settings: Any) -> subprocess.Popen[bytes]:
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings.pop("env", {})}
-        command = [sys.executable, "-m", "mt_cli", *map(str, arguments)]
-        return subprocess.Popen(command, env=environment, **{**pipes, **settings})
+    `is_forked=False`: one that Python starts anew, for what happens before and while libraries are imported.
+    """
 
-    return start
+    with nursery_in(Path()) if ADDRESS in os.environ else contextlib.nullcontext() as nursery:
+
+        def start(*arguments: object, is_forked: bool = True, **settings: Any) -> Any:
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings.pop("env", {})}
+            settings = {**pipes, "env": environment, **settings}
+            if nursery and is_forked:
+                return nursery.start(*arguments, **settings)
+            return subprocess.Popen([sys.executable, "-m", "mt_cli", *map(str, arguments)], **settings)
+
+        yield start
 
 
 TINY_CONFIG = """\
@@ -286,9 +313,14 @@ def tiny(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def trained_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that knows its seven words. To be read only."""
-    run = tmp_path_factory.mktemp("runs") / "tiny"
-    with contextlib.chdir(tiny_corpus):
-        answer = _mt("train", "tiny.yaml", "--run-dir", run)
-    assert answer.code == 0, answer.err.decode()
-    return run
+    """A run that knows its seven words. To be read only: all workers have the same one."""
+    folder = tmp_path_factory.getbasetemp()
+    runs = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "trained"
+    with FileLock(f"{runs}.lock"):
+        if not runs.exists():
+            made = tmp_path_factory.mktemp("runs")
+            with contextlib.chdir(tiny_corpus):
+                answer = _mt("train", "tiny.yaml", "--run-dir", made / "tiny")
+            assert answer.code == 0, answer.err.decode()
+            made.rename(runs)
+    return runs / "tiny"

@@ -1,4 +1,7 @@
-"""Starts `mt` as processes of its own, from one that has imported torch already: a start takes milliseconds."""
+"""Starts `mt` as processes of its own, from one that has imported torch already: a start takes milliseconds.
+
+conftest.py starts one server for all workers. A fork of it serves each `Nursery`, and a fork of that becomes `mt`.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +10,128 @@ import importlib
 import json
 import os
 import re
+import select
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any, NoReturn
+
+ADDRESS = "MT_NURSERY"  # the variable that names the server's socket
+
+
+class Process:
+    """A started `mt`, with what the tests need of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, pipes: list[Any], ends: int, ask: Callable[[object], int]):
+        self.pid, self.returncode = pid, None
+        self.stdin, self.stdout, self.stderr = pipes
+        self._ends, self._ask = ends, ask  # `ends` can be read when the process has ended
+
+    returncode: int | None
+
+    def wait(self, timeout: float = 60) -> int:
+        """Its exit code, or minus the signal that killed it."""
+        if self.returncode is None:
+            if not select.select([self._ends], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("mt", timeout)
+            os.close(self._ends)
+            self.returncode = self._ask(self.pid)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, stdin: bytes = b"", timeout: float = 60) -> tuple[bytes, bytes]:
+        with ThreadPoolExecutor() as pool:
+            outputs = [pool.submit(_read, pipe) for pipe in (self.stdout, self.stderr)]
+            if self.stdin:
+                with contextlib.suppress(BrokenPipeError), self.stdin:
+                    self.stdin.write(stdin)
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            return outputs[0].result(), outputs[1].result()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self.stdout, self.stderr, self.stdin):
+            if pipe:
+                pipe.close()
+        self.wait()
+
+
+def _read(pipe: Any) -> bytes:
+    with pipe or contextlib.nullcontext():
+        return pipe.read() if pipe else b""
 
 
 class Nursery:
-    """Its processes run in `folder`; each one's output is in the files `out` and `err` there."""
+    """Its processes run in `folder`, and their output goes to the files `out` and `err` there, unless told otherwise."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, __file__],
-            cwd=folder,
-            env=environment,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+    def __init__(self, folder: Path, connection: socket.socket):
+        self.folder, self._connection = folder, connection
+        self._answers = connection.makefile()
 
-    def _ask(self, request: object) -> int:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+    def _ask(self, request: object, descriptors: list[int] | None = None) -> int:
+        socket.send_fds(self._connection, [json.dumps(request).encode() + b"\n"], descriptors or [])
+        return int(self._answers.readline())
 
-    def start(self, *arguments: str, before: str = "") -> int:
-        """The process's id. `before` is Python that it runs first."""
-        return self._ask([before, *arguments])
+    def start(
+        self,
+        *arguments: object,
+        before: str = "",
+        stdin: int = DEVNULL,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> Process:
+        """`before` is Python that it runs first; of the rest see `subprocess.Popen`."""
+        theirs, pipes = [], []
+        for stream, name, is_input in ((stdin, "in", True), (stdout, "out", False), (stderr, "err", False)):
+            descriptor, pipe = self._open(stream, name, is_input)
+            theirs.append(descriptor)
+            pipes.append(pipe)
+        ends, stays_open = os.pipe()
+        folder = os.path.abspath(cwd or self.folder)  # noqa: PTH100
+        pid = self._ask([before, folder, dict(env), *map(str, arguments)], [*theirs, stays_open])
+        for descriptor in (*theirs, stays_open):
+            os.close(descriptor)
+        return Process(pid, pipes, ends, self._ask)
 
-    def wait(self, pid: int) -> int:
-        """Its exit code, or minus the signal that killed it."""
-        return self._ask(pid)
+    def _open(self, stream: int | None, name: str, is_input: bool) -> tuple[int, Any]:
+        """The process's end of a stream, and ours."""
+        if stream == PIPE:
+            reads, writes = os.pipe()
+            return (reads, open(writes, "wb")) if is_input else (writes, open(reads, "rb"))  # noqa: PTH123
+        if stream is None:
+            return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), None
+        return os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream), None
 
-    def run(self, *arguments: str, before: str = "") -> int:
-        return self.wait(self.start(*arguments, before=before))
+    def run(self, *arguments: object, before: str = "") -> int:
+        return self.start(*arguments, before=before).wait(600)
 
     @property
     def said(self) -> str:
@@ -53,11 +140,11 @@ class Nursery:
 
 @contextlib.contextmanager
 def nursery_in(folder: Path) -> Iterator[Nursery]:
-    nursery = Nursery(folder)
-    with nursery.process as process:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ[ADDRESS])
+        nursery = Nursery(folder, connection)
         yield nursery
-        assert process.stdin
-        process.stdin.close()
+        nursery._answers.close()
 
 
 def wait_until(is_so: Callable[[], object]) -> None:
@@ -78,30 +165,90 @@ def continued_step(said: str) -> int:
     return int(found[1] or found[2]) if found else 0
 
 
-def serve() -> None:
-    for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.provenance", "mt_cli.training.run"):
-        importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
-    from mt_cli import cli
+# The server ----------------------------------------------------------------------------------------------------------
 
+
+def start_server() -> Callable[[], object]:
+    """Names its socket in the environment; returns what ends it."""
+    folder = tempfile.mkdtemp()
+    os.environ[ADDRESS] = f"{folder}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.environ[ADDRESS])
+        listener.listen()
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(listener.fileno())],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the tests
+        )
+
+    def end() -> None:
+        process.communicate()
+        shutil.rmtree(folder)
+        del os.environ[ADDRESS]
+
+    return end
+
+
+def serve(listener: socket.socket) -> None:
+    """Until stdin ends. It imports only when somebody has asked, and computes nothing."""
     sys.dont_write_bytecode = True
-    for line in sys.stdin:
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.provenance", "mt_cli.training.run"):
+            importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
+        importlib.import_module("mt_cli.cli")
+        connection, _ = listener.accept()
+        if not os.fork():
+            serve_nursery(connection)
+        connection.close()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def serve_nursery(connection: socket.socket) -> NoReturn:
+    """Starts a process for each request with descriptors; waits for the one whose id is the request."""
+    while True:
+        line, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+        while line and not line.endswith(b"\n"):
+            line += connection.recv(1 << 20)
+        if not line:
+            os._exit(0)
         request = json.loads(line)
         if isinstance(request, int):
-            print(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]), flush=True)
-            continue
-        if not (pid := os.fork()):
-            for descriptor, name in ((1, "out"), (2, "err")):
-                os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-            before, *arguments = request
-            sys.argv = ["mt", *arguments]
-            try:
-                exec(before, {})
-                cli.main()
-            except SystemExit as end:
-                sys.stderr.flush()
-                os._exit(end.code)  # taking down all that was imported would last longer than the training
-        print(pid, flush=True)
+            answer = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
+        elif not (answer := os.fork()):
+            connection.close()
+            become_mt(descriptors, *request)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.sendall(b"%d\n" % answer)
+
+
+def become_mt(descriptors: list[int], before: str, folder: str, environment: dict[str, str], *arguments: str) -> None:
+    for number in range(3):
+        os.dup2(descriptors[number], number)
+        os.close(descriptors[number])
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["mt", *arguments]
+    code: object = 1
+    try:
+        exec(before, {})
+        importlib.import_module("mt_cli.__main__").main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):  # closed or full
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1)  # taking down all that was imported would last longer than training
 
 
 if __name__ == "__main__":
-    serve()
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import json
 import os
@@ -15,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import termios
 import textwrap
 import threading
 import time
@@ -153,7 +151,7 @@ def test_all_mistakes_of_a_config_are_told_a_line_each(mt, tiny):
 @pytest.mark.parametrize("arguments", [["nothing-such"], ["train", "größe.yaml"], ["translate", "none"]])
 def test_a_process_tells_its_mistakes_in_one_line_in_any_locale(mt_process, tmp_path, arguments):
     environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-    code, out, err = finish(mt_process(*arguments, cwd=tmp_path, env=environment))
+    code, out, err = finish(mt_process(*arguments, cwd=tmp_path, env=environment, is_forked=False))
     assert code == (1 if arguments[0] == "translate" else 2) and out == b""
     assert err.startswith(b"error: ") and err.count(b"\n") == 1 and b"Traceback" not in err
 
@@ -349,7 +347,9 @@ def test_a_second_ctrl_c_does_not_wait_for_a_reader_that_does_not_read(mt_proces
 )
 def test_ten_megabytes_pass_in_bounded_memory(mt_process, trained_run, tmp_path, content, n_lines):
     (tmp_path / "in.txt").write_bytes(content)
-    with mt_process("translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out.txt") as process:
+    with mt_process(
+        "translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out.txt", is_forked=False
+    ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -428,12 +428,11 @@ def test_an_output_that_exists_is_not_overwritten(mt, trained_run, tmp_path):
     assert answer.said == ["error: /dev/null exists already; write there with: > /dev/null"]
 
 
-def test_an_output_that_nothing_could_be_written_to_is_not_in_the_way(trained_run, tmp_path):
-    command = (
-        f"ulimit -f 0; echo the cat | {sys.executable} -m mt_cli translate {trained_run} --output {tmp_path}/out.txt"
-    )
-    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert answer.returncode == 1 and answer.stderr.startswith("error: ") and not (tmp_path / "out.txt").exists()
+def test_an_output_that_nothing_could_be_written_to_is_not_in_the_way(mt_process, trained_run, tmp_path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    command = ["translate", trained_run, "--output", tmp_path / "out.txt"]
+    code, _, err = finish(mt_process(*command, before=limit), b"the cat\n")
+    assert code == 1 and err.startswith(b"error: ") and not (tmp_path / "out.txt").exists()
 
 
 def test_an_output_in_a_folder_that_is_not_there_is_named(mt, trained_run, tmp_path):
@@ -472,7 +471,7 @@ def test_translating_changes_nothing_in_the_run(mt, a_run):
 def test_stdin_and_stdout_are_utf_8_in_any_locale(mt, mt_process, trained_run):
     text = "the größe 你好\ncat\n".encode()
     environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
-    code, out, err = finish(mt_process("translate", trained_run, env=environment), text)
+    code, out, err = finish(mt_process("translate", trained_run, env=environment, is_forked=False), text)
     answer = mt("translate", trained_run, stdin=text)
     assert (code, out, err) == (0, answer.out, answer.err)
 
@@ -538,7 +537,8 @@ def test_results_are_utf_8_in_every_locale(mt_process, tmp_path):
     (tmp_path / latin).write_text("Katze\n")
     for name, encoding in (("tür", "ascii"), ("tür", "latin-1"), (latin, "ascii")):
         command = ["evaluate", "--hyp", name, "--ref", name]
-        code, out, _ = finish(mt_process(*command, cwd=tmp_path, env={"PYTHONIOENCODING": encoding}))
+        before = f"import sys; sys.stdout.reconfigure(encoding={encoding!r})"  # as Python finds it in such a locale
+        code, out, _ = finish(mt_process(*command, cwd=tmp_path, before=before))
         assert code == 0 and ("tür" if name == "tür" else "t\\udcfcr") in out.decode("utf-8")
 
 
@@ -610,33 +610,38 @@ CLOSED = {  # as a shell closes them, and what it gives
 
 
 @pytest.mark.parametrize("line", CLOSED)
-def test_a_closed_stream_is_met_when_it_is_needed(tiny, trained_run, line):
+def test_a_closed_stream_is_met_when_it_is_needed(mt_process, tiny, trained_run, line):
     Path("RUN").symlink_to(trained_run)
-    closed, arguments = re.fullmatch(r"((?:\d?[<>]&- )+)(.*)", line).groups()
-    command = f"{shlex.quote(sys.executable)} -m mt_cli {arguments} {closed}"
-    ended = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    code, out, err = CLOSED[line]
-    assert (ended.returncode, ended.stderr) == (code, err)
-    assert out in ended.stdout and bool(out) == bool(ended.stdout)
+    closed = [name for sign, name in (("<", "stdin"), (" >", "stdout"), ("2>", "stderr")) if f"{sign}&-" in f" {line}"]
+    if len(closed) == 3:  # what Python itself makes of it
+        start = {"is_forked": False, "preexec_fn": lambda: os.closerange(0, 3)}
+    else:
+        start = {"before": "import sys\n" + "\n".join(f"sys.{name}.close(); sys.{name} = None" for name in closed)}
+    code, out, err = finish(mt_process(*line.split("&- ")[-1].split(), **start))
+    assert (code, err.decode()) == (CLOSED[line][0], CLOSED[line][2])
+    assert CLOSED[line][1] in out.decode() and bool(CLOSED[line][1]) == bool(out)
 
 
 @pytest.mark.parametrize("is_nohup", [False, True])
 def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_process, tiny, is_nohup):
-    def live_in_terminal():
+    live_in_terminal = f"""if True:
+        import fcntl, os, signal, termios
+        os.setsid()
         fcntl.ioctl(2, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN if is_nohup else signal.SIG_DFL)  # whatever the tests run under
-
+        signal.signal(signal.SIGHUP, signal.{"SIG_IGN" if is_nohup else "SIG_DFL"})  # whatever the tests run under
+    """
     master, slave = pty.openpty()
-    overrides = ["training.max_steps=300", "training.validate_every_steps=100", "training.precision=fp32"]
-    command = ["train", "tiny.yaml", *(word for override in overrides for word in ("--set", override))]
+    n_steps = 60 if is_nohup else 2000
+    overrides = [f"training.max_steps={n_steps}", "training.validate_every_steps=30", "training.precision=fp32"]
+    command = ["train", "tiny.yaml", *options(*overrides)]
     run = RunDir(tiny / "runs/tiny")
-    with mt_process(*command, stderr=slave, start_new_session=True, preexec_fn=live_in_terminal) as process:
+    with mt_process(*command, stderr=slave, before=live_in_terminal) as process:
         os.close(slave)
         wait_until(lambda: run.steps())
         os.close(master)
         assert process.wait(timeout=60) == (0 if is_nohup else 129)
-    assert (run.steps()[-1] == 300) == is_nohup
-    assert load_checkpoint(run.checkpoint_file(run.steps()[-1]))["progress"]["step"] >= 100
+    assert (run.steps()[-1] == n_steps) == is_nohup
+    assert load_checkpoint(run.checkpoint_file(run.steps()[-1]))["progress"]["step"] >= 30
 
 
 # mt evaluate ---------------------------------------------------------------------------------------------------------

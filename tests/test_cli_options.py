@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,8 +23,10 @@ def test_every_key_of_decoding_is_an_option(mt: Mt, command: str) -> None:
         assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
 
 
-TRIAL = """
+TRIAL = """if True:
     import sys
+    for name in [name for name in sys.modules if name.startswith("mt_cli")]:
+        del sys.modules[name]
     from pydantic import Field
     import mt_cli.config
 
@@ -45,9 +44,6 @@ TRIAL = """
         print("granted", settings.n_wishes, file=sys.stderr)
         return search(self, requests, settings, *rest)
     Translator.search = spy
-
-    from mt_cli import cli
-    cli.main()
 """
 
 
@@ -67,14 +63,13 @@ TRIAL = """
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_a_new_key_is_at_once_an_option_of_every_command_and_refused_by_the_engine(
-    tiny: Path, trained_run: Path, arguments: list[str], told: str
+    mt_process: Callable[..., Any], tiny: Path, trained_run: Path, arguments: list[str], told: str
 ) -> None:
     if "ctranslate2" in arguments:
         pytest.importorskip("ctranslate2")
     Path("RUN").symlink_to(trained_run)
-    command = [sys.executable, "-c", textwrap.dedent(TRIAL), *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert told in answer.stdout + answer.stderr
+    out, err = mt_process(*arguments, before=TRIAL).communicate()
+    assert told in (out + err).decode()
 
 
 def test_python_has_the_same_options(trained_run: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -137,7 +136,7 @@ def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothin
 
 LONG = {
     **LIFE,
-    "training.max_steps": 100,
+    "training.max_steps": 40,
     "training.validate_every_steps": 10,
     "training.select_by": "chrf",
     "training.patience": 4,
@@ -160,11 +159,11 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
         n_runs, reached, code = n_runs + 1, 0, -signal.SIGKILL
         run = folder / f"killed-{n_runs}"
         while code != 0:
-            pid = nursery.start("train", "tiny.yaml", "--run-dir", run.name, *options(LONG))
+            process = nursery.start("train", "tiny.yaml", "--run-dir", run.name, *options(LONG))
             if n_kills < 20:
                 time.sleep(rng.uniform(0, seconds))
-                os.kill(pid, signal.SIGKILL)
-            code, said = nursery.wait(pid), nursery.said
+                process.kill()
+            code, said = process.wait(), nursery.said
             n_kills += code != 0
             assert code in {0, -signal.SIGKILL}, said
             if "computing in" in said or code == 0:

@@ -229,16 +229,19 @@ def test_memory_that_ends_while_validating_is_told_and_its_advice_can_be_followe
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_process: Any, tiny: Path) -> None:
-    """The kernel's own limit, in a process of its own: sentences of 400 words in batches of 400,000 tokens."""
+    """The kernel's own limit, 200 MiB above what the libraries take, and sentences of 400 words in a batch of 100,000 tokens."""
     for side, word in (("en", "red"), ("de", "rot")):
-        Path(f"long.{side}").write_text((" ".join([word] * 400) + "\n") * 1000)
-    large = options("data.train=[long.en, long.de]", "data.max_length=1000", "model.max_positions=1001", "training.batch_tokens=400000")  # fmt: skip
-    small = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({3 << 30}, {3 << 30}))"
-    Path("sitecustomize.py").write_text(small)
-    with mt_process("train", "tiny.yaml", *large, env={"PYTHONPATH": str(tiny)}) as process:
+        Path(f"long.{side}").write_text((" ".join([word] * 400) + "\n") * 250)
+    large = options("data.train=[long.en, long.de]", "data.max_length=1000", "model.max_positions=1001", "training.batch_tokens=100000")  # fmt: skip
+    small = """if True:
+        import resource
+        taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + (200 << 20), taken + (200 << 20)))
+    """
+    with mt_process("train", "tiny.yaml", *large, before=small) as process:
         err = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 1
-    assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 400000; set ")
+    assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 100000; set ")
 
 
 @pytest.mark.parametrize(

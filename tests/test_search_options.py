@@ -246,7 +246,7 @@ def test_next_log_probs_of_an_ensemble_sum_to_one(make_model: MakeModel) -> None
 # Batches and threads -------------------------------------------------------------------------------------------------
 
 WORDS = ["the", "red", "cat", "dog", "sees", "house", "tree", "a"]
-LINES = [" ".join(WORDS[(i * k) % 8] for k in range(1, 1 + i % 7)) for i in range(30)]
+LINES = [" ".join(WORDS[(i * k) % 8] for k in range(1, 1 + i % 7)) for i in range(15)]
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ from mt_cli.training.signals import StopSignals
 from mt_cli.training.update import compute_update, remaining_batches
 from mt_cli.training.workers import Workers
 
+pytestmark = pytest.mark.usefixtures("no_estimates")
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
 KINDS = {
     "fp32": ["training.precision=fp32"],
@@ -100,8 +101,7 @@ def straight_run(nursery_folder, nursery):
     def run(kind: str) -> Path:
         if kind not in made:
             overrides = options(*SHORT, *KINDS[kind])
-            pid = nursery.start("train", "tiny.yaml", "--run-dir", f"straight-{kind}", *overrides)
-            assert nursery.wait(pid) == 0, (nursery_folder / "err").read_text()
+            assert nursery.run("train", "tiny.yaml", "--run-dir", f"straight-{kind}", *overrides) == 0, nursery.said
             made[kind] = nursery_folder / f"straight-{kind}"
         return made[kind]
 
@@ -111,21 +111,21 @@ def straight_run(nursery_folder, nursery):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, nursery_folder, straight_run, kind):
     expected, name = straight_run(kind), f"stopped-{kind}"
-    run, err = RunDir(nursery_folder / name), nursery_folder / "err"
+    run = RunDir(nursery_folder / name)
     command = ["train", "tiny.yaml", "--run-dir", name, *options(*SHORT, *KINDS[kind])]
     rng = random.Random(kind)
     reached = 0
     ends = [(signal.SIGTERM, 143), (signal.SIGINT, 130), *[(signal.SIGKILL, -9)] * 4]
     for at, (number, code) in enumerate(ends):
-        pid = nursery.start(*command)
+        process = nursery.start(*command)
         if at in {2, 4}:  # wherever it may be: reading, continuing, training, saving
             time.sleep(rng.uniform(0, 0.15))
         else:
             wait_until(lambda: [step for step in run.steps() if step > reached])  # noqa: B023
             time.sleep(rng.uniform(0, 0.03))
-        os.kill(pid, number)
-        assert nursery.wait(pid) == code
-        said = err.read_text()
+        process.send_signal(number)
+        assert process.wait() == code
+        said = nursery.said
         assert "Traceback" not in said
         if continued := re.search(r"continuing .* from step (\d+)", said):
             assert int(continued[1]) == reached, "what was saved is where it goes on"
@@ -137,8 +137,8 @@ def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, 
         assert max([0, *run.steps()]) >= reached
         reached = max([0, *run.steps()])
     assert 36 < reached < 84, "all this happened on the way"
-    assert nursery.wait(nursery.start(*command)) == 0
-    assert f"continuing {name} from step {reached}\n" in err.read_text()
+    assert nursery.run(*command) == 0
+    assert f"continuing {name} from step {reached}\n" in nursery.said
     assert_same_training(run.path, expected)
 
 
@@ -147,13 +147,13 @@ def test_a_training_killed_before_its_first_checkpoint_starts_again_with_an_empt
 ):
     once = [*SHORT, "training.validate_every_steps=100", "training.max_steps=100", "training.precision=fp32"]
     command = ["train", "tiny.yaml", *options(*once), "--run-dir"]
-    assert nursery.wait(nursery.start(*command, "unkilled")) == 0
-    pid = nursery.start(*command, "early")
+    assert nursery.run(*command, "unkilled") == 0
+    process = nursery.start(*command, "early")
     wait_until(lambda: (nursery_folder / "early/metrics.jsonl").exists())
-    os.kill(pid, signal.SIGKILL)
-    assert nursery.wait(pid) == -9
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -9
     assert RunDir(nursery_folder / "early").steps() == []
-    assert nursery.wait(nursery.start(*command, "early")) == 0
+    assert nursery.run(*command, "early") == 0
     assert_same_training(nursery_folder / "early", nursery_folder / "unkilled")
 
 
@@ -162,13 +162,13 @@ def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nurse
     for side in ("en", "de"):
         (nursery_folder / f"long.{side}").write_text((nursery_folder / f"train.{side}").read_text() * 1000)
     data = options("data.train=[long.en, long.de]")
-    pid = nursery.start("train", "tiny.yaml", "--run-dir", "before", *data)
+    process = nursery.start("train", "tiny.yaml", "--run-dir", "before", *data)
     wait_until(lambda: (nursery_folder / "before" / "config.yaml").exists())
-    os.kill(pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     started = time.monotonic()
-    assert nursery.wait(pid) == 143
+    assert process.wait() == 143
     assert time.monotonic() - started < 5
-    said = (nursery_folder / "err").read_text().splitlines()
+    said = nursery.said.splitlines()
     command = f"mt {shlex.join(['train', 'tiny.yaml', '--run-dir', 'before', *data])}"
     assert said[-1] == f"stopped before a step was taken, nothing to save; continue with: {command}"
     assert RunDir(nursery_folder / "before").steps() == []
@@ -182,7 +182,7 @@ def test_a_half_written_file_of_a_killed_process_is_cleared_away(nursery, nurser
     export = run / ".tmp-123-ct2"  # may still be written
     export.mkdir()
     overrides = options(*SHORT, "training.precision=fp32", "training.max_steps=85")
-    assert nursery.wait(nursery.start("train", "tiny.yaml", "--run-dir", "orphan", *overrides)) == 0
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "orphan", *overrides) == 0
     assert not [orphan for orphan in orphans if orphan.exists()] and export.exists()
 
 
@@ -194,7 +194,6 @@ def scripted(monkeypatch):
         monkeypatch.setattr(TokenDataset, "sample", lambda self, n: [])
         loss = lambda model, dataset, *rest: next(losses) if len(dataset) else 0.0  # noqa: E731
         monkeypatch.setattr(validation, "mean_loss", loss)
-        monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *args: None)
         output = SimpleNamespace(text="x")
         monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
         monkeypatch.setattr(validation, "score_texts", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))

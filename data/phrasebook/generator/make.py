@@ -104,6 +104,8 @@ def spread(rng: random.Random, rows: list[Row]) -> list[Row]:
     uses: Counter[grammar.Combination] = Counter()
     chosen: dict[str, Row] = {}
     for limit in range(1, len(rows)):
+        if len(chosen) == SIZES["test-compositional"]:
+            break
         for row in rows:
             few = max(uses[combination] for combination in row.held_out) < limit
             if few and normal(row.en) not in chosen and len(chosen) < SIZES["test-compositional"]:

@@ -238,7 +238,7 @@ def become_mt(descriptors: list[int], before: str, folder: str, environment: dic
     sys.argv = ["mt", *arguments]
     code: object = 1
     try:
-        exec(before, {})
+        exec(compile(before, "before", "exec", dont_inherit=True), {"__name__": "before"})
         importlib.import_module("mt_cli.__main__").main()
     except SystemExit as end:
         code = end.code

@@ -1184,7 +1184,7 @@ def test_weights_of_no_name_are_no_traceback(tiny):
 
 
 def test_a_config_of_few_steps_is_fitted_to_the_minutes_too(tiny, mt):
-    answer = mt("train", "tiny.yaml", "--minutes", "0.04", *options("training.max_steps=2", "training.n_samples=0"))
+    answer = mt("train", "tiny.yaml", "--minutes", "0.08", *options("training.max_steps=2", "training.n_samples=0"))
     assert answer.code == 0 and RunDir(Path("runs/tiny")).steps()[-1] > 2
 
 

@@ -191,7 +191,7 @@ def start_server() -> Callable[[], object]:
     return end
 
 
-def serve(listener: socket.socket) -> None:
+def serve(listener: socket.socket) -> NoReturn:
     """Until stdin ends. It imports only when somebody has asked, and computes nothing."""
     sys.dont_write_bytecode = True
     while listener in select.select([listener, sys.stdin], [], [])[0]:
@@ -205,6 +205,7 @@ def serve(listener: socket.socket) -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+    os._exit(0)  # taking down all that was imported lasts
 
 
 def serve_nursery(connection: socket.socket) -> NoReturn:

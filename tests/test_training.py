@@ -36,7 +36,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.training import loop, metrics_log, muon, resume, update, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
@@ -191,7 +191,7 @@ def scripted(monkeypatch):
     """Dev losses as they are wanted, in order; nothing is translated."""
 
     def script(losses: Iterator[float]) -> None:
-        monkeypatch.setattr(TokenDataset, "sample", lambda self, n: [])
+        monkeypatch.setattr(Mixture, "sample", lambda self, n: [])
         loss = lambda model, dataset, *rest: next(losses) if len(dataset) else 0.0  # noqa: E731
         monkeypatch.setattr(validation, "mean_loss", loss)
         output = SimpleNamespace(text="x")

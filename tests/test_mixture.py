@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +54,26 @@ def test_an_index_counts_through_all_corpora(both):
     assert [side.tolist() for side in both.lengths_of([5, 0, 1])] == [[2, 3, 0], [1, 1, 2]]
     assert both.src_counts(15) == [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1]
     assert make_batch(both, [4, 3]).src_ids.tolist() == [[10, 3], [1, 3]]
+
+
+def test_tags_stand_before_the_sources_of_their_part_in_either_direction():
+    parts = [(PAIRS, 1.0), (OTHERS, 1.0)]
+    plain, tagged = mixture_of(*parts), mixture_of(*parts)
+    tagged.parts[1] = replace(tagged.parts[1], src_tags=(20, 21), back_tags=(22,))
+    for mixture, tags, base in ((tagged, [20, 21], plain), (tagged.backwards(), [22], plain.backwards())):
+        untagged, own = content(base), content(mixture)
+        assert own[:4] == untagged[:4]
+        assert own[4:] == [TokenPair([*tags, *src], tgt, line) for src, tgt, line in untagged[4:]]
+        assert [(mixture.src(i).tolist(), mixture.tgt(i).tolist()) for i in range(6)] == [pair[:2] for pair in own]
+        expected = [len(pair.src) for pair in own], [len(pair.tgt) for pair in own]
+        assert tuple(side.tolist() for side in mixture.lengths(0, 6)) == expected
+        assert tuple(side.tolist() for side in mixture.lengths_of(range(6))) == expected
+        counts = Counter(i for pair in own for i in pair.src)
+        assert mixture.src_counts(65_536) == [counts[i] for i in range(65_536)]
+        assert [mixture.sample(6).pair(i) for i in range(6)] == own
+        assert mixture.n_targets == base.n_targets
+        assert make_batch(mixture, [4]).src_ids.tolist() == [[*own[4].src, 3]]
+    assert content(tagged.backwards().backwards()) == content(tagged)
 
 
 def test_backwards_the_sides_of_all_corpora_change_places(both):

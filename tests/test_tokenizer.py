@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 from mt_cli.errors import CheckpointError, DataError
 from mt_cli.text import tokenizer as tokenizer_module
 from mt_cli.text.corpus import normalize
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
+from mt_cli.text.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SYNTHETIC,
+    UNK_ID,
+    Tokenizer,
+    extend_tokenizer,
+    tag_of,
+    train_tokenizer,
+    with_tags,
+)
 
 SOURCES = [f"the {a} {b} sees a {c}" for a in ("old", "small", "red") for b in ("cat", "dog", "fox") for c in ("bird", "tree")]  # fmt: skip
 TARGETS = [f"{a} {b} sieht {c}" for a in ("die alte", "die kleine") for b in ("Katze", "Füchsin") for c in ("einen Vogel", "Bäume")]  # fmt: skip
@@ -97,6 +108,32 @@ def test_the_names_of_control_symbols_are_ordinary_text(tokenizers, kind, text):
     controls = {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
     assert not controls & set(ids) and ids
     assert tokenizer.decode_tgt(ids) == text
+
+
+@every_kind
+def test_tags_change_no_text_and_no_text_is_a_tag(tokenizers, kind):
+    plain, tags = tokenizers[kind], [tag_of("de"), SYNTHETIC]
+    n = plain.src_vocab_size
+    tagged = with_tags(plain, tags)
+    assert [tagged.tag_id(tag) for tag in ("<2de>", "<bt>", "<2fr>")] == [n, n + 1, None]
+    assert tagged.tgt_vocab_size == plain.tgt_vocab_size + (2 if plain.is_joint else 0)
+    for text in ("the old cat", "<2de> the <bt> cat", "<2de>"):
+        assert tagged.encode_src(text) == plain.encode_src(text)
+        assert tagged.decode_src([n, *tagged.encode_src(text), n + 1]) == text
+    assert plain.tag_id("<2de>") is None and with_tags(tagged, tags) is tagged
+    assert with_tags(tagged, ["<2fr>", "<2de>", "<2fr>"]).tags == {"<2de>": n, "<bt>": n + 1, "<2fr>": n + 2}
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_a_tokenizer_with_tags_has_as_many_pieces_of_text(tokenizers, algorithm):
+    sides = [lambda: iter([*SOURCES, *TARGETS])]
+    plain, tagged = tokenizers[algorithm, "joint"], train_tokenizer(sides, algorithm, VOCAB_SIZE, ["<2de>"])
+    assert tagged.src_vocabulary() == [*plain.src_vocabulary(), "<2de>"]
+    assert train_tokenizer(sides, algorithm, VOCAB_SIZE, ()).models == plain.models
+    other = [lambda: iter(["the zorimba sees the zorimba"] * 20)]
+    extended = extend_tokenizer(tagged, other, algorithm, VOCAB_SIZE)
+    assert extended.src_vocabulary()[: plain.src_vocab_size + 1] == tagged.src_vocabulary()
+    assert extended.src_vocab_size > tagged.src_vocab_size and extended.tags == tagged.tags
 
 
 @every_kind

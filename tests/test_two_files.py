@@ -17,8 +17,8 @@ from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config_file import comments_of, load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.text.similarity import letters
-from mt_cli.text.tokenizer import extend_tokenizer
-from mt_cli.training.parent import take_weights
+from mt_cli.text.tokenizer import extend_tokenizer, with_tags
+from mt_cli.training.parent import _spelt, take_weights
 
 Mt = Callable[..., Any]
 SMALL = [
@@ -255,6 +255,21 @@ def test_a_row_of_a_new_piece_begins_as_the_mean_of_those_that_spelt_it(corpus, 
         (number,) = [i for i, piece in enumerate(tokenizer.src_vocabulary()) if piece == "▁zorimba"]
         spelt = loaded.tokenizer.encode_src("zorimba")
         torch.testing.assert_close(new[name][number], old[name][spelt].mean(0))
+
+
+def test_rows_of_tags_begin_as_the_mean_of_the_tags_or_of_all_rows(corpus, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL).code == 0
+    parent = RunDir(Path("runs/es-gn"))
+    loaded = load_model(parent)
+    tokenizer = with_tags(loaded.tokenizer, ["<2gn>"])
+    model = build_model(loaded.config, tokenizer)
+    take_weights(model, tokenizer, parent)
+    old, new = loaded.model.state_dict(), model.state_dict()
+    for name in ("src_embeddings.token.weight", "projection.weight"):
+        assert torch.equal(new[name][:-1], old[name])
+        torch.testing.assert_close(new[name][-1], old[name].mean(0))
+    n = loaded.tokenizer.src_vocab_size
+    assert _spelt(tokenizer, with_tags(tokenizer, ["<2es>"]), is_src=True) == [[n]]
 
 
 def test_a_run_whose_parent_was_deleted_still_continues(run, mt):

@@ -28,9 +28,35 @@ class Part:
     dataset: TokenDataset
     weight: float = 1.0  # how often an epoch has each pair
     name: str = ""  # for messages; '' where there is but one corpus
+    src_tags: tuple[int, ...] = ()  # ids that stand before each source
+    back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
+
+    def src(self, index: int) -> Ids:
+        ids = self.dataset.src(index)
+        return np.concatenate([np.asarray(self.src_tags, ids.dtype), ids]) if self.src_tags else ids
+
+    def pair(self, index: int) -> TokenPair:
+        src, tgt, line = self.dataset.pair(index)
+        return TokenPair([*self.src_tags, *src], tgt, line)
+
+    def with_tags(self, lengths: tuple[Lengths, Lengths]) -> tuple[Lengths, Lengths]:
+        """The lengths of pairs of the dataset, their tags counted."""
+        src, tgt = lengths
+        return src + len(self.src_tags), tgt
+
+    def src_counts(self, vocab_size: int) -> list[int]:
+        counts = self.dataset.src_counts(vocab_size)
+        for tag in self.src_tags:
+            counts[tag] += len(self.dataset)
+        return counts
+
+    def backwards(self) -> Part:
+        return replace(self, dataset=self.dataset.backwards(), src_tags=self.back_tags, back_tags=self.src_tags)
 
 
 class Mixture:
+    """Its source ids begin with the tags of their part."""
+
     def __init__(self, parts: Sequence[Part]):
         self.parts = list(parts)
         self._firsts = np.cumsum([0, *(len(part.dataset) for part in parts)])
@@ -45,7 +71,7 @@ class Mixture:
 
     def src(self, index: int) -> Ids:
         part, own_index = self._find(index)
-        return part.dataset.src(own_index)
+        return part.src(own_index)
 
     def tgt(self, index: int) -> Ids:
         part, own_index = self._find(index)
@@ -54,7 +80,7 @@ class Mixture:
     def pair(self, index: int) -> TokenPair:
         """The pair with its line in the file of its corpus."""
         part, own_index = self._find(index)
-        return part.dataset.pair(own_index)
+        return part.pair(own_index)
 
     def where(self, index: int) -> str:
         """The line of the pair, such as `12` or `web.tsv:12`."""
@@ -69,7 +95,7 @@ class Mixture:
     def lengths(self, first: int, last: int) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of the pairs from `first` to before `last`."""
         found = [
-            part.dataset.lengths(max(0, first - start), min(len(part.dataset), last - start))
+            part.with_tags(part.dataset.lengths(max(0, first - start), min(len(part.dataset), last - start)))
             for part, start in zip(self.parts, self._firsts.tolist(), strict=False)
             if first < start + len(part.dataset) and start < last
         ]
@@ -83,19 +109,18 @@ class Mixture:
         src, tgt = np.empty_like(places), np.empty_like(places)
         for number in np.unique(numbers):
             is_own = numbers == number
-            src[is_own], tgt[is_own] = self.parts[number].dataset.lengths_of(places[is_own] - self._firsts[number])
+            part, own = self.parts[number], places[is_own] - self._firsts[number]
+            src[is_own], tgt[is_own] = part.with_tags(part.dataset.lengths_of(own))
         return src, tgt
 
     def src_counts(self, vocab_size: int) -> list[int]:
         """How often each source id occurs in all corpora, once each."""
-        return [
-            sum(counts) for counts in zip(*(part.dataset.src_counts(vocab_size) for part in self.parts), strict=True)
-        ]
+        return [sum(counts) for counts in zip(*(part.src_counts(vocab_size) for part in self.parts), strict=True)]
 
     def backwards(self) -> Mixture:
         """The same pairs from target to source."""
         other = copy.copy(self)
-        other.parts = [replace(part, dataset=part.dataset.backwards()) for part in self.parts]
+        other.parts = [part.backwards() for part in self.parts]
         return other
 
     def sample(self, n: int) -> TokenDataset:

@@ -3,6 +3,8 @@
 One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes
 (byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`text/corpus.py`), and sentencepiece
 normalizes nothing.
+
+A tag is a control symbol before the source, which says what to do with it. No text is encoded as one.
 """
 
 from __future__ import annotations
@@ -15,18 +17,25 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 
 import sentencepiece as spm
 
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 from mt_cli.text.corpus import NO_BREAK_SPACES, normalize
-from mt_cli.text.piece_model import piece_message, processor_of
+from mt_cli.text.piece_model import CONTROL, piece_message, processor_of
 
 log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+SYNTHETIC = "<bt>"  # the tag of a source that a model wrote (Caswell et al. 2019)
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
+
+
+def tag_of(language: str) -> str:
+    """The tag that says which language to translate into (Johnson et al. 2017)."""
+    return f"<2{language}>"
 
 
 class Tokenizer:
@@ -58,6 +67,16 @@ class Tokenizer:
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         return self.src_vocab_size, self.tgt_vocab_size
+
+    @cached_property
+    def tags(self) -> dict[str, int]:
+        """All tags, with their ids."""
+        ids = (i for i in range(EOS_ID + 1, self.src_vocab_size) if self._src.is_control(i))
+        return {self._src.id_to_piece(i): i for i in ids}
+
+    def tag_id(self, tag: str) -> int | None:
+        """None where there is no such tag."""
+        return self.tags.get(tag)
 
     @property
     def sha256(self) -> str:
@@ -114,13 +133,23 @@ def _load(model: bytes) -> spm.SentencePieceProcessor:
     return processor
 
 
-def train_tokenizer(sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int) -> Tokenizer:
+def train_tokenizer(
+    sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int, tags: Sequence[str] = ()
+) -> Tokenizer:
     """A tokenizer with a model for each of `sides`. A side is a function that starts reading normalized sentences anew.
+    `tags` come on top of `vocab_size`: text has the pieces that it has without them.
 
     If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
     `vocab_size` is too small for the characters of the text.
     """
-    return Tokenizer([_train(side, algorithm, vocab_size) for side in sides])
+    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
+
+
+def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
+    """The tokenizer with those of these tags that it lacks, after its own pieces, whose ids stay."""
+    added = b"".join(piece_message(tag, 0.0, CONTROL) for tag in dict.fromkeys(tags) if tag not in tokenizer.tags)
+    source, *target = tokenizer.models
+    return Tokenizer([source + added, *target]) if added else tokenizer
 
 
 def extend_tokenizer(

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config, differing_keys
 from mt_cli.device import available_memory
+from mt_cli.directions import Direction
 from mt_cli.errors import (
     CheckpointError,
     RunDirError,
@@ -223,6 +224,14 @@ class LoadedModel(NamedTuple):
     config: Config
     content: dict[str, Any]  # of the checkpoint
     profile: CorpusProfile | None  # of the training text
+
+    def for_direction(self, direction: Direction, run: RunDir) -> LoadedModel:
+        """The model with all that belongs to one direction of its run: languages, the tag before sources, the profile."""
+        return self._replace(
+            tokenizer=self.tokenizer.towards(direction.data.tgt_lang),
+            config=self.config.model_copy(update={"data": direction.data}),
+            profile=run.text.load_profile(direction.is_back),
+        )
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:

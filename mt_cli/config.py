@@ -35,7 +35,7 @@ Files = Annotated[
 """`[source file, target file]`, line n beside line n; or one table: `.tsv`, `.csv` or `.xlsx`. All but the last may end in
 `.gz`."""
 
-Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
+Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=35)]
 AUTO = 0
 """What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
 largest number that fits into memory."""
@@ -118,6 +118,11 @@ class DataConfig(Section):
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""
+
+    @property
+    def directions(self) -> list[DataConfig]:
+        """The data of each language pair by itself."""
+        return [self]
 
     @property
     def corpora(self) -> list[Corpus]:

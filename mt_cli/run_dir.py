@@ -7,6 +7,7 @@
     check.json             what a check of the corpus found
     data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
+    corpus.back.json       the same from target to source, where that was learnt for good
     estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it

@@ -22,6 +22,7 @@ class RunText:
         self._folder = folder
         self.hashes_file = folder / "data.json"
         self.profile_file = folder / "corpus.json"
+        self.back_profile_file = folder / "corpus.back.json"
 
     def tokenizer_files(self, is_joint: bool) -> list[Path]:
         names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
@@ -42,16 +43,16 @@ class RunText:
         for file, model in zip(self.tokenizer_files(tokenizer.is_joint), tokenizer.models, strict=True):
             write_bytes(file, model)
 
-    def load_profile(self) -> CorpusProfile | None:
-        """None for a run that was made before profiles were kept."""
+    def load_profile(self, is_back: bool = False) -> CorpusProfile | None:
+        """Of the text read from source to target, or from target to source. None for a run that was made before such
+        profiles were kept."""
+        file = self.back_profile_file if is_back else self.profile_file
         try:
-            return CorpusProfile.model_validate_json(read_inside(self._folder, self.profile_file))
+            return CorpusProfile.model_validate_json(read_inside(self._folder, file))
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            raise RunDirError(
-                f"{self.profile_file}: damaged; restore it, or delete it and do without what it is for"
-            ) from None
+            raise RunDirError(f"{file}: damaged; restore it, or delete it and do without what it is for") from None
 
     def profile_sha256(self) -> str | None:
         try:
@@ -59,10 +60,11 @@ class RunText:
         except OSError:
             return None
 
-    def save_profile(self, profile: CorpusProfile) -> None:
+    def save_profile(self, profile: CorpusProfile, is_back: bool = False) -> None:
         # The checkpoints of runs made earlier have the hash of a file without this key.
         without = set() if profile.keeps_edge_spaces else {"keeps_edge_spaces"}
-        write_text(self.profile_file, profile.model_dump_json(indent=2, exclude=without) + "\n")
+        file = self.back_profile_file if is_back else self.profile_file
+        write_text(file, profile.model_dump_json(indent=2, exclude=without) + "\n")
 
     def save_hashes(self, sha256: dict[str, str]) -> None:
         """Keeps the hashes of the `train` and `dev` files and of the `tokenizer` that the run is trained with, and in the
@@ -87,7 +89,12 @@ class RunText:
             known = None
         is_dict = isinstance(known, dict) and all(isinstance(value, str) for value in known.values())
         own = known.pop("sha256", None) if is_dict else None  # runs of earlier versions have none
-        if not is_dict or not known.keys() >= {"train", "dev"} or own not in {None, _sha256_of_values(known)}:
+        # A run of several language pairs has the hashes of each: `train en-de`.
+        if (
+            not is_dict
+            or not {name.partition(" ")[0] for name in known} >= {"train", "dev"}
+            or own not in {None, _sha256_of_values(known)}
+        ):
             if not has_checkpoints:
                 raise RunDirError(f"{self.hashes_file}: damaged; restore it from a copy, or choose another --run-dir")
             log.warning(f"{self.hashes_file}: damaged; delete it, the checkpoints know the data as well")

@@ -30,6 +30,7 @@ ORDER = [
     "run_text",
     "run_sets",
     "run_dir",
+    "directions",
     "checkpoint",
     "provenance",
     "decoding",

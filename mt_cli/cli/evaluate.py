@@ -12,6 +12,7 @@ import typer
 from mt_cli.cli.options import (
     CheckpointsOption,
     DeviceOption,
+    ToOption,
     only_file,
     refuse_columns,
     refuse_options,
@@ -48,6 +49,7 @@ def evaluate(
         typer.Option("--baselines", help="Also score the copied source and the most similar training pair."),
     ] = False,
     device: DeviceOption = "auto",
+    to: ToOption = None,
     form: Annotated[
         Literal["text", "json", "latex", "markdown", "csv"] | None,
         typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
@@ -72,7 +74,14 @@ def evaluate(
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
         device_given = None if device == "auto" else device
-        needs_model = {"src": src, "checkpoint": checkpoint, "device": device_given, "baselines": baselines, **search}
+        needs_model = {
+            "src": src,
+            "checkpoint": checkpoint,
+            "device": device_given,
+            "baselines": baselines,
+            "to": to,
+            **search,
+        }
         refuse_options("--hyp is scored without a model", needs_model)
         _evaluate_files(hypotheses, ref, tokenize, form)
         return
@@ -83,7 +92,7 @@ def evaluate(
     if src is not None and src == ref:
         raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
     test_set = [str(src), str(ref)] if src is not None else None
-    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, form, baselines)
+    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, form, baselines, to)
 
 
 def _evaluate_files(files: list[Path], ref: Path, tokenize: str | None, form: str) -> None:
@@ -101,6 +110,7 @@ def _evaluate_runs(
     device: str,
     form: str,
     with_baselines: bool,
+    to: str | None,
 ) -> None:
     requested = [(RunDir.existing(run), name) for run in runs for name in checkpoints]
     for run, name in requested:
@@ -111,10 +121,10 @@ def _evaluate_runs(
     results, baselines = list[dict[str, Any]](), list[dict[str, Any]]()
     for run, name in requested if with_baselines else ():  # first, as they take seconds and can fail for want of a file
         if name == checkpoints[0]:
-            baselines += [row for row in evaluate_baselines(run, test_set, tokenize) if row not in baselines]
+            baselines += [row for row in evaluate_baselines(run, test_set, tokenize, to) if row not in baselines]
     try:
         for run, name in requested:
-            results += evaluate_run(run, name, test_set, tokenize, search, device)
+            results += evaluate_run(run, name, test_set, tokenize, search, device, to)
     finally:
         if results:  # also those before a failure
             _print_results(results, baselines, form)

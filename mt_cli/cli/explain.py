@@ -14,6 +14,7 @@ from mt_cli.cli.options import (
     CheckpointsOption,
     DeviceOption,
     RunsAndInputArgument,
+    ToOption,
     catch_ctrl_c,
     refuse_columns,
     refuse_missing_checkpoints,
@@ -40,6 +41,7 @@ def explain(
     checkpoint: CheckpointsOption = None,
     bad_input: BadInputOption = "error",
     device: DeviceOption = "auto",
+    to: ToOption = None,
 ) -> None:
     """Show how a translation comes about: greedy search step by step, a line for each token.
 
@@ -59,7 +61,7 @@ def explain(
         from mt_cli.pipe import AttendLines, LineProcess, TraceLines, process_lines
 
         keep_freed_memory()
-        translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+        translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
         refuse_without_effect(search, translator.settings(**search))
         name = str(input_file or "stdin")
         process: LineProcess = TraceLines(translator) if page is None else AttendLines(translator, search, page)

@@ -29,6 +29,10 @@ def export(
             help="For ctranslate2 (float32 by default) and argos (int8 by default). On a processor without VNNI, set CT2_USE_MKL=1 where you load int8."
         ),
     ] = None,
+    tgt_lang: Annotated[
+        str | None,
+        typer.Option(metavar="LANG", help="The language to translate into, of a run that has learnt several."),
+    ] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
     """Write a run as a model of another engine: CTranslate2, Hugging Face transformers (marian), Argos Translate."""
@@ -40,7 +44,7 @@ def export(
 
     from mt_cli.decoding.translator import Translator
 
-    translator = Translator.load(run, checkpoint=checkpoint, device="cpu")
+    translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
     catch_ctrl_c()
     with new_folder(folder) as unfinished:
         _write(translator, unfinished, to, quantization)

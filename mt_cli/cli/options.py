@@ -30,6 +30,10 @@ CheckpointsOption = Annotated[
         help="best (the default), last, step-N or averaged. Several are an ensemble; in evaluate, a row each.",
     ),
 ]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="LANG", help="The language to translate into, of a run that has learnt several."),
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BadInputOption = Annotated[
     Literal["error", "replace"],

@@ -13,6 +13,7 @@ from mt_cli.cli.options import (
     CheckpointsOption,
     DeviceOption,
     RunsArgument,
+    ToOption,
     catch_ctrl_c,
     only_file,
     refuse_columns,
@@ -30,6 +31,7 @@ def score(
     checkpoint: CheckpointsOption = None,
     bad_input: BadInputOption = "error",
     device: DeviceOption = "auto",
+    to: ToOption = None,
 ) -> None:
     """Print how probable given translations are for the model: a line for each, its log-probability and its tokens'.
 
@@ -52,7 +54,7 @@ def score(
         from mt_cli.text.corpus import read_lines
 
         keep_freed_memory()
-        translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+        translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
         name = str(src or "stdin")
         process = ScoreLines(translator, iter(read_lines(ref)), name)
         catch_ctrl_c()

@@ -14,6 +14,7 @@ from mt_cli.cli.options import (
     CheckpointsOption,
     DeviceOption,
     RunsAndInputArgument,
+    ToOption,
     catch_ctrl_c,
     refuse_columns,
     refuse_missing_checkpoints,
@@ -38,6 +39,7 @@ Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 def translate(
     search: dict[str, Any],
     paths: RunsAndInputArgument,
+    to: ToOption = None,
     output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
     checkpoint: CheckpointsOption = None,
     prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
@@ -79,7 +81,7 @@ def translate(
     with open_input(input_file) as source:
         from mt_cli.pipe import TranslateLines, is_terminal, process_lines
 
-        translator = _load_translator(runs, checkpoints, device, engine)
+        translator = _load_translator(runs, checkpoints, device, engine, to)
         refuse_without_effect(search, translator.settings(**search))
         catch_ctrl_c()
         is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
@@ -90,7 +92,8 @@ def translate(
         )
         if output is not None and n_processes() > 1:
             made_by = [RunDir(run).find_checkpoint(one).resolve() for run in runs for one in checkpoints]
-            _share(source, process, output, bad_input == "replace", [*made_by, translator.settings(**search), engine])
+            made_with = (translator.settings(**search), engine, *([to] if to else ()))
+            _share(source, process, output, bad_input == "replace", [*made_by, *made_with])
             return
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
@@ -124,12 +127,14 @@ def _refuse_with_engine(engine: Engine, has_prefix: bool, device: str, n_models:
         raise UsageError(f"--engine {engine} runs on the CPU; leave out --device")
 
 
-def _load_translator(runs: list[Path], checkpoints: list[str], device: str, engine: Engine) -> Translator:
+def _load_translator(
+    runs: list[Path], checkpoints: list[str], device: str, engine: Engine, to: str | None
+) -> Translator:
     from mt_cli.decoding.translator import Translator
     from mt_cli.device import keep_freed_memory
 
     keep_freed_memory()
-    translator = Translator.load(*runs, checkpoint=checkpoints, device=device)
+    translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
     if engine == "mt":
         return translator
     from mt_cli.export.engine import CTranslate2Translator

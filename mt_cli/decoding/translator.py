@@ -24,6 +24,7 @@ from mt_cli.decoding.parts import LineSplitter, Part, Translation, join_parts
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, adapted_settings, search_batch
 from mt_cli.device import choose_device
+from mt_cli.directions import choose_direction
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
@@ -57,14 +58,26 @@ class Translator:
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod
-    def load(cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto") -> Translator:
-        """The translator of a run directory; an ensemble of several runs or checkpoints.
+    def load(
+        cls,
+        *runs: str | Path,
+        checkpoint: str | Sequence[str] = "best",
+        device: str = "auto",
+        to: str | None = None,
+    ) -> Translator:
+        """The translator of a run directory; an ensemble of several runs or checkpoints. `to`: the language to translate
+        into, or both languages such as es-gn, where a run has learnt several directions.
 
-        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction.
+        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction, and
+        UsageError when a run has not learnt the direction.
         """
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
-        loaded = [load_model(run, name) for run, name in origin]
+        chosen = [choose_direction(run.load_config(), to, run.path) for run, _ in origin]
+        loaded = [
+            load_model(run, name).for_direction(direction, run)
+            for (run, name), direction in zip(origin, chosen, strict=True)
+        ]
         _refuse_different([run.path for run, _ in origin], loaded)
         first, models = loaded[0], [one.model.to(choose_device(device)) for one in loaded]
         return cls(models, first.tokenizer, first.config, first.profile, origin)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mt_cli.config import Config
+from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
@@ -110,13 +110,19 @@ def _changes(values: npt.NDArray) -> npt.NDArray[np.bool_]:
     return changes
 
 
-def memory_of(run: RunDir, config: Config, sources: Sequence[str]) -> TranslationMemory:
-    """The memory of the pairs that the run is trained on. Raises DataError when their files are not there."""
-    text = TrainingText(config.data)
+def memory_of(
+    run: RunDir, folder: RunDir, data: DataConfig, sources: Sequence[str], is_back: bool = False
+) -> TranslationMemory:
+    """The memory of the pairs of `data` that the run is trained on, with the sides exchanged for the way back. `folder`: of
+    the language pair. Raises DataError when their files are not there."""
+    text = TrainingText(data)
     if missing := [path for path in text.files if not Path(path).exists()]:
         raise DataError(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
-    left_out = run.sets.left_out_lines()
-    return TranslationMemory((pair for pair in text.read() if pair.line not in left_out), sources)
+    left_out = folder.sets.left_out_lines()
+    pairs = (pair for pair in text.read() if pair.line not in left_out)
+    if is_back:
+        pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
+    return TranslationMemory(pairs, sources)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mt_cli.checkpoint import load_model
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import to_yaml
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
+from mt_cli.directions import Direction, choose_direction, directions_of, pair_dir
 from mt_cli.errors import DataError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import Result, System
@@ -36,7 +37,7 @@ from mt_cli.evaluation.metrics import (
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, interval
 from mt_cli.provenance import commit, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpora import TrainingText, joined_sha256
 from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
 
@@ -68,14 +69,26 @@ def evaluate_run(
     tokenize: str | None,
     search: dict[str, Any],
     device: str,
+    to: str | None = None,
 ) -> list[Result]:
-    """A result for the dev set and each test set of the run's config, or for `files` (source, reference).
+    """A result for the dev set and each test set of the run's config, in each direction that it learnt or in that which
+    `to` names; or for `files` (source, reference).
 
     `search` replaces keys of the config's `decoding`. Raises DataError or UsageError before anything is translated.
     """
-    evaluator = RunEvaluator(run, checkpoint, tokenize, search, device)
-    test_sets = _read_test_sets(run, evaluator.translator.config, files)
-    return [evaluator.evaluate(test_set).result for test_set in test_sets]
+    planned = [
+        (RunEvaluator(run, checkpoint, tokenize, search, device, direction), test_sets)
+        for direction, test_sets in _planned(run, run.load_config(), files, to)
+    ]
+    return [evaluator.evaluate(test_set).result for evaluator, test_sets in planned for test_set in test_sets]
+
+
+def _planned(
+    run: RunDir, config: Config, files: list[str] | None, to: str | None
+) -> list[tuple[Direction, list[TestSet]]]:
+    """The directions in which the run is scored, and the sets of each."""
+    chosen = [choose_direction(config, to, run.path)] if files or to is not None else directions_of(config)
+    return [(direction, _read_test_sets(run, config, direction, files)) for direction in chosen]
 
 
 class EvaluatedSet(NamedTuple):
@@ -93,11 +106,16 @@ class RunEvaluator:
         tokenize: str | None = None,
         search: Mapping[str, Any] | None = None,
         device: str = "auto",
+        direction: Direction | None = None,
     ):
-        """`search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
-        model, tokenizer, config, content, profile = load_model(run, checkpoint)
+        """`search` replaces keys of the config's `decoding`; `direction` is that of the config by default. Raises MTError
+        where the checkpoint cannot be used so."""
+        direction = direction or choose_direction(run.load_config(), None, run.path)
+        loaded = load_model(run, checkpoint)
+        config_sha256 = hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest()
+        model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
-        self._tokenize, self._search = tokenizer_of(config, tokenize), dict(search or {})
+        self._tokenize, self._search = tokenizer_of(config.data, tokenize), dict(search or {})
         self._about = {
             "run": str(run.path),
             "checkpoint": checkpoint,
@@ -105,7 +123,7 @@ class RunEvaluator:
             "decoding": self.translator.settings(**self._search).model_dump(),
             "tokenizer_sha256": tokenizer.sha256,
             "data_sha256": content.get("data_sha256"),
-            "config_sha256": hashlib.sha256(to_yaml(config).encode()).hexdigest(),
+            "config_sha256": config_sha256,
             "seed": config.training.seed,
             "device": str(self.translator.device),
             "versions": versions(),
@@ -133,20 +151,30 @@ class RunEvaluator:
         return EvaluatedSet(translations, self._about | test_set.about | scores | measured)
 
 
-def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | None) -> list[Result]:
+def evaluate_baselines(
+    run: RunDir, files: list[str] | None, tokenize: str | None, to: str | None = None
+) -> list[Result]:
     """What `evaluate_run` gives, with the same tokenizer, for the sources taken as translations and for a translation
     memory of the run's training text. Raises DataError when that is not there."""
     config = run.load_config()
-    tokenize = tokenizer_of(config, tokenize)
-    test_sets = _read_test_sets(run, config, files)
-    memory = memory_of(run, config, [source for test_set in test_sets for source in test_set.sources])
+    planned = _planned(run, config, files, to)
+    return [row for direction, sets in planned for row in _baselines(run, config, direction, sets, tokenize)]
+
+
+def _baselines(
+    run: RunDir, config: Config, direction: Direction, test_sets: list[TestSet], tokenize: str | None
+) -> list[Result]:
+    data = direction.data
+    tokenize = tokenizer_of(data, tokenize)
+    sources = [source for test_set in test_sets for source in test_set.sources]
+    memory = memory_of(run, pair_dir(run, config, direction), direction.pair, sources, direction.is_back)
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
-    about_memory = {"run": "translation memory", "train_sha256": TrainingText(config.data).sha256()}
+    about_memory = {"run": "translation memory", "train_sha256": TrainingText(direction.pair).sha256()}
     baselines: list[tuple[dict[str, str], Callable[[str], str], list[str]]] = [
         ({"run": "copy of the source"}, str, []),
         (about_memory, memory.translate, sample),
     ]
-    ter = ter_of(config.data.tgt_lang)
+    ter = ter_of(data.tgt_lang)
     results = []
     for test_set, (about, translate, warnings) in product(test_sets, baselines):
         outputs = [translate(source) for source in test_set.sources]
@@ -165,9 +193,9 @@ def evaluate_baselines(run: RunDir, files: list[str] | None, tokenize: str | Non
     return results
 
 
-def tokenizer_of(config: Config, tokenize: str | None = None) -> str:
+def tokenizer_of(data: DataConfig, tokenize: str | None = None) -> str:
     """sacrebleu's tokenizer: the requested one, or the config's. Raises UsageError when sacrebleu has no such one."""
-    tokenize = tokenize or bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
+    tokenize = tokenize or bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
     refuse_tokenizer(tokenize)
     return tokenize
 
@@ -180,18 +208,24 @@ class TestSet:
     about: dict[str, str]  # name and hash
 
 
-def _read_test_sets(run: RunDir, config: Config, files: list[str] | None) -> list[TestSet]:
-    """The dev set and each test set of the run's config and of the run that it began with; or `files`. All are read before
-    the first is translated."""
+def _read_test_sets(run: RunDir, config: Config, direction: Direction, files: list[str] | None) -> list[TestSet]:
+    """The dev set and each test set of a direction of the run's config and of the run that it began with; or `files`. All
+    are read before the first is translated."""
+    data = direction.pair
     if files:
-        return [read_set(config, Path(files[0]).name, files)]
-    _refuse_missing_sets(run, config)
-    sets = [read_set(config, name, paths) for name, paths in run.sets.all_files(config.data).items()]
+        return [read_set(data, Path(files[0]).name, files)]
+    folder = pair_dir(run, config, direction)
+    _refuse_missing_sets(run, folder, data)
+    suffix = f" {direction.name}" if len(directions_of(config)) > 1 else ""
+    sets = [
+        read_set(data, f"{name}{suffix}", paths, direction.is_back)
+        for name, paths in folder.sets.all_files(data).items()
+    ]
     own = {one.about["test_sha256"] for one in sets}
-    return sets + [one for one in _sets_of_parent(config) if one.about["test_sha256"] not in own]
+    return sets + [one for one in _sets_of_parent(config, direction) if one.about["test_sha256"] not in own]
 
 
-def _sets_of_parent(config: Config) -> list[TestSet]:
+def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
     """The test sets of the run that this one began with, as far as they are still there: they show what was forgotten."""
     if config.training.init_from is None:
         return []
@@ -199,26 +233,32 @@ def _sets_of_parent(config: Config) -> list[TestSet]:
     if not parent.config_file.is_file():
         return []
     theirs = parent.load_config()
-    if (theirs.data.src_lang, theirs.data.tgt_lang) != (config.data.src_lang, config.data.tgt_lang):
+    same = next((one for one in directions_of(theirs) if one.name == direction.name), None)
+    if same is None:
         return []
-    named = parent.sets.all_files(theirs.data)
+    named = pair_dir(parent, theirs, same).sets.all_files(same.pair)
     return [
-        read_set(theirs, f"{name} of {parent.path.name}", files)
+        read_set(same.pair, f"{name} of {parent.path.name}", files, same.is_back)
         for name, files in named.items()
         if name != "dev" and all(Path(file).is_file() for file in files)
     ]
 
 
-def read_set(config: Config, name: str, files: list[str]) -> TestSet:
-    """The dev set or a test set of a run of this config. Raises DataError when its files cannot be read."""
+def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:
+    """The dev set or a test set of a run of this config, for the way back with its sides exchanged. Raises DataError when its
+    files cannot be read."""
     report = CorpusReport()
-    pairs = read_test_set(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line, report=report)
-    about = {"test_set": name, "test_sha256": sha256_of(files)}
-    return TestSet([pair.src for pair in pairs], [pair.tgt for pair in pairs], report, about)
+    pairs = read_test_set(files, columns=data.columns, on_bad_line=data.on_bad_line, report=report)
+    src, tgt = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    if not is_back:
+        return TestSet(src, tgt, report, {"test_set": name, "test_sha256": sha256_of(files)})
+    # Of two files it is the hash of the same set in a run whose source is this target.
+    sha256 = sha256_of(files[::-1]) if len(files) == 2 else joined_sha256([sha256_of(files), "exchanged"])
+    return TestSet(tgt, src, report, {"test_set": name, "test_sha256": sha256})
 
 
-def _refuse_missing_sets(run: RunDir, config: Config) -> None:
-    for name, paths in run.sets.all_files(config.data).items():
+def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig) -> None:
+    for name, paths in folder.sets.all_files(data).items():
         key = "dev" if name == "dev" else f"test.{name}"
         if missing := [path for path in paths if not Path(path).exists()]:
             raise DataError(

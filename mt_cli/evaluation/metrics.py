@@ -21,6 +21,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import fixed_batches, make_batch
 from mt_cli.text.dataset import TokenDataset
 from mt_cli.text.languages import language, writes_spaces
+from mt_cli.text.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,10 @@ def perplexity(loss: float) -> float:
 
 @torch.inference_mode()
 def mean_loss(
-    model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], None] | None = None
+    model: Transformer,
+    dataset: TokenDataset | Mixture,
+    batch_tokens: int,
+    on_batch: Callable[[int], None] | None = None,
 ) -> float:
     """Nats for each target token (end symbols included), without label smoothing. Its exponential is the perplexity."""
     losses, n_tokens = list[Tensor](), 0

@@ -30,6 +30,7 @@ from mt_cli.text.batching import fixed_batches
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.tokenizer import Tokenizer
 
 SHARE = 0.02  # of the pairs that are shown
@@ -75,7 +76,8 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
             n_too_long += len(chunk) - len(encoded)
             if not encoded:
                 continue
-            dataset = TokenDataset.in_memory(encoded)
+            tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
+            dataset = Mixture([Part(TokenDataset.in_memory(encoded), 1.0, "", *tags)])
             directions = [dataset, dataset.backwards()] if learnt_both else [dataset]
             bar.total = (bar.total or 0) + len(directions) * len(encoded)
             n_tokens = config.training.batch_tokens
@@ -104,7 +106,7 @@ def _fits(pair: TokenPair, max_length: int) -> bool:
     return max(len(pair.src), len(pair.tgt)) <= max_length
 
 
-def _gains(model: Transformer, dataset: TokenDataset, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:
+def _gains(model: Transformer, dataset: Mixture, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:
     """How much each target gains by its own source, in nats for each token: its mean loss beside the sources of other pairs
     of like length, less its loss."""
     gains = np.empty(len(dataset))
@@ -123,7 +125,7 @@ def _losses(model: Transformer, sources: list[list[int]], targets: list[list[int
     return np.array([-np.mean(log_probs) for log_probs in token_log_probs([model], sources, targets)])
 
 
-def _others(dataset: TokenDataset, order: list[int]) -> npt.NDArray[np.int64]:
+def _others(dataset: Mixture, order: list[int]) -> npt.NDArray[np.int64]:
     """For each pair, the two that follow it in `order` with a source of their own: (number of pairs, 2)."""
     others = np.empty((len(order), _N_OTHERS), np.int64)
     sources = [dataset.src(index).tobytes() for index in order]
@@ -134,7 +136,7 @@ def _others(dataset: TokenDataset, order: list[int]) -> npt.NDArray[np.int64]:
     return others
 
 
-def _below_usual(gains: Floats, dataset: TokenDataset) -> Floats:
+def _below_usual(gains: Floats, dataset: Mixture) -> Floats:
     """How far below the median of the pairs with targets of like length each gain is, in robust standard deviations."""
     found = np.zeros(len(gains))
     _, lengths = dataset.lengths(0, len(dataset))

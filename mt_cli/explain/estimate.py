@@ -103,6 +103,9 @@ def estimator_of(translator: Translator, is_stopping: Callable[[], bool] = lambd
     if not translator.origin:
         return None
     run, checkpoint = translator.origin[0]
+    fitted = run.load_config().data.directions
+    if len(fitted) > 1 or fitted[0] != translator.config.data:
+        return None  # it is fitted to one direction of one language pair
     sha256 = _sha256_of_weights(translator.models)
     fit = _load(run, sha256, translator.tokenizer.src_vocab_size)
     if fit is None:

@@ -95,7 +95,7 @@ def _test_sets(facts: RunFacts, config: Config) -> list[TestSet]:
         found = list[TestSet]()
         for name, files in candidates.items():
             try:
-                found.append(read_set(config, name, files))
+                found.append(read_set(config.data, name, files))
             except (DataError, RunDirError, OSError) as error:
                 facts.notes.append(f"The set {name} is not shown: {error}")
         if found:

@@ -99,11 +99,11 @@ class RunFacts:
 
     def _copied_chrf(self) -> float | None:
         try:
-            dev = read_set(self.config, "dev", self.run.sets.dev_files(self.config.data))
+            dev = read_set(self.config.data, "dev", self.run.sets.dev_files(self.config.data))
         except (DataError, RunDirError, OSError) as error:
             self.notes.append(f"The dev set cannot be compared with its sources: {error}")
             return None
-        return score_texts(dev.sources, dev.references, tokenizer_of(self.config)).chrf
+        return score_texts(dev.sources, dev.references, tokenizer_of(self.config.data)).chrf
 
     # Corpus ----------------------------------------------------------------------------------------------------------
 

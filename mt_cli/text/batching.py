@@ -138,7 +138,7 @@ def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) ->
             yield indices[order[batches[b]]].tolist()
 
 
-def fixed_batches(dataset: TokenDataset, batch_tokens: int) -> Iterator[list[int]]:
+def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> Iterator[list[int]]:
     """The pairs of each batch, every pair once, sorted by length: for measuring, where the order does not matter."""
     src, tgt = (side + 1 for side in dataset.lengths(0, len(dataset)))
     order = _by_length(src, tgt, np.zeros(len(src)))

@@ -9,6 +9,7 @@ A tag is a control symbol before the source, which says what to do with it. No t
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import logging
@@ -50,6 +51,7 @@ class Tokenizer:
         self.models = models
         processors = [_load(model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
+        self._src_tags: tuple[int, ...] = ()
         self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
 
     @property
@@ -78,6 +80,17 @@ class Tokenizer:
         """None where there is no such tag."""
         return self.tags.get(tag)
 
+    def tags_for(self, language: str) -> tuple[int, ...]:
+        """The ids before a source that is to be translated into a language: none in a tokenizer without its tag."""
+        tag = self.tag_id(tag_of(language))
+        return () if tag is None else (tag,)
+
+    def towards(self, language: str) -> Tokenizer:
+        """The tokenizer that writes the tag of a language before each source, if it has it."""
+        other = copy.copy(self)
+        other._src_tags = self.tags_for(language)
+        return other
+
     @property
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
@@ -88,7 +101,8 @@ class Tokenizer:
 
     def encode_src(self, text: str) -> list[int]:
         """Source ids of normalized text, without the end symbol; [] for ''."""
-        return list(self._src.encode(text))
+        ids = list(self._src.encode(text))
+        return [*self._src_tags, *ids] if ids else []
 
     def encode_tgt(self, text: str) -> list[int]:
         """Target ids of text that `normalize_tgt` gave, without begin and end symbol."""

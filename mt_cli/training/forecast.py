@@ -74,22 +74,24 @@ def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
 def _validation_seconds(trainer: Trainer) -> float:
     """Of the losses, which are computed, and of the search: a network that has learnt nothing would not end its sentences,
     so one batch is decoded for as long as the references are."""
-    data, config = trainer.data, trainer.state.config
+    pairs, config = trainer.data.pairs, trainer.state.config
+    dev, n_sentences = pairs[0].dev, sum(len(pair.dev) for pair in pairs)
     began = time.monotonic()
     for model in trainer.state.candidates.values():
-        mean_loss(model.eval(), data.dev, config.training.batch_tokens)
+        for pair in pairs:
+            mean_loss(model.eval(), pair.dev, config.training.batch_tokens)
     losses = time.monotonic() - began
-    translator = Translator([trainer.state.model], data.tokenizer, config, data.profile)
-    n = min(len(data.dev), config.decoding.batch_size)
-    src_ids, src_mask = (x.to(translator.device) for x in source_batch([data.dev.src(i).tolist() for i in range(n)]))
-    _, lengths = data.dev.lengths(0, len(data.dev))
+    translator = Translator([trainer.state.model], trainer.data.tokenizer, config, pairs[0].profile)
+    n = min(len(dev), config.decoding.batch_size)
+    src_ids, src_mask = (x.to(translator.device) for x in source_batch([dev.src(i).tolist() for i in range(n)]))
+    _, lengths = dev.lengths(0, len(dev))
     n_steps = int(lengths.mean()) + 1
     began = time.monotonic()
     decoder = translator.search_model.start(src_ids, src_mask, n_steps + 1)
     last_ids = torch.ones(n, dtype=torch.long, device=translator.device)
     for _ in range(n_steps):
         last_ids = translator.search_model.advance(decoder, last_ids).argmax(-1)
-    return losses + (time.monotonic() - began) * len(data.dev) / n
+    return losses + (time.monotonic() - began) * n_sentences / n
 
 
 def _lines(trainer: Trainer, seconds: float) -> list[str]:

@@ -126,7 +126,7 @@ class Trainer:
             self._on_validation(self.checkpoints.run)
         state.speed.validation_seconds += time.monotonic() - began - seconds  # saving and showing take time too
         self.metrics.leave_out(time.monotonic() - began)
-        validation.show(p.step, p.epoch, is_best, self.data.dev_pairs[: state.settings.n_samples])
+        validation.show(p.step, p.epoch, is_best, state.settings.n_samples)
 
     def _save_and_stop(self) -> None:
         refuse_non_finite_weights(self.state, self.checkpoints.steps)

@@ -1,137 +1,129 @@
 """From raw text to ids on disk: trains the tokenizer, builds the datasets of a run and describes its text, once.
 
 The first start reads each file once: it checks all sets, copies the training pairs, and takes everything else from the
-copy. A later start of the run uses what the first one made.
+copy. A later start of the run uses what the first one made. `pair_text.py` does what concerns one language pair alone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 
-from mt_cli.check.sets import SetsCheck
-from mt_cli.config import Config, TokenizerConfig, given_keys
+from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
+from mt_cli.directions import tags_of
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.files import write_text
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose, in_brief
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import SentencePair, read_pairs
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.corpus import SentencePair
 from mt_cli.text.mixture import Mixture
-from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.splitting import AbbreviationCounter
-from mt_cli.text.tokenizer import Tokenizer, extend_tokenizer, train_tokenizer
-from mt_cli.training.parent import held_out_of, like_parent, parent_of
-from mt_cli.training.selection import ReadPairs, hold_out, leave_out_faulty, look_through, tell_findings
-from mt_cli.training.token_sets import TokenSet, TrainingSet
+from mt_cli.text.profile import CorpusProfile
+from mt_cli.text.tokenizer import Tokenizer, extend_tokenizer, train_tokenizer, with_tags
+from mt_cli.training.pair_text import PairText
+from mt_cli.training.parent import like_parent, parent_of
+from mt_cli.training.selection import ReadPairs
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class PreparedPair:
+    """A language pair that is trained on."""
+
+    data: DataConfig
+    profile: CorpusProfile
+    dev: Mixture  # the dev set; BLEU and chrF are those of `dev_pairs`
+    dev_pairs: list[SentencePair]
+
+    @property
+    def name(self) -> str:
+        return f"{self.data.src_lang}-{self.data.tgt_lang}"
 
 
 @dataclass
 class PreparedData:
     config: Config  # with a value for each key that was left open
     tokenizer: Tokenizer
-    profile: CorpusProfile
     train: Mixture
-    dev: TokenDataset
-    dev_pairs: list[SentencePair]
+    pairs: list[PreparedPair]  # at least one
     sha256: dict[str, str]  # of the training and the dev files
 
 
 def prepare(config: Config, run: RunDir) -> PreparedData:
     """Raises DataError for what is wrong with the files, before anything is trained, and RunDirError if the run began
     with other files."""
-    data = config.data
-    refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
-    train = TrainingSet(run, data)
-    return _prepare_again(config, run, train) if run.is_prepared else _prepare_first(config, run, train)
+    for data in config.data.directions:
+        refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
+    return _prepare_again(config, run) if run.is_prepared else _prepare_first(config, run)
 
 
-def _prepare_first(config: Config, run: RunDir, train: TrainingSet) -> PreparedData:
+def _texts(config: Config, run: RunDir) -> list[PairText]:
+    return [PairText(config, data, run) for data in config.data.directions]
+
+
+def _prepare_first(config: Config, run: RunDir) -> PreparedData:
     parent = parent_of(config)
     if parent is not None:
         config = like_parent(config, parent)
-    check, abbreviations, facts = SetsCheck(train.text.told), AbbreviationCounter(), FactsCounter()
-    dev_pairs = list[SentencePair]()
-    if config.data.dev is not None:
-        dev = TokenSet(run, "dev", config.data.dev, config.data)
-        dev_pairs = list(check.held_out("dev", dev.read()))
-    sets = {"dev": dev_pairs} if config.data.dev is not None else {}
-    for name, files in config.data.test.items():
-        pairs = read_pairs(files, columns=config.data.columns, on_bad_line=config.data.on_bad_line)
-        sets[name] = list(check.held_out(name, pairs))
-    with train.copied(run, lambda pairs: _count(check.train(pairs), abbreviations, facts)):
-        check.finish()
-        report = look_through(config.data, train.pairs, sets)
-        run.sets.forget()  # what a start wrote that broke off
-        if config.data.dev is None:
-            hold_out(config, run.sets, train.pairs, report, held_out_of(parent, config) if parent is not None else {})
-            dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
-            dev_pairs = list(dev.read())
-        elif config.data.clean:
-            leave_out_faulty(run.sets, train.pairs, report)
-        train.leave_out(run.sets.left_out_lines())
+    facts, texts = FactsCounter(), _texts(config, run)
+    with ExitStack() as stack:
+        for text in texts:
+            stack.enter_context(text.copied(facts))
+        reports = [text.select(parent) for text in texts]
         config, reasons = _completed(config, facts.facts())
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
-        sides = _sides(config.tokenizer, train.kept_pairs)
-        algorithm, vocab_size = config.tokenizer.algorithm, config.tokenizer.vocab_size
-        if parent is not None:
-            tokenizer = parent.text.load_tokenizer(config.tokenizer.joint)
-            if config.training.extend_vocabulary:
-                tokenizer = extend_tokenizer(tokenizer, sides, algorithm, vocab_size)
-        else:
-            tokenizer = train_tokenizer(sides, algorithm, vocab_size)
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, abbreviations, True)
-    dev_pairs = _as_spelled(dev_pairs, tokenizer)
-    dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
-    sha256 = {"train": train.sha256, "dev": dev.sha256}
-    tell_findings(report)  # after all that may refuse the corpus
-    write_text(run.sets.check_file, report.as_json() + "\n")
-    run.text.save_profile(profile)
+        tokenizer = _tokenizer(config, parent, texts)
+        built = [text.build(tokenizer, True) for text in texts]
+    mixture = _mixture(config, [one for one, _ in built])
+    pairs = [_prepared(text, tokenizer, profiles[0]) for text, (_, profiles) in zip(texts, built, strict=True)]
+    for text, report, (_, profiles) in zip(texts, reports, built, strict=True):
+        text.keep_report(report)  # after all that may refuse the corpus
+        text.save_profiles(profiles)
     run.save_config(config, reasons)
     run.text.save_tokenizer(tokenizer)
     # Written last: from here on the run keeps its text and its config, which could be corrected until now.
-    run.text.save_hashes({**_hashes(sha256, tokenizer, run), "edge_spaces": "kept"})
-    return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+    run.text.save_hashes({**_hashes(texts, tokenizer), "edge_spaces": "kept"})
+    return PreparedData(config, tokenizer, mixture, pairs, _sha256(texts))
 
 
-def _prepare_again(config: Config, run: RunDir, train: TrainingSet) -> PreparedData:
-    dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
-    sha256 = {"train": train.sha256, "dev": dev.sha256}
-    tokenizer, profile = run.text.load_tokenizer(config.tokenizer.joint), run.text.load_profile()
-    run.text.refuse_other_data(_hashes(sha256, tokenizer, run), bool(run.steps()))
-    dev_pairs = _as_spelled(dev.read(), tokenizer)
-    train.leave_out(run.sets.left_out_lines())
-    if profile is None:  # deleted, or the run began before profiles were kept
-        abbreviations = AbbreviationCounter()
-        for pair in train.pairs():
-            abbreviations.add(pair.src)
-        keeps = run.text.keeps_edge_spaces()
-        train_dataset, profile = _build_with_profile(run, tokenizer, train, abbreviations, keeps)
-        run.text.save_profile(profile)
-    else:
-        train_dataset = train.open_or_build(run, tokenizer)
-    dev_dataset = _dev_dataset(run, tokenizer, dev, dev_pairs)
-    return PreparedData(config, tokenizer, profile, train_dataset, dev_dataset, dev_pairs, sha256)
+def _prepare_again(config: Config, run: RunDir) -> PreparedData:
+    texts, tokenizer = _texts(config, run), run.text.load_tokenizer(config.tokenizer.joint)
+    run.text.refuse_other_data(_hashes(texts, tokenizer), bool(run.steps()))
+    keeps_edge_spaces, mixtures, pairs = run.text.keeps_edge_spaces(), list[Mixture](), list[PreparedPair]()
+    for text in texts:
+        text.dev_pairs = list(text.dev.read())
+        mixture, profile = text.load_or_build(tokenizer, keeps_edge_spaces)
+        mixtures.append(mixture)
+        pairs.append(_prepared(text, tokenizer, profile))
+    return PreparedData(config, tokenizer, _mixture(config, mixtures), pairs, _sha256(texts))
 
 
 def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[Mixture, list[SentencePair]]:
-    """The ids of the training text and the dev pairs of a run that was trained. Changes nothing but its cache. Raises DataError or
-    RunDirError where they are gone or are not what they were."""
-    train = TrainingSet(run, config.data)
-    dev = TokenSet(run, "dev", run.sets.dev_files(config.data), config.data)
-    run.text.refuse_other_data({"train": train.sha256, "dev": dev.sha256}, bool(run.steps()))
-    dataset = train.open(run, tokenizer)
+    """The ids of the training text and the dev pairs of a run of one language pair. Changes nothing but its cache. Raises
+    DataError or RunDirError where they are gone or are not what they were."""
+    [text] = _texts(config, run)
+    run.text.refuse_other_data(text.sha256, bool(run.steps()))
+    dataset = text.train.open(run, tokenizer)
     if dataset is None:
         raise RunDirError(f"{run.cache}: not the ids of the training text; the same `mt train` again makes them")
-    return dataset, _as_spelled(dev.read(), tokenizer)
+    return dataset, _as_spelled(text.dev.read(), tokenizer)
+
+
+def _prepared(text: PairText, tokenizer: Tokenizer, profile: CorpusProfile) -> PreparedPair:
+    text.dev_pairs = _as_spelled(text.dev_pairs, tokenizer)
+    return PreparedPair(text.data, profile, text.dev_dataset(tokenizer), text.dev_pairs)
+
+
+def _mixture(config: Config, mixtures: list[Mixture]) -> Mixture:
+    """The training text of all pairs."""
+    return Mixture([part for one in mixtures for part in one.parts])
 
 
 def _as_spelled(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> list[SentencePair]:
@@ -139,17 +131,13 @@ def _as_spelled(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> list[Sen
     return [pair._replace(tgt=tokenizer.normalize_tgt(pair.tgt)) for pair in pairs]
 
 
-def _hashes(files: dict[str, str], tokenizer: Tokenizer, run: RunDir) -> dict[str, str]:
-    return {**files, "tokenizer": tokenizer.sha256, "left_out": run.sets.left_out_sha256() or "none"}
+def _sha256(texts: list[PairText]) -> dict[str, str]:
+    return {name: value for text in texts for name, value in text.sha256.items()}
 
 
-def _count(
-    pairs: Iterable[SentencePair], abbreviations: AbbreviationCounter, facts: FactsCounter
-) -> Iterator[SentencePair]:
-    for pair in pairs:
-        abbreviations.add(pair.src)
-        facts.add(pair.src, pair.tgt)
-        yield pair
+def _hashes(texts: list[PairText], tokenizer: Tokenizer) -> dict[str, str]:
+    left_out = {name: value for text in texts for name, value in text.left_out_sha256.items()}
+    return {**_sha256(texts), "tokenizer": tokenizer.sha256, **left_out}
 
 
 def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, str]]:
@@ -161,32 +149,19 @@ def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, st
     return completed, {key: choice.reason for key, choice in choices.items()}
 
 
+def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> Tokenizer:
+    read_kept = lambda: chain.from_iterable(text.train.kept_pairs() for text in texts)  # noqa: E731
+    sides, settings = _sides(config.tokenizer, read_kept), config.tokenizer
+    if parent is None:
+        return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags_of(config))
+    tokenizer = parent.text.load_tokenizer(settings.joint)
+    if config.training.extend_vocabulary:
+        tokenizer = extend_tokenizer(tokenizer, sides, settings.algorithm, settings.vocab_size)
+    return with_tags(tokenizer, tags_of(config))
+
+
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:
     """What each model of the tokenizer learns from."""
     if settings.joint:
         return [lambda: (text for pair in read_train() for text in (pair.src, pair.tgt))]
     return [lambda: (pair.src for pair in read_train()), lambda: (pair.tgt for pair in read_train())]
-
-
-def _build_with_profile(
-    run: RunDir,
-    tokenizer: Tokenizer,
-    train: TrainingSet,
-    abbreviations: AbbreviationCounter,
-    keeps_edge_spaces: bool,
-) -> tuple[Mixture, CorpusProfile]:
-    builder = ProfileBuilder(abbreviations.abbreviations())
-    dataset = train.build(run, tokenizer, builder)
-    return dataset, builder.profile(*dataset.lengths(0, len(dataset)), keeps_edge_spaces)
-
-
-def _dev_dataset(run: RunDir, tokenizer: Tokenizer, dev: TokenSet, pairs: list[SentencePair]) -> TokenDataset:
-    dataset = dev.open(run, tokenizer)
-    if dataset is None:
-        dataset = dev.build(run, tokenizer, pairs)
-        if 0 < len(dataset) < len(pairs):
-            log.info(
-                f"dev: the loss is that of these {len(dataset):,} pairs, BLEU and chrF are those of {len(pairs):,}"
-            )
-    dev.refuse_empty(dataset)
-    return dataset

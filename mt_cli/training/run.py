@@ -210,11 +210,11 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
 
 
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
-    data, language = trainer.data, trainer.state.config.data
+    data, first = trainer.data, trainer.data.pairs[0]
     curve = [Point(record["step"], record["chrf"]) for record in run.logs.records(run.metrics_file) if "chrf" in record]
-    tokenize = bleu_tokenizer(language.bleu_tokenize, language.tgt_lang)
-    copied = score_texts([pair.src for pair in data.dev_pairs], [pair.tgt for pair in data.dev_pairs], tokenize).chrf
-    share_faulty = 0.0 if language.clean else run.sets.share_faulty()
+    tokenize = bleu_tokenizer(first.data.bleu_tokenize, first.data.tgt_lang)
+    copied = score_texts([pair.src for pair in first.dev_pairs], [pair.tgt for pair in first.dev_pairs], tokenize).chrf
+    share_faulty = 0.0 if first.data.clean else run.sets.share_faulty()
     for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch + 1, share_faulty):
         log.info(line)
 

@@ -21,10 +21,11 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.profile import ProfileBuilder
 from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
+
+Note = Callable[[SentencePair], None]
 
 
 class TokenSet:
@@ -86,10 +87,10 @@ class TokenSet:
         return TokenDataset.open(run.cache / self.name, tokenizer.vocab_sizes, self._meta(tokenizer))
 
     def build(
-        self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], profile: ProfileBuilder | None = None
+        self, run: RunDir, tokenizer: Tokenizer, pairs: Iterable[SentencePair], note: Note | None = None
     ) -> TokenDataset:
-        """The ids of `pairs`, which were read from this set; goes on where a start was killed. Logs what was read, and adds
-        each source text to `profile`."""
+        """The ids of `pairs`, which were read from this set; goes on where a start was killed. Logs what was read, and
+        calls `note` with each pair that is kept."""
         folder, meta, rest = run.cache / self.name, self._meta(tokenizer), iter(pairs)
         made_of = {**meta, "left_out": run.sets.left_out_sha256() or "none"}
         try:
@@ -100,7 +101,7 @@ class TokenSet:
                     trained_on = [pair for pair in shard if pair.line not in self.left_out]
                     if number == writer.n_shards:
                         writer.write(self._encode(trained_on, tokenizer))
-                    self._note(trained_on, writer.lines_of(number), len(shard), profile)
+                    self._note(trained_on, writer.lines_of(number), len(shard), note)
                 writer.finish(meta)
         except OSError as error:
             raise cannot_write(folder, error) from None
@@ -114,10 +115,9 @@ class TokenSet:
         most = self._data.max_length
         return [TokenPair(*ids, line_of(pair.line)) for pair, ids in encoded if max(map(len, ids)) <= most]
 
-    def _note(
-        self, trained_on: list[SentencePair], written: list[int], n_read: int, profile: ProfileBuilder | None
-    ) -> None:
-        """Counts what is missing among the lines `written` of a shard of `n_read` pairs, and adds the rest to `profile`."""
+    def _note(self, trained_on: list[SentencePair], written: list[int], n_read: int, note: Note | None) -> None:
+        """Counts what is missing among the lines `written` of a shard of `n_read` pairs, and calls `note`
+        with the others."""
         lines = set(written)
         for reason, n in (
             ("held out or left out", n_read - len(trained_on)),
@@ -125,10 +125,10 @@ class TokenSet:
         ):
             self.report.n_kept -= n
             self.report.drop(reason, n)
-        if profile is not None:
+        if note is not None:
             for pair in trained_on:
                 if line_of(pair.line) in lines:
-                    profile.add(pair.src)
+                    note(pair)
 
     def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
         return {
@@ -148,7 +148,7 @@ class TrainingSet:
     """The corpora of a config: one text, and one mixture of their ids."""
 
     def __init__(self, run: RunDir, data: DataConfig):
-        self.text = TrainingText(data)
+        self.text, self._data = TrainingText(data), data
         self._is_one = len(self.text.corpora) == 1
         self.sets = [TokenSet(run, "train", self.text.files, data, data.dedup)]
         if not self._is_one:
@@ -188,7 +188,7 @@ class TrainingSet:
         """The ids of all corpora, if they are whole."""
         found = [one.open(run, tokenizer) for one in self.sets]
         whole = [dataset for dataset in found if dataset is not None]
-        return self._mixture(whole) if len(whole) == len(found) else None
+        return self._mixture(whole, tokenizer) if len(whole) == len(found) else None
 
     def open_or_build(self, run: RunDir, tokenizer: Tokenizer) -> Mixture:
         """The ids of all corpora, of which those are built that are not whole."""
@@ -197,15 +197,17 @@ class TrainingSet:
             [
                 dataset if dataset is not None else one.build(run, tokenizer, one.pairs())
                 for one, dataset in zip(self.sets, found, strict=True)
-            ]
+            ],
+            tokenizer,
         )
 
-    def build(self, run: RunDir, tokenizer: Tokenizer, profile: ProfileBuilder) -> Mixture:
-        return self._mixture([one.build(run, tokenizer, one.pairs(), profile) for one in self.sets])
+    def build(self, run: RunDir, tokenizer: Tokenizer, note: Note) -> Mixture:
+        return self._mixture([one.build(run, tokenizer, one.pairs(), note) for one in self.sets], tokenizer)
 
-    def _mixture(self, datasets: list[TokenDataset]) -> Mixture:
+    def _mixture(self, datasets: list[TokenDataset], tokenizer: Tokenizer) -> Mixture:
         for one, dataset in zip(self.sets, datasets, strict=True):
             one.refuse_empty(dataset)
         names = [""] if self._is_one else self.text.corpus_names
         weights = [corpus.weight for corpus in self.text.corpora]
-        return Mixture([Part(*one) for one in zip(datasets, weights, names, strict=True)])
+        tags = tokenizer.tags_for(self._data.tgt_lang), tokenizer.tags_for(self._data.src_lang)
+        return Mixture([Part(*one, *tags) for one in zip(datasets, weights, names, strict=True)])

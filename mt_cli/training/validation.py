@@ -5,61 +5,101 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 
 from tqdm import tqdm
 
+from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
-from mt_cli.text.corpus import SentencePair
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.guards import refuse_non_finite_losses
-from mt_cli.training.prepare import PreparedData
+from mt_cli.training.prepare import PreparedData, PreparedPair
 from mt_cli.training.state import TrainingState
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Validation:
-    weights: str  # the candidate with the lower loss, whose scores these are
+class PairValidation:
+    """How well a language pair is translated."""
+
+    pair: PreparedPair
     loss: float  # nats for each target token
-    train_loss: float  # the same for as many training pairs as the dev set has: how much better it knows those
     scores: Scores
     outputs: list[str]
 
     @property
     def figures(self) -> dict[str, float]:
+        return {"dev_loss": self.loss, "bleu": self.scores.bleu, "chrf": self.scores.chrf}
+
+    def show(self, n_samples: int) -> None:
+        """Logs the translations of the first sentences beside their references."""
+        for pair, output in zip(self.pair.dev_pairs[:n_samples], self.outputs, strict=False):
+            for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
+                log.info(line)
+
+
+@dataclass(frozen=True)
+class Validation:
+    weights: str  # the candidate with the lower loss, whose scores these are
+    train_loss: (
+        float  # nats for each target token of as many training pairs as the dev sets have: it knows those better
+    )
+    by_pair: list[PairValidation]
+
+    @property
+    def loss(self) -> float:
+        return self.figures["dev_loss"]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The means of all language pairs; of several pairs also the figures of each."""
+        each = [one.figures for one in self.by_pair]
+        mean = {name: fmean(figures[name] for figures in each) for name in each[0]}
+        of_pairs = (
+            {f"{name} {one.pair.name}": value for one in self.by_pair for name, value in one.figures.items()}
+            if len(each) > 1
+            else {}
+        )
         return {
-            "dev_loss": self.loss,
+            "dev_loss": mean["dev_loss"],
             "train_loss": self.train_loss,
-            "dev_perplexity": perplexity(self.loss),
-            "bleu": self.scores.bleu,
-            "chrf": self.scores.chrf,
+            "dev_perplexity": perplexity(mean["dev_loss"]),
+            "bleu": mean["bleu"],
+            "chrf": mean["chrf"],
+            **of_pairs,
         }
 
     def score(self, select_by: str) -> float:
         """Higher is better, whatever `select_by` is."""
-        return {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "loss": -self.loss}[select_by]
+        figures = self.figures
+        return -figures["dev_loss"] if select_by == "loss" else figures[select_by]
 
-    def show(self, step: int, epoch: int, is_best: bool, samples: list[SentencePair]) -> None:
-        """Logs the scores, and the translations of the first sentences beside their references. `epoch` counts from 0."""
-        log.info(
-            f"step {step}, epoch {epoch + 1}: dev loss {self.loss:.3f}, BLEU {self.scores.bleu:.2f},"
-            f" chrF {self.scores.chrf:.2f}{', averaged' if self.weights == 'averaged' else ''}"
-            f"{' (best)' if is_best else ''}"
-        )
-        for pair, output in zip(samples, self.outputs, strict=False):
-            for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
-                log.info(line)
+    def show(self, step: int, epoch: int, is_best: bool, n_samples: int) -> None:
+        """Logs the scores, and samples of each language pair. `epoch` counts from 0."""
+        averaged, best = (", averaged" if self.weights == "averaged" else ""), " (best)" if is_best else ""
+        log.info(f"step {step}, epoch {epoch + 1}: {_told(self.figures)}{averaged}{best}")
+        for one in self.by_pair:
+            if len(self.by_pair) > 1:
+                log.info(f"  {one.pair.name}: {_told(one.figures)}")
+            one.show(n_samples)
+
+
+def _told(figures: dict[str, float]) -> str:
+    return f"dev loss {figures['dev_loss']:.3f}, BLEU {figures['bleu']:.2f}, chrF {figures['chrf']:.2f}"
 
 
 def validate(
     state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool], saved_steps: Callable[[], list[int]]
 ) -> Validation | None:
-    """Translates the dev set with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
+    """Translates the dev sets with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
     TrainingError when a loss is not finite."""
-    candidates, config = state.candidates, state.config
-    sample = data.train.sample(len(data.dev))
-    n_sentences = len(candidates) * len(data.dev) + len(sample) + len(data.dev_pairs)
+    candidates, n_tokens = state.candidates, state.config.training.batch_tokens
+    n_dev = sum(len(pair.dev) for pair in data.pairs)
+    sample = data.train.sample(n_dev)
+    n_sentences = len(candidates) * n_dev + len(sample) + sum(len(pair.dev_pairs) for pair in data.pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
         def on_batch(n_sentences: int) -> None:
@@ -69,21 +109,38 @@ def validate(
 
         try:
             losses = {
-                name: mean_loss(model.eval(), data.dev, config.training.batch_tokens, on_batch)
+                name: [mean_loss(model.eval(), pair.dev, n_tokens, on_batch) for pair in data.pairs]
                 for name, model in candidates.items()
             }
-            refuse_non_finite_losses(losses, state.progress.step, saved_steps)
-            better = min(losses, key=lambda name: losses[name])
-            train_loss = mean_loss(candidates[better], sample, config.training.batch_tokens, on_batch)
-            translator = Translator([candidates[better]], data.tokenizer, config, data.profile)
-            sources = [pair.src for pair in data.dev_pairs]
-            found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
-            outputs = [translation.text for translation in found]
+            means = {name: fmean(of_pairs) for name, of_pairs in losses.items()}
+            refuse_non_finite_losses(means, state.progress.step, saved_steps)
+            better = min(means, key=lambda name: means[name])
+            train_loss = mean_loss(candidates[better], sample, n_tokens, on_batch)
+            by_pair = [
+                _validate_pair(state.config, candidates[better], data.tokenizer, pair, loss, on_batch)
+                for pair, loss in zip(data.pairs, losses[better], strict=True)
+            ]
         except _Stopped:
             return None
-    tokenize = bleu_tokenizer(config.data.bleu_tokenize, config.data.tgt_lang)
-    scores = score_texts(outputs, [pair.tgt for pair in data.dev_pairs], tokenize)
-    return Validation(better, losses[better], train_loss, scores, outputs)
+    return Validation(better, train_loss, by_pair)
+
+
+def _validate_pair(
+    config: Config,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    pair: PreparedPair,
+    loss: float,
+    on_batch: Callable[[int], None],
+) -> PairValidation:
+    data = pair.data
+    of_pair = config.model_copy(update={"data": data})
+    translator = Translator([model], tokenizer.towards(data.tgt_lang), of_pair, pair.profile)
+    sources = [one.src for one in pair.dev_pairs]
+    found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
+    outputs = [translation.text for translation in found]
+    tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
+    return PairValidation(pair, loss, score_texts(outputs, [one.tgt for one in pair.dev_pairs], tokenize), outputs)
 
 
 class _Stopped(Exception):

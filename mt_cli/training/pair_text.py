@@ -1,0 +1,159 @@
+"""The text of one language pair while a training is prepared: its sets are verified, some of it is held out, and it is
+described in each direction that is learnt.
+
+A run of one pair keeps what comes of it in its own folder, a run of several pairs in a folder for each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+
+from mt_cli.check.findings import Report
+from mt_cli.check.sets import SetsCheck
+from mt_cli.config import Config, DataConfig
+from mt_cli.directions import Direction, pair_dir
+from mt_cli.files import write_text
+from mt_cli.recipe import FactsCounter
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import SentencePair, read_pairs
+from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.profile import CorpusProfile, ProfileBuilder
+from mt_cli.text.splitting import AbbreviationCounter
+from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.training.parent import held_out_of
+from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, tell_findings
+from mt_cli.training.token_sets import TokenSet, TrainingSet
+
+log = logging.getLogger(__name__)
+
+
+class PairText:
+    def __init__(self, config: Config, data: DataConfig, run: RunDir):
+        """`data`: that of the pair, whose config is one of one pair."""
+        self.config, self.data = config.model_copy(update={"data": data}), data
+        self.folder = pair_dir(run, config, Direction(data))
+        self.suffix = "" if self.folder is run else f" {data.src_lang}-{data.tgt_lang}"  # of names
+        self.train = TrainingSet(self.folder, data)
+        self.dev_pairs = list[SentencePair]()
+        self._dev: TokenSet | None = None
+        self._check = SetsCheck(self.train.text.told)
+        self._description = _Description(config.training.both_directions == 1)
+
+    @property
+    def dev(self) -> TokenSet:
+        if self._dev is None:
+            self._dev = TokenSet(self.folder, "dev", self.folder.sets.dev_files(self.data), self.data)
+        return self._dev
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """Of the training and the dev files."""
+        return {f"train{self.suffix}": self.train.sha256, f"dev{self.suffix}": self.dev.sha256}
+
+    @property
+    def left_out_sha256(self) -> dict[str, str]:
+        return {f"left_out{self.suffix}": self.folder.sets.left_out_sha256() or "none"}
+
+    # The first start -------------------------------------------------------------------------------------------------
+
+    def copied(self, facts: FactsCounter) -> AbstractContextManager[None]:
+        """Reads all sets, and copies the training pairs while the context lasts."""
+        if self.data.dev is not None:
+            self.dev_pairs = list(self._check.held_out("dev", self.dev.read()))
+        self._sets = {"dev": self.dev_pairs} if self.data.dev is not None else {}
+        for name, files in self.data.test.items():
+            pairs = read_pairs(files, columns=self.data.columns, on_bad_line=self.data.on_bad_line)
+            self._sets[name] = list(self._check.held_out(name, pairs))
+        return self.train.copied(self.folder, lambda pairs: self._count(self._check.train(pairs), facts))
+
+    def _count(self, pairs: Iterable[SentencePair], facts: FactsCounter) -> Iterator[SentencePair]:
+        for pair in pairs:
+            self._description.count(pair)
+            facts.add(pair.src, pair.tgt)
+            yield pair
+
+    def select(self, parent: RunDir | None) -> Report:
+        """Writes what is held out, and what else is not trained on, into the run. Raises DataError for what is wrong with
+        any of the sets."""
+        self._check.finish()
+        train, sets = self.train, self.folder.sets
+        report = look_through(self.data, train.pairs, self._sets)
+        sets.forget()  # what a start wrote that broke off
+        if self.data.dev is None:
+            inherited = held_out_of(parent, self.config) if parent is not None else {}
+            hold_out(self.config, sets, train.pairs, report, inherited)
+            self.dev_pairs = list(self.dev.read())
+        elif self.data.clean:
+            leave_out_faulty(sets, train.pairs, report)
+        train.leave_out(sets.left_out_lines())
+        return report
+
+    def keep_report(self, report: Report) -> None:
+        tell_findings(report)
+        write_text(self.folder.sets.check_file, report.as_json() + "\n")
+
+    # Ids -------------------------------------------------------------------------------------------------------------
+
+    def build(self, tokenizer: Tokenizer, keeps_edge_spaces: bool) -> tuple[Mixture, list[CorpusProfile]]:
+        """The ids of the training pairs, and their description in each direction that is learnt."""
+        self._description.begin()
+        mixture = self.train.build(self.folder, tokenizer, self._description.note)
+        return mixture, self._description.profiles(mixture, keeps_edge_spaces)
+
+    def save_profiles(self, profiles: list[CorpusProfile]) -> None:
+        for number, profile in enumerate(profiles):
+            self.folder.text.save_profile(profile, is_back=number == 1)
+
+    def load_or_build(self, tokenizer: Tokenizer, keeps_edge_spaces: bool) -> tuple[Mixture, CorpusProfile]:
+        """What an earlier start made, as far as it is whole."""
+        self.train.leave_out(self.folder.sets.left_out_lines())
+        kept = [self.folder.text.load_profile(is_back) for is_back in (False, True)[: self._description.n]]
+        if kept[0] is not None and kept[-1] is not None:
+            return self.train.open_or_build(self.folder, tokenizer), kept[0]
+        for pair in self.train.pairs():  # deleted, or the run began before profiles were kept
+            self._description.count(pair)
+        mixture, profiles = self.build(tokenizer, keeps_edge_spaces)
+        self.save_profiles(profiles)
+        return mixture, profiles[0]
+
+    def dev_dataset(self, tokenizer: Tokenizer) -> Mixture:
+        dev, pairs = self.dev, self.dev_pairs
+        dataset = dev.open(self.folder, tokenizer)
+        if dataset is None:
+            dataset = dev.build(self.folder, tokenizer, pairs)
+            if 0 < len(dataset) < len(pairs):
+                log.info(
+                    f"dev{self.suffix}: the loss is that of these {len(dataset):,} pairs, BLEU and chrF are those of"
+                    f" {len(pairs):,}"
+                )
+        dev.refuse_empty(dataset)
+        return Mixture([Part(dataset, src_tags=tokenizer.tags_for(self.data.tgt_lang))])
+
+
+class _Description:
+    """Describes the sources of a text, and the targets too where they are sources of the way back."""
+
+    def __init__(self, both_ways: bool):
+        self.n = 2 if both_ways else 1
+        self._counters = [AbbreviationCounter() for _ in range(self.n)]
+        self._builders = list[ProfileBuilder]()
+
+    def count(self, pair: SentencePair) -> None:
+        """To be called with all pairs."""
+        for counter, text in zip(self._counters, (pair.src, pair.tgt), strict=False):
+            counter.add(text)
+
+    def begin(self) -> None:
+        self._builders = [ProfileBuilder(counter.abbreviations()) for counter in self._counters]
+
+    def note(self, pair: SentencePair) -> None:
+        """To be called with the pairs that are trained on, once `begin` was."""
+        for builder, text in zip(self._builders, (pair.src, pair.tgt), strict=False):
+            builder.add(text)
+
+    def profiles(self, mixture: Mixture, keeps_edge_spaces: bool) -> list[CorpusProfile]:
+        ways = (mixture, mixture.backwards())
+        lengths = [way.lengths(0, len(way)) for way in ways[: self.n]]
+        return [builder.profile(*one, keeps_edge_spaces) for builder, one in zip(self._builders, lengths, strict=True)]

@@ -230,7 +230,7 @@ class LoadedModel(NamedTuple):
         return self._replace(
             tokenizer=self.tokenizer.towards(direction.data.tgt_lang),
             config=self.config.model_copy(update={"data": direction.data}),
-            profile=run.text.load_profile(direction.is_back),
+            profile=run.of_pair(self.config.data, direction.pair).text.load_profile(direction.is_back),
         )
 
 

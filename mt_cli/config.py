@@ -21,6 +21,7 @@ from pydantic import (
     WithJsonSchema,
     WrapValidator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 _FILES_SCHEMA = [
     {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
@@ -85,7 +86,7 @@ Train = Annotated[
 ]
 
 
-class DataConfig(Section):
+class LanguagePair(Section):
     src_lang: Language
     """Language code of the source text, such as en or zh."""
     tgt_lang: Language
@@ -105,6 +106,21 @@ class DataConfig(Section):
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.src_lang}-{self.tgt_lang}"
+
+    @property
+    def corpora(self) -> list[Corpus]:
+        """The training text, whatever form `train` has."""
+        corpora = [item for item in self.train if isinstance(item, Corpus)]
+        return corpora or [Corpus(files=[str(file) for file in self.train])]
+
+
+class DataConfig(LanguagePair):
+    """The data of one language pair."""
+
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -124,11 +140,52 @@ class DataConfig(Section):
         """The data of each language pair by itself."""
         return [self]
 
+
+_Absent = Annotated[SkipJsonSchema[Any], Field(exclude=True)]  # neither shown nor written into a run's config
+
+
+class SeveralPairs(DataConfig):
+    """The data of several language pairs, which one model learns. What `LanguagePair` has, each pair has for itself."""
+
+    src_lang: _Absent = ""
+    tgt_lang: _Absent = ""
+    train: _Absent = []
+    dev: _Absent = None
+    test: _Absent = {}
+    columns: _Absent = None
+    pairs: list[LanguagePair] = Field(min_length=1)
+    """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test and columns, in place of
+    those of data. A tag before each source says which language to translate into: `mt translate RUN --to de`."""
+    temperature: float = Field(1.0, ge=1, le=100)
+    """How much smaller language pairs are favoured: pairs of n sentence pairs are drawn in proportion to n ** (1 /
+    temperature). 1: as they are; 5 repeats small ones so often that a pair with a hundredth of the text is drawn two
+    fifths as often."""
+
     @property
-    def corpora(self) -> list[Corpus]:
-        """The training text, whatever form `train` has."""
-        corpora = [item for item in self.train if isinstance(item, Corpus)]
-        return corpora or [Corpus(files=[str(file) for file in self.train])]
+    def directions(self) -> list[DataConfig]:
+        shared = {
+            name: getattr(self, name) for name in DataConfig.model_fields.keys() - LanguagePair.model_fields.keys()
+        }
+        return [
+            DataConfig.model_construct(
+                pair.model_fields_set | self.model_fields_set & shared.keys(),
+                **shared,
+                **{name: getattr(pair, name) for name in LanguagePair.model_fields},
+            )
+            for pair in self.pairs
+        ]
+
+
+def _form_of_data(data: Any) -> str:
+    is_several = "pairs" in data if isinstance(data, dict) else isinstance(data, SeveralPairs)
+    return "[pairs]" if is_several else "[pair]"
+
+
+Data = Annotated[
+    Annotated[DataConfig, Tag("[pair]"), Field(title="one language pair")]
+    | Annotated[SeveralPairs, Tag("[pairs]"), Field(title="several language pairs")],
+    Discriminator(_form_of_data),
+]
 
 
 class TokenizerConfig(Section):
@@ -262,7 +319,8 @@ class TrainingConfig(Section):
     """The largest norm of the gradient; a longer gradient is scaled down to it."""
     both_directions: float = Field(0.0, ge=0, le=1)
     """Share of the steps, counted from the start, in which every other step learns to translate backwards. 0.5 helps small
-    corpora: each pair teaches twice. Needs tokenizer.joint: true."""
+    corpora: each pair teaches twice. 1 gives a translator for both ways: `mt translate RUN --to SOURCE_LANGUAGE`. Needs
+    tokenizer.joint: true."""
     r_drop: float = Field(0.0, ge=0, le=10)
     """Weight of R-Drop (Liang et al. 2021; half of the paper's alpha): each pair goes through the network twice with different
     dropout, and the two outputs are pulled together. 1 helps small corpora; a step takes nearly twice as long. It begins
@@ -328,7 +386,7 @@ class DecodingConfig(Section):
 
 
 class Config(Section):
-    data: DataConfig
+    data: Data
     """The text to learn from and to be scored on."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text is split into subwords."""
@@ -341,7 +399,7 @@ class Config(Section):
 
 
 FREE_TO_CHANGE = {
-    "data.train", "data.dev",  # where they lie: what is in the files decides whether they are the run's; weights stay
+    "data.train", "data.dev", "data.pairs",  # where they lie: what is in the files decides whether they are the run's; weights stay
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
@@ -360,16 +418,29 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
         for key, value in here[section].items():
             if only and key != only:
                 continue
-            if value != there[section][key] and f"{section}.{key}" not in FREE_TO_CHANGE:
-                mine_told, theirs_told = ("null" if x is None else x for x in (value, there[section][key]))
+            other = there[section].get(key)
+            if value != other and f"{section}.{key}" not in FREE_TO_CHANGE:
+                mine_told, theirs_told = ("null" if x is None else x for x in (value, other))
                 found.append(f"{section}.{key} is {mine_told} here, {theirs_told} there")
+    if not {"data", "data.src_lang"} & set(names):
+        return found
+    if (pairs := _told_pairs(mine)) != _told_pairs(theirs):
+        return [*found, f"data.pairs are {pairs} here, {_told_pairs(theirs)} there"]
     if "data" in names and (weights := _weights(mine)) != _weights(theirs):
         found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
     return found
 
 
+def _told_pairs(config: Config) -> str:
+    """Nothing where there is but one."""
+    pairs = config.data.directions if isinstance(config.data, SeveralPairs) else []
+    columns = (f" ({pair.columns})" if pair.columns else "" for pair in pairs)
+    return ", ".join(f"{pair.name}{own}" for pair, own in zip(pairs, columns, strict=True)) or "none"
+
+
 def _weights(config: Config) -> str:
-    return ", ".join(f"{corpus.weight:g}" for corpus in config.data.corpora)
+    each = (", ".join(f"{corpus.weight:g}" for corpus in pair.corpora) for pair in config.data.directions)
+    return "; ".join(each)
 
 
 # Keys that are left open ----------------------------------------------------------------------------------------------
@@ -414,7 +485,10 @@ _MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust mem
 
 def contradictions(config: Config) -> Iterator[Contradiction]:
     """Rules between keys that this config breaks, though each key is right by itself: (the keys, message)."""
-    yield from _data_contradictions(config.data)
+    if isinstance(config.data, SeveralPairs):
+        yield from _pairs_contradictions(config.data, config.tokenizer)
+    else:
+        yield from _data_contradictions(config.data)
     yield from _model_contradictions(config.model)
     yield from _training_contradictions(config.training)
     yield from decoding_contradictions(config.decoding)
@@ -448,36 +522,60 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
 _TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)
 
 
-def _data_contradictions(data: DataConfig) -> Iterator[Contradiction]:
+def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Iterator[Contradiction]:
+    for name in [name for name in LanguagePair.model_fields if name in data.model_fields_set]:
+        yield (
+            [("data", name), ("data", "pairs")],
+            f"data.{name} beside data.pairs, where each pair has its own; move it into the pairs, or leave out data.pairs",
+        )
+    names = [pair.name for pair in data.directions]
+    for number, pair in enumerate(data.directions):
+        yield from _data_contradictions(pair, ("data", "pairs", str(number)))
+        if (first := names.index(pair.name)) < number:
+            keys: list[Key] = [("data", "pairs", str(number))]
+            told = f"{pair.src_lang} to {pair.tgt_lang}, as data.pairs.{first}"
+            yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"
+    if not tokenizer.joint:
+        yield (
+            [("tokenizer", "joint"), ("data", "pairs")],
+            "data.pairs need one vocabulary; set tokenizer.joint: true",
+        )
+
+
+def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Contradiction]:
+    """`at`: the section that they are in."""
+    section = ".".join(at)
     if data.src_lang.lower() == data.tgt_lang.lower():
-        keys: list[Key] = [("data", "tgt_lang"), ("data", "src_lang")]
-        yield keys, f"data.src_lang and data.tgt_lang are both '{data.src_lang}'; they must differ"
+        keys: list[Key] = [(*at, "tgt_lang"), (*at, "src_lang")]
+        yield keys, f"{section}.src_lang and {section}.tgt_lang are both '{data.src_lang}'; they must differ"
     for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
         if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
-            yield [("data", name)], f"data.{name} '{tag}' is no code of a language; did you mean '{code}'?"
+            yield [(*at, name)], f"{section}.{name} '{tag}' is no code of a language; did you mean '{code}'?"
     corpora = data.corpora
     named: dict[Key, list[str]] = {("train",): corpora[0].files}
     if isinstance(data.train[0], Corpus):
         named = {("train", str(number), "files"): corpus.files for number, corpus in enumerate(corpora)}
-        yield from _repeated_corpora(corpora)
+        yield from _repeated_corpora(corpora, at)
     if data.dev is not None:
         named["dev",] = data.dev
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
-        name = ".".join(("data", *key))
+        name = ".".join((*at, *key))
         if len(files) == 2 and files[0] == files[1]:
-            yield [("data", *key)], f"{name}: source and target are the same file, {files[0]}"
+            yield [(*at, *key)], f"{name}: source and target are the same file, {files[0]}"
         if len(files) == 1 and not _TABLE.search(files[0]):
-            yield [("data", *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
+            yield [(*at, *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
     if "dev" in data.test:
-        yield [("data", "test", "dev")], "data.test.dev is what the scores of data.dev are called; choose another name"
+        told = f"{section}.test.dev is what the scores of {section}.dev are called; choose another name"
+        yield [(*at, "test", "dev")], told
 
 
-def _repeated_corpora(corpora: list[Corpus]) -> Iterator[Contradiction]:
+def _repeated_corpora(corpora: list[Corpus], at: Key) -> Iterator[Contradiction]:
     for number, corpus in enumerate(corpora):
         first = next(i for i, other in enumerate(corpora) if other.files == corpus.files)
         if first < number:
-            keys: list[Key] = [("data", "train", str(number))]
-            name = f"data.train.{number}: the files of data.train.{first} once more, {' '.join(corpus.files)}"
+            keys: list[Key] = [(*at, "train", str(number))]
+            train = ".".join((*at, "train"))
+            name = f"{train}.{number}: the files of {train}.{first} once more, {' '.join(corpus.files)}"
             yield keys, f"{name}; name them once, with a weight of {corpus.weight + corpora[first].weight:g}"
 
 

@@ -17,7 +17,18 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mt_cli.config import OPEN_KEYS, Config, Corpus, DecodingConfig, contradictions, given_keys, with_open_keys
+from mt_cli.config import (
+    OPEN_KEYS,
+    Config,
+    Corpus,
+    DataConfig,
+    DecodingConfig,
+    LanguagePair,
+    SeveralPairs,
+    contradictions,
+    given_keys,
+    with_open_keys,
+)
 from mt_cli.errors import ConfigError
 
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
@@ -214,7 +225,7 @@ _CLEARER_WORDS = {  # PyYAML's messages for the most frequent mistakes, and mess
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
     "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
 }
-_NO_KEYS = {"[key]", "[files]", "[corpora]"}  # of a pydantic location
+_NO_KEYS = {"[key]", "[files]", "[corpora]", "[pair]", "[pairs]"}  # of a pydantic location
 _CONFIG_EXPECTED = "give the path of a YAML config, such as configs/phrasebook.yaml"
 
 
@@ -359,12 +370,19 @@ def _read_text(path: Path) -> str:
 
 def _explain(keys: Keys, details: ErrorDetails) -> str:
     found, kind = details["input"], details["type"]
+    is_in_pair = keys[:2] == ("data", "pairs") and len(keys) > 2
+    if is_in_pair and len(keys) > 3 and kind != "extra_forbidden":
+        keys = ("data", *keys[3:])  # which has the same keys
     is_train = keys[:2] == ("data", "train")
     if kind == "extra_forbidden":
         return f"unknown key, {suggest_key(keys, found)}"
     if kind == "missing":
         return "missing, this key has no default"
-    if is_train and kind in {"model_type", "string_type"}:
+    if len(keys) == 3 and is_in_pair:
+        expected = "expected a language pair: {src_lang: ..., tgt_lang: ..., train: ...}"
+    elif keys == ("data", "pairs"):
+        expected = "expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}"
+    elif is_train and kind in {"model_type", "string_type"}:
         expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
     elif kind in {"model_type", "model_attributes_type", "dict_type"}:
         expected = "expected a section with keys"
@@ -393,7 +411,7 @@ def _show(value: Any) -> str:
 
 
 def _keys_of(section: str) -> list[str]:
-    model: Any = Config.model_fields[section].annotation
+    model: Any = SeveralPairs if section == "data" else Config.model_fields[section].annotation
     return list(model.model_fields)
 
 
@@ -415,6 +433,10 @@ _OTHER_NAMES = {  # what other toolkits call a key
 def suggest_key(keys: Keys, found: Any = None) -> str:
     """Which key was probably meant by one that is unknown: in its section or in another, by its name or a similar one."""
     *sections, name = keys
+    if sections[:2] == ["data", "pairs"] and sections[-1].isdecimal():
+        return f"known are {', '.join(LanguagePair.model_fields)}"
+    if sections == ["data"] and name in SeveralPairs.model_fields.keys() - DataConfig.model_fields.keys():
+        return "it goes with data.pairs alone"
     if sections[:2] == ["data", "train"]:
         return f"known are {', '.join(Corpus.model_fields)}"
     siblings = _KEYS[sections[0]] if sections else list(_KEYS)

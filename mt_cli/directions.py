@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from mt_cli.config import Config, DataConfig
+from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.errors import UsageError
-from mt_cli.run_dir import RunDir
 from mt_cli.text.tokenizer import tag_of
 
 
@@ -35,39 +34,59 @@ class Direction(NamedTuple):
 def directions_of(config: Config) -> list[Direction]:
     """What a run of this config learns for good."""
     there = [Direction(pair) for pair in config.data.directions]
-    return there + [Direction(one.pair, True) for one in there] if config.training.both_directions == 1 else there
+    if config.training.both_directions < 1:
+        return there
+    names = {one.name for one in there}
+    return there + [back for one in there if (back := Direction(one.pair, True)).name not in names]
 
 
-def pair_dir(run: RunDir, config: Config, direction: Direction) -> RunDir:
-    """Where the run keeps what belongs to one of its language pairs alone: its sets, its profile, its ids."""
-    return run
+def has_several(config: Config) -> bool:
+    return len(directions_of(config)) > 1
 
 
 def tags_of(config: Config) -> list[str]:
-    """The tags that a new run of this config needs: of the languages that it translates into for good."""
-    found = directions_of(config)
-    return list(dict.fromkeys(tag_of(one.data.tgt_lang) for one in found)) if len(found) > 1 else []
+    """The tags that a new run of this config needs: of the languages that it translates into, now and then or for good. A
+    run of one direction needs none."""
+    if not isinstance(config.data, SeveralPairs) and not has_several(config):
+        return []
+    pairs = config.data.directions
+    languages = [pair.tgt_lang for pair in pairs]
+    if config.training.both_directions:
+        languages += [pair.src_lang for pair in pairs]
+    return [tag_of(language) for language in dict.fromkeys(languages)]
 
 
 def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
-    """The direction that `to` names: a target language, or both languages such as es-gn. None: that of the config. Raises
-    UsageError for what the run has not learnt."""
+    """The direction that `to` names: a target language, or both languages such as es-gn. Of several directions into one
+    language it is the first. None: that of the files of a single language pair, or the only target.
+
+    Raises UsageError for what the run has not learnt.
+    """
     known = directions_of(config)
     if to is None:
-        return known[0]
+        if len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1:
+            return known[0]
+        raise _not_learnt(run, known)
     for one in known:
         if to.casefold() in (one.data.tgt_lang.casefold(), one.name.casefold()):
             return one
+    raise _not_learnt(run, known, _forgotten(config, to))
+
+
+def _not_learnt(run: Path, known: list[Direction], more: str = "") -> UsageError:
     choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
-    raise UsageError(
-        f"{run} translates {' and '.join(one.told for one in known)}{_forgotten(config, to)}; give {choices}"
-    )
+    return UsageError(f"{run} translates {_listed([one.told for one in known])}{more}; give {choices}")
+
+
+def _listed(words: list[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _forgotten(config: Config, to: str) -> str:
     """What is to be said when `to` is the language of a source, and the way back was not learnt for good."""
     share = config.training.both_directions
-    if share == 1 or to.casefold() != config.data.src_lang.casefold():
+    if share == 1 or to.casefold() not in {pair.src_lang.casefold() for pair in config.data.directions}:
         return ""
     learnt = "has forgotten the way back, which it learnt in the beginning" if share else "never learnt the way back"
     return f" and {learnt} (training.both_directions is {share:g}, 1 keeps both)"

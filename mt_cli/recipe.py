@@ -131,7 +131,8 @@ def _size_for(facts: CorpusFacts, given: Mapping[str, Any], n_smaller: int = 0) 
 
 
 def _needs_one_vocabulary(given: Mapping[str, Any]) -> bool:
-    return given.get("model.tie_embeddings") == "all" or given.get("training.both_directions", 0) > 0
+    is_asked = given.get("model.tie_embeddings") == "all" or given.get("training.both_directions", 0) > 0
+    return is_asked or "data.pairs" in given
 
 
 def _network(size: _Size, is_joint: bool, for_pairs: str) -> Choices:

@@ -19,6 +19,9 @@
     cache/                 token ids of the corpus; may be deleted, is built again
     .lock, .owner          held, and by whom, while it trains
 
+A run of several language pairs has held_out/, left_out.tsv, check.json, corpus.json and cache/ of each in a folder of its
+own, such as en-de/.
+
 `mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.
 """
 
@@ -28,7 +31,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import comments_of, load_config, to_yaml
 from mt_cli.errors import RunDirError
 from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_text
@@ -84,6 +87,15 @@ class RunDir:
         if not self.config_file.exists():
             write_text(self.config_file, to_yaml(config, only_given=True))
 
+    def of_pair(self, data: DataConfig, pair: DataConfig) -> RunDir:
+        """Where the run, whose data is `data`, keeps what belongs to one of its language pairs alone: itself, unless there
+        are several. Raises RunDirError for a link that leads out of the run."""
+        if not isinstance(data, SeveralPairs):
+            return self
+        folder = self.path / pair.name
+        refuse_outside(self.path, folder)
+        return RunDir(folder)
+
     def settled_sections(self) -> tuple[str, ...]:
         """The sections of the config that may no longer change: none before the text is prepared, everything that is
         trained with once there is a checkpoint."""
@@ -123,7 +135,8 @@ class RunDir:
                         " or choose another --run-dir"
                     )
         if self.is_prepared:
-            held_out = map(Path, self.sets.dev_files(config.data)) if config.data.dev is None else ()
+            cut = [pair for pair in config.data.directions if pair.dev is None]
+            held_out = [Path(file) for pair in cut for file in self.of_pair(config.data, pair).sets.dev_files(pair)]
             for file in (*self.text.tokenizer_files(config.tokenizer.joint), *held_out):
                 if not file.exists():
                     raise RunDirError(f"{file}: lost; restore it from a copy, or choose another --run-dir")

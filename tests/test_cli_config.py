@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig, SeveralPairs
 
 Mt = Callable[..., Any]
 SCHEMA_FILE = Path(__file__).parents[1] / "configs" / "schema.json"
-SECTIONS = {section: field.annotation for section, field in Config.model_fields.items()}
+SECTIONS = {section: field.annotation for section, field in Config.model_fields.items() if section != "data"}
+MODELS = [("data", DataConfig), ("data", SeveralPairs), *SECTIONS.items()]
 
 
 def test_every_key_is_printed_with_an_explanation(mt: Mt) -> None:
     text = mt("config").out.decode()
-    for section, model in SECTIONS.items():
+    for section, model in MODELS:
         assert f"\n\n{section}: " in f"\n\n{text}"
         for key, field in model.model_fields.items():
             assert f"  {section}.{key}  (" in text
-            assert field.description and field.description.rstrip().endswith("."), f"{section}.{key} is not explained"
+            described = field.exclude or (field.description or "").rstrip().endswith(".")
+            assert described, f"{section}.{key} is not explained"
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -76,7 +78,11 @@ def test_the_schema_in_the_repository_is_that_of_the_config(mt: Mt) -> None:
 
 def test_the_schema_knows_what_the_config_does() -> None:
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
-    for section, model in SECTIONS.items():
-        described = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]
-        assert list(described["properties"]) == list(model.model_fields)
+    assert [one["title"] for one in schema["properties"]["data"]["oneOf"]] == [
+        "one language pair",
+        "several language pairs",
+    ]
+    for _, model in MODELS:
+        described = schema["$defs"][model.__name__]
+        assert list(described["properties"]) == [key for key, field in model.model_fields.items() if not field.exclude]
         assert described["additionalProperties"] is False

@@ -136,7 +136,7 @@ def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
     data = prepared()
     whole = prepared(corpora="[train.en, train.de]", run="whole")
     assert [part.weight for part in data.train.parts] == [2, 0.5]
-    assert data.tokenizer.models == whole.tokenizer.models and data.profile == whole.profile
+    assert data.tokenizer.models == whole.tokenizer.models and data.pairs[0].profile == whole.pairs[0].profile
     texts = [[(pair.src, pair.tgt) for pair in map(one.train.pair, range(200))] for one in (data, whole)]
     assert texts[0] == texts[1]
     assert [data.train.where(i) for i in (79, 80)] == ["a.en:80", "b.tsv:1"]

@@ -13,9 +13,10 @@ from test_two_files import SMALL, write_corpus
 from mt_cli.checkpoint import load_model
 from mt_cli.cli.corpus import read_config
 from mt_cli.config import Config
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.decoding.translator import Translator
 from mt_cli.directions import choose_direction, directions_of, tags_of
-from mt_cli.errors import UsageError
+from mt_cli.errors import ConfigError, UsageError
 from mt_cli.evaluation.suspects import find_suspects
 from mt_cli.run_dir import RunDir
 from mt_cli.training.prepare import prepare
@@ -158,3 +159,182 @@ def test_an_old_run_of_both_ways_has_no_tags_and_works(mt, tmp_path, monkeypatch
     assert mt("translate", run.path, "--to", "es", stdin=b"casa\n").code == 0
     continued = mt("train", "train.es", "train.gn", *BOTH, "--set", "training.max_steps=6")
     assert continued.code == 0 and run.text.load_profile(is_back=True) is not None
+
+
+# Several language pairs ----------------------------------------------------------------------------------------------
+
+PAIRS = """
+data:
+  pairs:
+  - {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}
+  - src_lang: es
+    tgt_lang: quy
+    train: [{files: [other.es, other.quy], weight: 2}]
+    dev: [dev.es, dev.quy]
+    test: {news: [test.es, test.quy]}
+  temperature: 2
+training: {max_steps: 4, n_samples: 1, device: cpu, both_directions: 0.5, validate_every_steps: 4}
+model: {d_model: 16, n_encoder_layers: 1, n_decoder_layers: 1, n_heads: 2, ffn_dim: 16}
+tokenizer: {vocab_size: 500}
+"""
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of two language pairs."""
+    folder = tmp_path_factory.mktemp("several")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        pairs = write_corpus(100, seed=2)
+        for name, chosen in (("other", pairs[:80]), ("dev", pairs[80:90]), ("test", pairs[90:])):
+            Path(f"{name}.es").write_text("".join(f"{src}\n" for src, _ in chosen))
+            Path(f"{name}.quy").write_text("".join(f"{src[::-1]}\n" for src, _ in chosen))
+        write_corpus()
+        Path("pairs.yaml").write_text(PAIRS)
+        train("pairs.yaml", "run")
+    return folder
+
+
+@pytest.fixture
+def of_pairs(several: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
+    monkeypatch.chdir(several)
+    return RunDir(Path("run"))
+
+
+def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_pair(of_pairs):
+    loaded = load_model(of_pairs)
+    assert set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>", "<2es>"}
+    for name in ("es-gn", "es-quy"):
+        assert (of_pairs.path / name / "corpus.json").is_file() and (of_pairs.path / name / "cache/train").is_dir()
+    assert (of_pairs.path / "es-gn/held_out/dev.es").is_file() and not (of_pairs.path / "es-quy/held_out").exists()
+    known = json.loads(of_pairs.text.hashes_file.read_text())
+    assert {"train es-gn", "dev es-gn", "train es-quy", "dev es-quy", "left_out es-gn"} <= known.keys()
+    data = prepare(of_pairs.load_config(), of_pairs)
+    first, last = (data.tokenizer.tag_id(tag) for tag in ("<2gn>", "<2quy>"))
+    assert int(data.train.src(0)[0]) == first and int(data.train.src(len(data.train) - 1)[0]) == last
+    assert int(data.train.backwards().src(0)[0]) == data.tokenizer.tag_id("<2es>")
+    assert [int(pair.dev.src(0)[0]) for pair in data.pairs] == [first, last]
+
+
+def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
+    config = of_pairs.load_config()
+    parts = prepare(config, of_pairs).train.parts
+    sizes = [len(part.dataset) for part in parts]
+    assert parts[0].weight == 1 and parts[1].weight == pytest.approx(2 * (sizes[0] / (2 * sizes[1])) ** 0.5)
+    drawn = [part.weight * len(part.dataset) for part in parts]
+    assert drawn[0] / drawn[1] == pytest.approx((sizes[0] / (2 * sizes[1])) ** 0.5)
+    plain = config.model_copy(update={"data": config.data.model_copy(update={"temperature": 1.0})})
+    assert [part.weight for part in prepare(plain, of_pairs).train.parts] == [1, 2]
+
+
+def test_the_mean_of_the_pairs_is_validated_and_each_stands_beside_it(of_pairs):
+    [record] = [one for one in of_pairs.logs.records(of_pairs.metrics_file) if "chrf" in one]
+    for name in ("dev_loss", "bleu", "chrf"):
+        assert record[name] == pytest.approx((record[f"{name} es-gn"] + record[f"{name} es-quy"]) / 2)
+
+
+def test_a_run_of_several_pairs_translates_into_the_language_that_is_named(of_pairs, mt):
+    lines = b"".join(Path("train.es").read_bytes().splitlines(keepends=True)[:2])
+    there, other = (mt("translate", of_pairs.path, "--to", to, stdin=lines) for to in ("gn", "es-quy"))
+    assert (there.code, other.code, len(other.lines)) == (0, 0, 2)
+    told = "translates es to gn and es to quy; give --to gn or --to quy"
+    for command in (["translate"], ["translate", "--to", "fr"], ["evaluate", "--src", "test.es", "--ref", "test.quy"]):
+        refused = mt(command[0], of_pairs.path, *command[1:], stdin=lines)
+        assert refused.code == 2 and refused.said[-1].endswith(told), refused.said
+    back = mt("translate", of_pairs.path, "--to", "es", stdin=lines)
+    assert "has forgotten the way back" in back.said[-1]
+
+
+def test_an_export_says_what_stands_before_a_source(of_pairs, mt):
+    pytest.importorskip("ctranslate2")
+    answer = mt("export", "run", "ct2", "--to", "ctranslate2", "--tgt-lang", "quy")
+    assert answer.said == ["ctranslate2 model in ct2; put <2quy> before the pieces of each source"]
+    refused = mt("export", "run", "ct3", "--to", "ctranslate2")
+    assert refused.code == 2 and refused.said[-1].endswith("give --to gn or --to quy")
+    lines = b"".join(Path("train.es").read_bytes().splitlines(keepends=True)[:3])
+    options = ("--to", "quy", "--beam-size", "1", "--set", "decoding.no_repeat_ngram=0")
+    own, theirs = (mt("translate", "run", *options, "--engine", one, stdin=lines) for one in ("mt", "ctranslate2"))
+    assert own.code == theirs.code == 0 and own.lines == theirs.lines, theirs.said
+
+
+def test_all_pairs_are_evaluated_and_reported(of_pairs, mt):
+    rows = json.loads(mt("evaluate", of_pairs.path, "--json", "--baselines").out)
+    names = ["dev es-gn", "test es-gn", "dev es-quy", "news es-quy"]
+    assert [row["test_set"] for row in rows[:4]] == names and {row["test_set"] for row in rows} == set(names)
+    answer = mt("report", of_pairs.path, "--output", "report.html")
+    assert answer.code == 0, answer.said
+    page = Path("report.html").read_text()
+    assert '"test es-gn"' in page and '"news es-quy"' in page
+
+
+def test_a_run_of_several_pairs_continues_and_refuses_other_files(of_pairs, mt):
+    assert mt("train", "pairs.yaml", "--run-dir", "run", "--set", "training.max_steps=6").code == 0
+    refused = mt("train", "pairs.yaml", "--run-dir", "run", "--set", "data.temperature=3")
+    assert refused.code == 1 and "data.temperature is 3.0 here, 2.0 there" in refused.said[-1]
+    original = Path("other.quy").read_text()
+    Path("other.quy").write_text(original.replace("a", "b"))
+    refused = mt("train", "pairs.yaml", "--run-dir", "run", "--set", "training.max_steps=8")
+    Path("other.quy").write_text(original)
+    assert refused.code == 1 and "the train es-quy files are not what they were" in refused.said[-1]
+
+
+def test_a_language_pair_that_changes_is_named(of_pairs, mt):
+    Path("changed.yaml").write_text(PAIRS.replace("tgt_lang: quy", "tgt_lang: qu"))
+    refused = mt("train", "changed.yaml", "--run-dir", "run")
+    assert refused.code == 1
+    assert "data.pairs are es-gn, es-qu here, es-gn, es-quy there" in refused.said[-1]
+
+
+def test_each_pair_is_checked(of_pairs, mt):
+    answer = mt("check", "pairs.yaml", "--json")
+    reports = json.loads(answer.out)
+    assert list(reports) == ["es-gn", "es-quy"]
+    assert answer.code == max(report["is_fatal"] for report in reports.values())
+    table = mt("check", "pairs.yaml")
+    assert [line for line in table.lines if line in ("es-gn", "es-quy")] == ["es-gn", "es-quy"]
+    refused = mt("check", "pairs.yaml", "--dropped", "x.tsv")
+    assert refused.code == 2 and "--dropped is for one language pair" in refused.said[-1]
+
+
+def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
+    answer = mt("train", "train.es", "train.gn", "--from", "run", "--run-dir", "child", "--set", "training.max_steps=2")
+    assert answer.code == 0, answer.said
+    child = RunDir(Path("child"))
+    assert (child.sets.held_out / "test.es").read_text() == (of_pairs.path / "es-gn/held_out/test.es").read_text()
+    translator = Translator.load("child")
+    assert translator.split("la")[0][0] == translator.tokenizer.tag_id("<2gn>")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "told"),
+    [
+        (
+            "src_lang: en\n  pairs: [{src_lang: es, tgt_lang: gn, train: a.tsv}]",
+            "2: data.src_lang beside data.pairs, where each pair has its own; move it into the pairs, or leave out data.pairs",
+        ),
+        ("pairs: 3", "2: data.pairs: expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}, found 3"),
+        ("pairs: [{src_lang: es, tgt_lang: gn}]", "2: data.pairs.0.train: missing, this key has no default"),
+        (
+            "pairs:\n  - {src_lang: es, tgt_lang: es, train: a.tsv}",
+            "3: data.pairs.0.src_lang and data.pairs.0.tgt_lang are both 'es'; they must differ",
+        ),
+        (
+            "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: gn, train: b.tsv}",
+            "4: data.pairs.1 is es to gn, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_pairs_is_told_with_its_line(tmp_path, pairs, told):
+    file = tmp_path / "pairs.yaml"
+    file.write_text(f"data:\n  {pairs}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert str(caught.value) == f"{file}:{told}"
+
+
+def test_a_config_of_several_pairs_is_read_back_from_a_run(of_pairs):
+    config = of_pairs.load_config()
+    again = Path("again.yaml")
+    again.write_text(to_yaml(config))
+    assert load_config(again) == config
+    assert [pair.name for pair in config.data.directions] == ["es-gn", "es-quy"]

@@ -23,7 +23,7 @@ from mt_cli.export.ctranslate2 import write_ctranslate2
 from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
 from mt_cli.export.marian import write_marian
 from mt_cli.text.batching import pad, source_batch
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
 
 SENTENCES = ["the red cat sees a house", "a tree", "die rote Katze 我 sieht", "cats, dogs & trees!"]
 FLOAT32 = 1e-4  # of log-probabilities; the issue of kernels that sum in another order
@@ -245,6 +245,46 @@ def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(
     # Marian takes >>xx<< at the very beginning for a language; a space before it, which means nothing, helps.
     for text in ("a </s> tree", "</s>", "<pad> a <unk>", "<s>", "a tree >>de<<", " >>de<< a tree"):
         assert tokenizer(text).input_ids == [*translator.tokenizer.encode_src(text.strip()), EOS_ID], text
+
+
+# Several languages in one model --------------------------------------------------------------------------------------
+
+
+def tagged_translator(tokenizers: dict[bool, Tokenizer]) -> Translator:
+    return random_translator({True: with_tags(tokenizers[True], ["<2fr>", "<2de>"]).towards("de")})
+
+
+def test_the_tag_is_a_piece_before_the_source_to_ctranslate2(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    translator = tagged_translator(tokenizers)
+    write_ctranslate2(translator, tmp_path)
+    engine = ctranslate2.Translator(str(tmp_path), device="cpu", intra_threads=1)
+    sources, targets, expected = forced(translator)
+    tokenizer = translator.tokenizer
+    plain = [tokenizers[True].src_pieces(tokenizers[True].encode_src(text)) for text in SENTENCES]
+    pieces = [["<2de>", *one] for one in plain]
+    assert pieces == [tokenizer.src_pieces(ids) for ids in sources]
+    found = engine.score_batch(pieces, [tokenizer.tgt_pieces(ids) for ids in targets])
+    for result, row in zip(found, expected, strict=True):
+        assert result.log_probs == pytest.approx(row, abs=FLOAT32)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tag_is_a_language_code_to_hugging_face(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    translator = tagged_translator(tokenizers)
+    write_marian(translator, tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in SENTENCES:
+        assert tokenizer(f">>de<< {text}").input_ids == [*translator.tokenizer.encode_src(text), EOS_ID]
+    assert tokenizer(">>fr<< a tree").input_ids[0] == translator.tokenizer.tag_id("<2fr>")
+
+
+def test_a_run_with_tags_is_refused_as_an_argos_package(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="no place for the tag <2de> before each source; train a run of en to de alone"
+    ):
+        write_argos(tagged_translator(tokenizers), tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -51,12 +51,12 @@ def test_the_first_start_reads_each_text_once(tiny, n_readings, joint):
     settings = [f"tokenizer.joint={joint}", *(["model.tie_embeddings=target"] if joint == "false" else [])]
     data = prepared(*settings)
     assert n_readings == {f"{name}.{side}": 1 for name in ("train", "dev", "test") for side in ("en", "de")}
-    assert len(data.train) == 200 and len(data.dev) == len(data.dev_pairs) == 12
+    assert len(data.train) == 200 and len(data.pairs[0].dev) == len(data.pairs[0].dev_pairs) == 12
     assert sorted(path.name for path in Path("run/cache").iterdir()) == ["dev", "train"]
     n_readings.clear()
     again = prepared(*settings)
     assert n_readings == {"dev.en": 1, "dev.de": 1}
-    assert content(again) == content(data) and again.profile == data.profile
+    assert content(again) == content(data) and again.pairs[0].profile == data.pairs[0].profile
 
 
 def test_a_lost_cache_is_made_again_and_the_profile_stays(tiny, n_readings):
@@ -89,9 +89,9 @@ def test_targets_keep_their_no_break_spaces(tiny, make_model):
     with_no_break_spaces()
     data = prepared()
     assert all(data.tokenizer.decode_tgt(tgt).endswith("\u202f!") for _, tgt, _ in content(data))
-    assert all(pair.tgt.endswith("\u202f!") for pair in data.dev_pairs)
+    assert all(pair.tgt.endswith("\u202f!") for pair in data.pairs[0].dev_pairs)
     model = make_model(vocab_size=data.tokenizer.tgt_vocab_size)
-    translator = Translator([model], data.tokenizer, data.config, data.profile)
+    translator = Translator([model], data.tokenizer, data.config, data.pairs[0].profile)
     assert translator.translations(["red"], [" rot\u202f!"])[0].text.startswith("rot\u202f!")
     assert data.tokenizer.decode_tgt(translator.encode_pair("red", "rot\u202f!")[1]) == "rot\u202f!"
 
@@ -101,7 +101,7 @@ def test_a_run_made_before_spaces_were_kept_goes_on_as_it_was(tiny, monkeypatch)
     with monkeypatch.context() as earlier:
         earlier.setattr(corpus, "_NO_BREAK_SPACE", re.compile("(?!)"))
         data = prepared()
-    profile = data.profile.model_copy(update={"keeps_edge_spaces": False})
+    profile = data.pairs[0].profile.model_copy(update={"keeps_edge_spaces": False})
     text = RunDir(Path("run")).text
     text.save_profile(profile)
     hashes = json.loads(text.hashes_file.read_text())
@@ -111,7 +111,11 @@ def test_a_run_made_before_spaces_were_kept_goes_on_as_it_was(tiny, monkeypatch)
     for lost in ("cache", "corpus.json"):
         shutil.rmtree(f"run/{lost}") if lost == "cache" else Path(f"run/{lost}").unlink()
         again = prepared()
-        assert (content(again), again.dev_pairs, again.profile) == (expected, data.dev_pairs, profile)
+        assert (content(again), again.pairs[0].dev_pairs, again.pairs[0].profile) == (
+            expected,
+            data.pairs[0].dev_pairs,
+            profile,
+        )
         assert text.profile_file.read_bytes() == n_bytes
 
 
@@ -122,25 +126,25 @@ def test_the_profile_describes_the_pairs_that_are_trained_on(tiny):
     assert len(data.train) < 201 and max(map(int, data.train.lengths(0, len(data.train))[0])) <= 10
     kept = [data.train.pair(i).line - 1 for i in range(len(data.train))]
     lines = Path("train.en").read_text().splitlines()
-    assert data.profile.characters == "".join(sorted(set("".join(lines[i] for i in kept)))) and 200 not in kept
+    assert data.pairs[0].profile.characters == "".join(sorted(set("".join(lines[i] for i in kept)))) and 200 not in kept
     src, tgt = (side + 1 for side in data.train.lengths(0, len(data.train)))
-    assert data.profile.longest_src == src.max()
-    assert data.profile.length_ratio == pytest.approx(tgt.sum() / src.sum())
-    deviations = (tgt - data.profile.length_ratio * src) / np.sqrt(src)
-    assert data.profile.longest_deviation == pytest.approx(np.quantile(deviations, 0.999))
+    assert data.pairs[0].profile.longest_src == src.max()
+    assert data.pairs[0].profile.length_ratio == pytest.approx(tgt.sum() / src.sum())
+    deviations = (tgt - data.pairs[0].profile.length_ratio * src) / np.sqrt(src)
+    assert data.pairs[0].profile.longest_deviation == pytest.approx(np.quantile(deviations, 0.999))
 
 
 def test_a_sentence_with_an_abbreviation_of_the_training_text_stays_whole(tiny, make_model):
     for side, names in (("en", "Mrs. Wu sees the cat."), ("de", "Frau Wu sieht die Katze.")):
         Path(f"train.{side}").write_text(Path(f"train.{side}").read_text() + f"{names}\n" * 6)
     data = prepared()
-    assert (data.profile.abbreviations, data.profile.several_sentences) == (("Mrs",), 0)
+    assert (data.pairs[0].profile.abbreviations, data.pairs[0].profile.several_sentences) == (("Mrs",), 0)
     model = make_model(vocab_size=data.tokenizer.tgt_vocab_size)
     config = load_config(Path("tiny.yaml"))
-    translator = Translator([model], data.tokenizer, config, data.profile)
+    translator = Translator([model], data.tokenizer, config, data.pairs[0].profile)
     assert len(translator.split("Mrs. Wu sees the dog.")) == 1
     assert len(translator.split("Mrs. Wu sees the dog. Mrs. Wu sees the tree.")) == 2
-    made_earlier = data.profile.model_copy(update={"abbreviations": ()})
+    made_earlier = data.pairs[0].profile.model_copy(update={"abbreviations": ()})
     assert len(Translator([model], data.tokenizer, config, made_earlier).split("Mrs. Wu sees the dog.")) == 2
 
 
@@ -269,6 +273,6 @@ def test_a_start_that_was_killed_while_it_made_ids_goes_on_with_the_next_shard(t
     monkeypatch.setattr(Tokenizer, "encode_pairs", lambda self, pairs: sizes.append(len(pairs)) or real(self, pairs))
     data = prepared()
     assert sizes == [64, 8, 12], "the third shard, the last one and the dev set"
-    assert content(data) == content(expected) and data.profile == expected.profile
+    assert content(data) == content(expected) and data.pairs[0].profile == expected.pairs[0].profile
     for file in Path("untouched/cache/train").iterdir():
         assert Path("run/cache/train", file.name).read_bytes() == file.read_bytes()

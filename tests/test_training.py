@@ -1146,11 +1146,14 @@ def test_parts_that_are_frozen_stay_what_they_are_and_the_others_learn(tiny, par
 def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     trainer = trainer_of(tiny / "run", "training.max_steps=2", "training.validate_every_steps=2", "model.dropout=0.9")
     trainer.train()
-    losses = {name: mean_loss(model, trainer.data.dev, 64) for name, model in trainer.state.candidates.items()}
+    losses = {name: mean_loss(model, trainer.data.pairs[0].dev, 64) for name, model in trainer.state.candidates.items()}
     record = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["dev_loss"] == pytest.approx(min(losses.values()), rel=1e-5)
     assert record["weights"] == min(losses, key=losses.get)
-    model, sample = trainer.state.candidates[record["weights"]], trainer.data.train.sample(len(trainer.data.dev))
+    model, sample = (
+        trainer.state.candidates[record["weights"]],
+        trainer.data.train.sample(len(trainer.data.pairs[0].dev)),
+    )
     assert record["train_loss"] == pytest.approx(mean_loss(model, sample, 64), rel=1e-5) != record["dev_loss"]
 
 

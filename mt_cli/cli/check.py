@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import sys
@@ -59,6 +60,10 @@ def check(
     config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or [])
 
     catch_ctrl_c()
+    pairs = config.data.directions
+    if len(pairs) > 1 and (run is not None or dropped is not None):
+        option = "--with" if run is not None else "--dropped"
+        raise UsageError(f"{option} is for one language pair; give the files of one instead of the config")
     if run is not None:
         refuse_options("--with prints no report", {"dev": dev, "test": test, "json": as_json, "dropped": dropped})
         _print_suspects(config, run)
@@ -67,23 +72,32 @@ def check(
     from mt_cli.check.corpus_check import check as check_corpus
 
     _tell("looking the corpus through ...")
-    report = check_corpus(config.data)
-    if not report.is_fatal:
+    reports = {pair.name: check_corpus(pair) for pair in pairs}
+    last = reports[pairs[-1].name]
+    is_fatal = any(report.is_fatal for report in reports.values())
+    if not is_fatal:
         _tell("timing a training on this machine ...")
-        report.forecast = _forecast(config)
+        last.forecast = _forecast(config)
     if dropped is not None:
-        report.write_dropped(dropped)
+        last.write_dropped(dropped)
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
-    print(report.as_json() if as_json else report.as_table(width))
-    return 1 if report.is_fatal else 0
+    if as_json:
+        one = {name: json.loads(report.as_json()) for name, report in reports.items()}
+        print(last.as_json() if len(pairs) == 1 else json.dumps(one, indent=2, ensure_ascii=False))
+    else:
+        headings = {name: f"{name}\n\n" if len(pairs) > 1 else "" for name in reports}
+        print("\n\n".join(f"{headings[name]}{report.as_table(width)}" for name, report in reports.items()))
+    return 1 if is_fatal else 0
 
 
 def _print_suspects(config: Config, run: Path) -> None:
     """A table as `--dropped` writes it, with scores for reasons."""
     from mt_cli.evaluation.suspects import find_suspects
 
-    found = find_suspects(RunDir.existing(run), config.data)
-    table = TrainingText(config.data).table(((f"{score:.2f}", pair) for score, pair in found.worst), "score")
+    found = find_suspects(RunDir.existing(run), config.data.directions[0])
+    table = TrainingText(config.data.directions[0]).table(
+        ((f"{score:.2f}", pair) for score, pair in found.worst), "score"
+    )
     print("".join(table), end="")
     too_long = f"; {found.n_too_long:,} too long for the model are not ranked" if found.n_too_long else ""
     log.info(

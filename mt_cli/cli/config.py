@@ -46,10 +46,11 @@ def config(
 
 
 def _keys(schema: dict[str, Any], section: str) -> dict[str, Any]:
-    """The keys of a section as the JSON schema describes them."""
-    name = schema["properties"][section]["$ref"].rpartition("/")[2]
-    properties: dict[str, Any] = schema["$defs"][name]["properties"]
-    return properties
+    """The keys of a section as the JSON schema describes them; of `data` those of one language pair and of several."""
+    found = schema["properties"][section]
+    names = [one["$ref"].rpartition("/")[2] for one in found.get("oneOf", [found])]
+    properties = (schema["$defs"][name]["properties"] for name in names)
+    return {key: values for one in properties for key, values in one.items()}
 
 
 def _wrap(text: str, indent: str = "") -> str:
@@ -62,7 +63,13 @@ def _range(values: dict[str, Any]) -> str:
         return " or ".join(one.get("title") or _range(one) for one in alternatives)
     if "enum" in values:
         return ", ".join(map(str, values["enum"]))
-    names = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a section"}
+    names = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "object": "a section",
+        "array": "a list",
+    }
     kind = names.get(values["type"], values["type"])
     if "minimum" in values:
         kind += f" from {values['minimum']:,}"

@@ -73,26 +73,24 @@ def evaluate(
             raise UsageError("--hyp needs --ref, the references to score against")
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
-        device_given = None if device == "auto" else device
-        needs_model = {
-            "src": src,
-            "checkpoint": checkpoint,
-            "device": device_given,
-            "baselines": baselines,
-            "to": to,
-            **search,
-        }
-        refuse_options("--hyp is scored without a model", needs_model)
+        needs_model = {"src": src, "checkpoint": checkpoint, "baselines": baselines, "to": to, **search}
+        refuse_options(
+            "--hyp is scored without a model", needs_model | {"device": None if device == "auto" else device}
+        )
         _evaluate_files(hypotheses, ref, tokenize, form)
         return
     if not runs:
         raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
+    test_set = _test_set(src, ref)
+    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, form, baselines, to)
+
+
+def _test_set(src: Path | None, ref: Path | None) -> list[str] | None:
     if (src is None) != (ref is None):
         raise UsageError("--src and --ref go together")
     if src is not None and src == ref:
         raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
-    test_set = [str(src), str(ref)] if src is not None else None
-    _evaluate_runs(runs, checkpoint or ["best"], test_set, tokenize, search, device, form, baselines, to)
+    return [str(src), str(ref)] if src is not None else None
 
 
 def _evaluate_files(files: list[Path], ref: Path, tokenize: str | None, form: str) -> None:

@@ -48,7 +48,17 @@ def export(
     catch_ctrl_c()
     with new_folder(folder) as unfinished:
         _write(translator, unfinished, to, quantization)
-    log.info(f"{to} model in {folder}")
+    log.info(f"{to} model in {folder}{_told_tags(translator, to)}")
+
+
+def _told_tags(translator: Translator, to: str) -> str:
+    """What has to stand before each source, where the run has several directions."""
+    tags = translator.tokenizer.src_tags
+    if not tags:
+        return ""
+    if to == "marian":
+        return f"; begin each source with >>{translator.config.data.tgt_lang}<< and a space"
+    return f"; put {' '.join(tags)} before the pieces of each source"
 
 
 def _write(translator: Translator, folder: Path, to: str, quantization: str | None) -> None:

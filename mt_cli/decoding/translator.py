@@ -59,25 +59,16 @@ class Translator:
 
     @classmethod
     def load(
-        cls,
-        *runs: str | Path,
-        checkpoint: str | Sequence[str] = "best",
-        device: str = "auto",
-        to: str | None = None,
+        cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto", to: str | None = None
     ) -> Translator:
-        """The translator of a run directory; an ensemble of several runs or checkpoints. `to`: the language to translate
-        into, or both languages such as es-gn, where a run has learnt several directions.
+        """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`.
 
         Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction, and
         UsageError when a run has not learnt the direction.
         """
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
-        chosen = [choose_direction(run.load_config(), to, run.path) for run, _ in origin]
-        loaded = [
-            load_model(run, name).for_direction(direction, run)
-            for (run, name), direction in zip(origin, chosen, strict=True)
-        ]
+        loaded = [_load(run, name, to) for run, name in origin]
         _refuse_different([run.path for run, _ in origin], loaded)
         first, models = loaded[0], [one.model.to(choose_device(device)) for one in loaded]
         return cls(models, first.tokenizer, first.config, first.profile, origin)
@@ -108,10 +99,7 @@ class Translator:
         Each translation begins with its line's prefix if `prefixes` are given; `on_batch` gets the number of sentences of
         each batch; a sample depends on `first_line`, the number of lines before these, and not on the batch.
         """
-        _refuse_text(lines)
-        _refuse_text(prefixes or ())
-        if prefixes is not None and len(prefixes) != len(lines):
-            raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
+        _refuse_lines(lines, prefixes)
         settings = self.settings(**options)
         sources = [normalize(line) for line in lines]
         parts = [self.split(source) for source in sources]
@@ -201,6 +189,11 @@ class Translator:
         return min(limit + n_prefix, self.n_positions - 1)
 
 
+def _load(run: RunDir, checkpoint: str, to: str | None) -> LoadedModel:
+    direction = choose_direction(run.load_config(), to, run.path)
+    return load_model(run, checkpoint).for_direction(direction, run)
+
+
 def _refuse_different(runs: Sequence[str | Path], loaded: Sequence[LoadedModel]) -> None:
     """Raises CheckpointError for models that do not share a tokenizer and a direction with the first."""
     first = loaded[0]
@@ -212,6 +205,13 @@ def _refuse_different(runs: Sequence[str | Path], loaded: Sequence[LoadedModel])
         )
         if own != expected:
             raise CheckpointError(f"{run} translates {own}, {runs[0]} {expected}; leave one out")
+
+
+def _refuse_lines(lines: Sequence[str], prefixes: Sequence[str] | None) -> None:
+    _refuse_text(lines)
+    _refuse_text(prefixes or ())
+    if prefixes is not None and len(prefixes) != len(lines):
+        raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
 
 
 def _refuse_text(lines: Sequence[str]) -> None:

@@ -142,4 +142,4 @@ def _keys(result: Result) -> dict[str, tuple[str, Any]]:
     identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
     for name, sha256 in (result["data_sha256"] or {}).items():
         identities[f"data.{name}"] = sha256
-    return {key: (identity, flat[key]) for key, identity in identities.items()}
+    return {key: (identity, flat.get(key, identity)) for key, identity in identities.items()}

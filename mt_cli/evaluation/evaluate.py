@@ -21,7 +21,7 @@ from mt_cli.config_file import to_yaml
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.directions import Direction, choose_direction, directions_of, pair_dir
+from mt_cli.directions import Direction, choose_direction, directions_of, has_several
 from mt_cli.errors import DataError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import Result, System
@@ -112,7 +112,7 @@ class RunEvaluator:
         where the checkpoint cannot be used so."""
         direction = direction or choose_direction(run.load_config(), None, run.path)
         loaded = load_model(run, checkpoint)
-        config_sha256 = hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest()
+        self._run_config = loaded.config
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
         self._tokenize, self._search = tokenizer_of(config.data, tokenize), dict(search or {})
@@ -123,7 +123,7 @@ class RunEvaluator:
             "decoding": self.translator.settings(**self._search).model_dump(),
             "tokenizer_sha256": tokenizer.sha256,
             "data_sha256": content.get("data_sha256"),
-            "config_sha256": config_sha256,
+            "config_sha256": hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest(),
             "seed": config.training.seed,
             "device": str(self.translator.device),
             "versions": versions(),
@@ -147,7 +147,7 @@ class RunEvaluator:
             "n_sentences": len(sources),
             "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
         }
-        scores = _scores(System(sources, outputs, references, counts, translator.config))
+        scores = _scores(System(sources, outputs, references, counts, self._run_config))
         return EvaluatedSet(translations, self._about | test_set.about | scores | measured)
 
 
@@ -167,7 +167,7 @@ def _baselines(
     data = direction.data
     tokenize = tokenizer_of(data, tokenize)
     sources = [source for test_set in test_sets for source in test_set.sources]
-    memory = memory_of(run, pair_dir(run, config, direction), direction.pair, sources, direction.is_back)
+    memory = memory_of(run, run.of_pair(config.data, direction.pair), direction.pair, sources, direction.is_back)
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
     about_memory = {"run": "translation memory", "train_sha256": TrainingText(direction.pair).sha256()}
     baselines: list[tuple[dict[str, str], Callable[[str], str], list[str]]] = [
@@ -214,9 +214,9 @@ def _read_test_sets(run: RunDir, config: Config, direction: Direction, files: li
     data = direction.pair
     if files:
         return [read_set(data, Path(files[0]).name, files)]
-    folder = pair_dir(run, config, direction)
+    folder = run.of_pair(config.data, direction.pair)
     _refuse_missing_sets(run, folder, data)
-    suffix = f" {direction.name}" if len(directions_of(config)) > 1 else ""
+    suffix = f" {direction.name}" if has_several(config) else ""
     sets = [
         read_set(data, f"{name}{suffix}", paths, direction.is_back)
         for name, paths in folder.sets.all_files(data).items()
@@ -236,7 +236,7 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
     same = next((one for one in directions_of(theirs) if one.name == direction.name), None)
     if same is None:
         return []
-    named = pair_dir(parent, theirs, same).sets.all_files(same.pair)
+    named = parent.of_pair(theirs.data, same.pair).sets.all_files(same.pair)
     return [
         read_set(same.pair, f"{name} of {parent.path.name}", files, same.is_back)
         for name, files in named.items()

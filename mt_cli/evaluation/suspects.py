@@ -58,9 +58,10 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     """The worst 2% of the training pairs of `data`, by the best checkpoint of a run. Raises UsageError for a run of other
     languages, and DataError for files that are no parallel text."""
     config = run.load_config()
-    languages, known = (f"{one.src_lang} to {one.tgt_lang}" for one in (data, config.data))
-    if languages != known:
-        raise UsageError(f"{run.path}: translates {known}, the corpus {languages}; give a run of these languages")
+    known = [f"{one.src_lang} to {one.tgt_lang}" for one in config.data.directions]
+    if (languages := f"{data.src_lang} to {data.tgt_lang}") not in known:
+        told = " and ".join(known)
+        raise UsageError(f"{run.path}: translates {told}, the corpus {languages}; give a run of these languages")
     model, tokenizer, config, _, _ = load_model(run)
     model.to(choose_device(device))
     # A model that went on in one direction alone has forgotten most of the other.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
+from mt_cli.config import SeveralPairs
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, RunDirError
 from mt_cli.evaluation.metrics import sentence_chrf
@@ -103,8 +104,7 @@ def estimator_of(translator: Translator, is_stopping: Callable[[], bool] = lambd
     if not translator.origin:
         return None
     run, checkpoint = translator.origin[0]
-    fitted = run.load_config().data.directions
-    if len(fitted) > 1 or fitted[0] != translator.config.data:
+    if translator.config.data != run.load_config().data:
         return None  # it is fitted to one direction of one language pair
     sha256 = _sha256_of_weights(translator.models)
     fit = _load(run, sha256, translator.tokenizer.src_vocab_size)
@@ -125,8 +125,11 @@ def estimator_of(translator: Translator, is_stopping: Callable[[], bool] = lambd
 
 def keep_estimate(run: RunDir, is_stopping: Callable[[], bool]) -> None:
     """Has a trained run keep the fit for its best checkpoint. Whatever is in the way is told: the run is finished."""
+    config = run.load_config()
+    if isinstance(config.data, SeveralPairs):
+        return  # which has no estimate
     try:
-        estimator_of(Translator.load(run.path, device=run.load_config().training.device), is_stopping)
+        estimator_of(Translator.load(run.path, device=config.training.device), is_stopping)
     except (RunDirError, CheckpointError) as error:
         log.warning(f"no estimated chrF: {error}")
 

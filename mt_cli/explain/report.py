@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mt_cli.config import Config
+from mt_cli.directions import Direction
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.comparison import meaning
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
@@ -56,9 +56,13 @@ def write_report(
         "runs": pages,
         "summary": _summary(all_facts, pages, sets),
         "config": _config(all_facts),
-        "sets": [one.as_page(all_facts[min(one.by_run)].run, pages[min(one.by_run)]["notes"]) for one in sets],
+        "sets": [_set_page(one, all_facts[min(one.by_run)], pages[min(one.by_run)]["notes"]) for one in sets],
     }
     write_page(output, "report.html", safe_json(data))
+
+
+def _set_page(one: ReportedSet, facts: RunFacts, notes: list[str]) -> dict[str, Any]:
+    return one.as_page(facts.run.of_pair(facts.config.data, one.config.data), notes)
 
 
 def refuse_output(output: Path) -> None:
@@ -74,12 +78,15 @@ def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[
     for number, facts in enumerate(all_facts):
         try:
             facts.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
-            evaluator = RunEvaluator(facts.run, checkpoint, device=device)
+            evaluators = [
+                RunEvaluator(facts.run, checkpoint, device=device, direction=Direction(pair))
+                for pair in facts.config.data.directions
+            ]
         except (RunDirError, CheckpointError) as error:
             facts.notes.append(f"Nothing was translated: {error}")
             continue
-        config = evaluator.translator.config
-        for test_set in _test_sets(facts, config):
+        for evaluator, test_set in [(one, test_set) for one in evaluators for test_set in _test_sets(facts, one)]:
+            config = evaluator.translator.config
             reported = sets.setdefault(test_set.about["test_sha256"], ReportedSet(test_set, config))
             name = f"{facts.name}: {test_set.about['test_set']}"
             with tqdm(total=len(test_set.sources), desc=name, unit="sent", leave=False, disable=None) as bar:
@@ -87,15 +94,17 @@ def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[
     return list(sets.values())
 
 
-def _test_sets(facts: RunFacts, config: Config) -> list[TestSet]:
-    """Those of the run's config; the dev set where there are none, or none can be read."""
-    named = facts.run.sets.all_files(config.data)
+def _test_sets(facts: RunFacts, evaluator: RunEvaluator) -> list[TestSet]:
+    """Those of the run's config for a language pair; the dev set where there are none, or none can be read."""
+    data = evaluator.translator.config.data
+    suffix = "" if len(facts.config.data.directions) == 1 else f" {data.name}"
+    named = facts.run.of_pair(facts.config.data, data).sets.all_files(data)
     dev = named.pop("dev")
     for candidates in (named, {"dev": dev}):
         found = list[TestSet]()
         for name, files in candidates.items():
             try:
-                found.append(read_set(config.data, name, files))
+                found.append(read_set(data, f"{name}{suffix}", files))
             except (DataError, RunDirError, OSError) as error:
                 facts.notes.append(f"The set {name} is not shown: {error}")
         if found:

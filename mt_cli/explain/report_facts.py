@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mt_cli.check.findings import Finding, SideFacts
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.evaluation.evaluate import read_set, tokenizer_of
 from mt_cli.evaluation.metrics import score_texts
@@ -50,6 +50,15 @@ class RunFacts:
     config: Config
     name: str
     notes: list[str] = field(default_factory=list)  # on what could not be read
+
+    @property
+    def pair(self) -> DataConfig:
+        """The language pair whose corpus is shown: the first one."""
+        return self.config.data.directions[0]
+
+    @property
+    def folder(self) -> RunDir:
+        return self.run.of_pair(self.config.data, self.pair)
 
     @cached_property
     def log(self) -> TrainingLog:
@@ -90,7 +99,7 @@ class RunFacts:
             return []
         curve = [Point(one["step"], one["chrf"]) for one in self.log.validations]
         n_epochs = finite(self.log.records[-1].get("epoch")) or 1
-        share_faulty = 0.0 if self.config.data.clean else self.run.sets.share_faulty()
+        share_faulty = 0.0 if self.pair.clean else self.folder.sets.share_faulty()
         copied = self._copied_chrf()
         learnt, advice = verdict(curve, copied or 0.0, self.n_pairs or 10**9, n_epochs, share_faulty)
         if copied is None:  # so nothing tells whether it has learnt more than to copy
@@ -99,23 +108,23 @@ class RunFacts:
 
     def _copied_chrf(self) -> float | None:
         try:
-            dev = read_set(self.config.data, "dev", self.run.sets.dev_files(self.config.data))
+            dev = read_set(self.pair, "dev", self.folder.sets.dev_files(self.pair))
         except (DataError, RunDirError, OSError) as error:
             self.notes.append(f"The dev set cannot be compared with its sources: {error}")
             return None
-        return score_texts(dev.sources, dev.references, tokenizer_of(self.config.data)).chrf
+        return score_texts(dev.sources, dev.references, tokenizer_of(self.pair)).chrf
 
     # Corpus ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def check(self) -> dict[str, Any]:
         """What a check of the corpus found; empty where nothing is known."""
-        return self._read(self.run.sets.check_file, _Check)
+        return self._read(self.folder.sets.check_file, _Check)
 
     @cached_property
     def left_out(self) -> dict[str, int]:
         """How many pairs are not trained on, by reason."""
-        file = self.run.sets.left_out_file
+        file = self.folder.sets.left_out_file
         try:
             refuse_outside(self.run.path, file)
             refuse_special_file(file)
@@ -134,7 +143,7 @@ class RunFacts:
 
     def _profile(self) -> dict[str, Any]:
         try:
-            profile = self.run.text.load_profile()
+            profile = self.folder.text.load_profile()
         except RunDirError as error:
             self.notes.append(str(error))
             return {}
@@ -157,7 +166,11 @@ class RunFacts:
 
     def as_page(self) -> dict[str, Any]:
         """What the page shows of the run."""
-        data, training = self.config.data, self.config.training
+        data, training = self.pair, self.config.training
+        if len(self.config.data.directions) > 1:
+            self.notes.append(
+                f"The corpus that is shown is that of {data.name}, the first language pair; scores of the training are means of all pairs."
+            )
         plan = f"{training.minutes:g} minutes" if training.minutes is not None else f"{training.max_steps:,} steps"
         return {
             "name": self.name,

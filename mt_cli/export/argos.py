@@ -14,11 +14,16 @@ from mt_cli.export.ctranslate2 import write_ctranslate2
 
 
 def write_argos(translator: Translator, folder: Path, quantization: str = "int8") -> None:
-    """`translate-SRC_TGT.argosmodel` in `folder`. Raises UsageError for a run with a tokenizer for each language: the
-    package has room for one."""
+    """`translate-SRC_TGT.argosmodel` in `folder`. Raises UsageError for a run with a tokenizer for each language, as the
+    package has room for one, and for a run with tags."""
     tokenizer, data = translator.tokenizer, translator.config.data
     if not tokenizer.is_joint:
         raise UsageError("an Argos package holds one tokenizer, this run has two; train with tokenizer.joint: true")
+    if tokenizer.src_tags:
+        raise UsageError(
+            f"an Argos package has no place for the tag {' '.join(tokenizer.src_tags)} before each source; train a run of"
+            f" {data.src_lang} to {data.tgt_lang} alone, or export --to ctranslate2"
+        )
     name = f"translate-{data.src_lang}_{data.tgt_lang}"
     metadata = {
         "package_version": "1.0",

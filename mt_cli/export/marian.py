@@ -41,7 +41,7 @@ def write_marian(translator: Translator, folder: Path) -> None:
         "config.json": _model_config(translator),
         "generation_config.json": _generation_config(translator.config),
         "tokenizer_config.json": _tokenizer_config(translator.config, tokenizer),
-        "vocab.json": _ids(tokenizer.src_vocabulary()),
+        "vocab.json": _ids(_with_language_codes(tokenizer)),
     }
     if not tokenizer.is_joint:
         files["target_vocab.json"] = _ids(tokenizer.tgt_vocabulary())
@@ -238,6 +238,14 @@ def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]
         "pad_token": "<pad>",
         "split_special_tokens": True,  # the names of symbols in a source are ordinary text
     }
+
+
+def _with_language_codes(tokenizer: Tokenizer) -> list[str]:
+    """The vocabulary in which `<2de>` is `>>de<<`, which Marian's tokenizer takes for a tag at the beginning of a source."""
+    return [
+        f">>{piece[2:-1]}<<" if piece in tokenizer.tags and piece.startswith("<2") else piece
+        for piece in tokenizer.src_vocabulary()
+    ]
 
 
 def _ids(pieces: list[str]) -> dict[str, object]:

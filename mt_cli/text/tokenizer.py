@@ -92,6 +92,11 @@ class Tokenizer:
         return other
 
     @property
+    def src_tags(self) -> list[str]:
+        """What it writes before each source."""
+        return self.src_pieces(self._src_tags)
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
 

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from mt_cli.check.findings import Report
 from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig
-from mt_cli.directions import Direction, pair_dir
 from mt_cli.files import write_text
 from mt_cli.recipe import FactsCounter
 from mt_cli.run_dir import RunDir
@@ -33,8 +32,10 @@ class PairText:
     def __init__(self, config: Config, data: DataConfig, run: RunDir):
         """`data`: that of the pair, whose config is one of one pair."""
         self.config, self.data = config.model_copy(update={"data": data}), data
-        self.folder = pair_dir(run, config, Direction(data))
-        self.suffix = "" if self.folder is run else f" {data.src_lang}-{data.tgt_lang}"  # of names
+        self.folder = run.of_pair(config.data, data)
+        self.suffix = "" if self.folder is run else f" {data.name}"  # of names
+        if self.folder is not run:
+            self.folder.refuse_links()
         self.train = TrainingSet(self.folder, data)
         self.dev_pairs = list[SentencePair]()
         self._dev: TokenSet | None = None
@@ -79,6 +80,8 @@ class PairText:
         any of the sets."""
         self._check.finish()
         train, sets = self.train, self.folder.sets
+        if self.suffix:
+            log.info(f"{self.data.name}:")
         report = look_through(self.data, train.pairs, self._sets)
         sets.forget()  # what a start wrote that broke off
         if self.data.dev is None:

@@ -92,12 +92,14 @@ def about_parent(config: Config) -> dict[str, str] | None:
 
 
 def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """The sets that the parent cut from its training text, by name; none where its config names them or it translates
+    """For a config of one language pair, the sets that the parent cut from its training text, by name; none where its config names them or it translates
     between other languages."""
-    data = parent.load_config().data
-    if data.dev is not None or (data.src_lang, data.tgt_lang) != (config.data.src_lang, config.data.tgt_lang):
+    theirs = parent.load_config().data
+    data = next((pair for pair in theirs.directions if pair.name == config.data.name), None)
+    if data is None or data.dev is not None:
         return {}
-    files = {name: parent.sets.held_out_files(data, name) for name in ("dev", "test")}
+    sets = parent.of_pair(theirs, data).sets
+    files = {name: sets.held_out_files(data, name) for name in ("dev", "test")}
     return {
         name: list(read_pairs(paths, report=CorpusReport()))
         for name, paths in files.items()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from mt_cli.config import Config, DataConfig, TokenizerConfig, given_keys
+from mt_cli.config import Config, DataConfig, SeveralPairs, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.directions import tags_of
@@ -39,10 +39,6 @@ class PreparedPair:
     profile: CorpusProfile
     dev: Mixture  # the dev set; BLEU and chrF are those of `dev_pairs`
     dev_pairs: list[SentencePair]
-
-    @property
-    def name(self) -> str:
-        return f"{self.data.src_lang}-{self.data.tgt_lang}"
 
 
 @dataclass
@@ -122,8 +118,19 @@ def _prepared(text: PairText, tokenizer: Tokenizer, profile: CorpusProfile) -> P
 
 
 def _mixture(config: Config, mixtures: list[Mixture]) -> Mixture:
-    """The training text of all pairs."""
-    return Mixture([part for one in mixtures for part in one.parts])
+    """The training text of all language pairs. An epoch has the largest one as its corpora's weights say, and the others so
+    often that they are drawn in proportion to n ** (1 / temperature)."""
+    if not isinstance(config.data, SeveralPairs):
+        return mixtures[0]
+    sizes = [sum(part.weight * len(part.dataset) for part in one.parts) for one in mixtures]
+    factors = [(max(sizes) / size) ** (1 - 1 / config.data.temperature) for size in sizes]
+    return Mixture(
+        [
+            replace(part, weight=part.weight * factor, name=part.name or pair.corpora[0].files[0])
+            for one, factor, pair in zip(mixtures, factors, config.data.directions, strict=True)
+            for part in one.parts
+        ]
+    )
 
 
 def _as_spelled(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> list[SentencePair]:

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
 from mt_cli.checkpoint import build_model
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
 from mt_cli.errors import DataError
@@ -25,7 +26,7 @@ from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk,
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.parent import about_parent, parent_of, take_weights
-from mt_cli.training.prepare import PreparedData, prepare
+from mt_cli.training.prepare import PreparedData, PreparedPair, prepare
 from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.signals import StopSignals, command_line
@@ -151,14 +152,12 @@ def fit_batch_tokens(trainer: Trainer) -> None:
 
 
 def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
-    data = config.data
-    named = {"train": data.corpora[0].files}
-    if len(data.corpora) > 1:
-        named = {f"train.{number}": corpus.files for number, corpus in enumerate(data.corpora)}
-    if data.dev is not None:
-        named["dev"] = data.dev
-    if not is_prepared:  # test sets are looked at once, before anything is trained
-        named |= {f"test.{name}": files for name, files in data.test.items()}
+    is_several = isinstance(config.data, SeveralPairs)
+    named = {
+        f"pairs.{number}.{key}" if is_several else key: files
+        for number, pair in enumerate(config.data.directions)
+        for key, files in _named_files(pair, is_prepared).items()
+    }
     problems = []
     for key, files in named.items():
         paths = [Path(file) for file in files]
@@ -172,6 +171,18 @@ def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
                 problems.append(f"{path}: cannot be read; check its permissions (data.{key})")
     if problems:
         raise DataError(*problems)
+
+
+def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:
+    """The files that have to be there, by key."""
+    named = {"train": data.corpora[0].files}
+    if len(data.corpora) > 1:
+        named = {f"train.{number}": corpus.files for number, corpus in enumerate(data.corpora)}
+    if data.dev is not None:
+        named["dev"] = data.dev
+    if not is_prepared:  # test sets are looked at once, before anything is trained
+        named |= {f"test.{name}": files for name, files in data.test.items()}
+    return named
 
 
 # What people are told ------------------------------------------------------------------------------------------------
@@ -210,13 +221,19 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
 
 
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
-    data, first = trainer.data, trainer.data.pairs[0]
+    data, folder_of = trainer.data, lambda pair: run.of_pair(trainer.state.config.data, pair.data)
     curve = [Point(record["step"], record["chrf"]) for record in run.logs.records(run.metrics_file) if "chrf" in record]
-    tokenize = bleu_tokenizer(first.data.bleu_tokenize, first.data.tgt_lang)
-    copied = score_texts([pair.src for pair in first.dev_pairs], [pair.tgt for pair in first.dev_pairs], tokenize).chrf
-    share_faulty = 0.0 if first.data.clean else run.sets.share_faulty()
+    copied = fmean(_copied_chrf(pair) for pair in data.pairs)
+    shares = (0.0 if pair.data.clean else folder_of(pair).sets.share_faulty() for pair in data.pairs)
+    share_faulty = fmean(shares)
     for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch + 1, share_faulty):
         log.info(line)
+
+
+def _copied_chrf(pair: PreparedPair) -> float:
+    """What the sources of the dev set score as translations."""
+    tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
+    return score_texts([one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs], tokenize).chrf
 
 
 def _tell_finished(state: TrainingState, run: RunDir) -> None:

@@ -59,7 +59,7 @@ class Validation:
         each = [one.figures for one in self.by_pair]
         mean = {name: fmean(figures[name] for figures in each) for name in each[0]}
         of_pairs = (
-            {f"{name} {one.pair.name}": value for one in self.by_pair for name, value in one.figures.items()}
+            {f"{name} {one.pair.data.name}": value for one in self.by_pair for name, value in one.figures.items()}
             if len(each) > 1
             else {}
         )
@@ -83,7 +83,7 @@ class Validation:
         log.info(f"step {step}, epoch {epoch + 1}: {_told(self.figures)}{averaged}{best}")
         for one in self.by_pair:
             if len(self.by_pair) > 1:
-                log.info(f"  {one.pair.name}: {_told(one.figures)}")
+                log.info(f"  {one.pair.data.name}: {_told(one.figures)}")
             one.show(n_samples)
 
 

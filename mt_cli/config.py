@@ -36,6 +36,14 @@ Files = Annotated[
 """`[source file, target file]`, line n beside line n; or one table: `.tsv`, `.csv` or `.xlsx`. All but the last may end in
 `.gz`."""
 
+TextFiles = Annotated[
+    list[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""Text files that follow one another. Each may end in `.gz`."""
+
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=35)]
 AUTO = 0
 """What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
@@ -72,6 +80,21 @@ class Corpus(Section):
     """[source file, target file], where line n of one translates line n of the other, or one table."""
     weight: float = Field(1.0, ge=0.001, le=1000)
     """How often an epoch has each pair. 2: twice. 0.5: every epoch has half of the pairs, the next one the other half."""
+    synthetic: bool = False
+    """Whether its source was translated from its target by a machine. It teaches to write the target language only, and none
+    of its pairs is held out."""
+
+
+class Monolingual(Section):
+    """Text in one language alone."""
+
+    tgt: TextFiles
+    """A text file in the target language with a sentence on each line, or a list of such files."""
+    search: Literal["greedy", "beam", "sampling"] = "greedy"
+    """How its sources are searched for: the most probable token at each step (greedy), the search of the way back's config
+    (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
+    back: str | None = None
+    """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
 
 
 def _form_of(train: Any) -> str:
@@ -121,6 +144,10 @@ class LanguagePair(Section):
 class DataConfig(LanguagePair):
     """The data of one language pair."""
 
+    monolingual: Annotated[Monolingual, Field(title="a section")] | None = None
+    """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
+    then it translates this text, and then the run learns from these synthetic pairs, too, each marked by a tag. search:
+    greedy, beam or sampling; back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -153,6 +180,7 @@ class SeveralPairs(DataConfig):
     dev: _Absent = None
     test: _Absent = {}
     columns: _Absent = None
+    monolingual: _Absent = None
     pairs: list[LanguagePair] = Field(min_length=1)
     """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test and columns, in place of
     those of data. A tag before each source says which language to translate into: `mt translate RUN --to de`."""
@@ -399,7 +427,8 @@ class Config(Section):
 
 
 FREE_TO_CHANGE = {
-    "data.train", "data.dev", "data.pairs",  # where they lie: what is in the files decides whether they are the run's; weights stay
+    # Where they lie: what is in the files decides whether they are the run's; weights and searches stay.
+    "data.train", "data.dev", "data.pairs", "data.monolingual",
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
@@ -428,6 +457,8 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
         return [*found, f"data.pairs are {pairs} here, {_told_pairs(theirs)} there"]
     if "data" in names and (weights := _weights(mine)) != _weights(theirs):
         found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
+    if "data" in names and (search := _search_back(mine)) != _search_back(theirs):
+        found.append(f"data.monolingual is {search} here, {_search_back(theirs)} there")
     return found
 
 
@@ -439,8 +470,16 @@ def _told_pairs(config: Config) -> str:
 
 
 def _weights(config: Config) -> str:
-    each = (", ".join(f"{corpus.weight:g}" for corpus in pair.corpora) for pair in config.data.directions)
-    return "; ".join(each)
+    return "; ".join(", ".join(map(_weight, pair.corpora)) for pair in config.data.directions)
+
+
+def _weight(corpus: Corpus) -> str:
+    return f"{corpus.weight:g}{' (synthetic)' if corpus.synthetic else ''}"
+
+
+def _search_back(config: Config) -> str:
+    text = config.data.monolingual
+    return "null" if text is None else f"translated by {text.search}"
 
 
 # Keys that are left open ----------------------------------------------------------------------------------------------
@@ -489,13 +528,19 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
         yield from _pairs_contradictions(config.data, config.tokenizer)
     else:
         yield from _data_contradictions(config.data)
+        for file in config.data.monolingual.tgt if config.data.monolingual is not None else ():
+            if _TABLE.search(file):
+                told = f"data.monolingual.tgt: expected text, found the table {file}; cut a column"
+                yield [("data", "monolingual", "tgt")], told
     yield from _model_contradictions(config.model)
     yield from _training_contradictions(config.training)
     yield from decoding_contradictions(config.decoding)
-    if config.data.max_length >= config.model.max_positions:  # the end symbol takes one more
+    corpora = [corpus for pair in config.data.directions for corpus in pair.corpora]
+    tag = " and a tag" if config.data.monolingual or any(corpus.synthetic for corpus in corpora) else ""
+    if config.data.max_length + bool(tag) >= config.model.max_positions:  # the end symbol takes one more
         yield (
             [("data", "max_length"), ("model", "max_positions")],
-            f"data.max_length {config.data.max_length} is not below model.max_positions {config.model.max_positions};"
+            f"data.max_length {config.data.max_length}{tag} is not below model.max_positions {config.model.max_positions};"
             " raise the latter",
         )
     if config.model.tie_embeddings == "all" and not config.tokenizer.joint:
@@ -528,11 +573,14 @@ def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Ite
             [("data", name), ("data", "pairs")],
             f"data.{name} beside data.pairs, where each pair has its own; move it into the pairs, or leave out data.pairs",
         )
+    if data.monolingual is not None:
+        keys: list[Key] = [("data", "monolingual"), ("data", "pairs")]
+        yield keys, "data.monolingual is for one language pair so far; leave it out, or data.pairs"
     names = [pair.name for pair in data.directions]
     for number, pair in enumerate(data.directions):
         yield from _data_contradictions(pair, ("data", "pairs", str(number)))
         if (first := names.index(pair.name)) < number:
-            keys: list[Key] = [("data", "pairs", str(number))]
+            keys = [("data", "pairs", str(number))]
             told = f"{pair.src_lang} to {pair.tgt_lang}, as data.pairs.{first}"
             yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"
     if not tokenizer.joint:
@@ -564,6 +612,8 @@ def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Co
             yield [(*at, *key)], f"{name}: source and target are the same file, {files[0]}"
         if len(files) == 1 and not _TABLE.search(files[0]):
             yield [(*at, *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
+    if all(corpus.synthetic for corpus in corpora):
+        yield [(*at, "train")], f"{section}.train: all corpora are synthetic; add one that people translated"
     if "dev" in data.test:
         told = f"{section}.test.dev is what the scores of {section}.dev are called; choose another name"
         yield [(*at, "test", "dev")], told

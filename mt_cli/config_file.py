@@ -24,6 +24,7 @@ from mt_cli.config import (
     DataConfig,
     DecodingConfig,
     LanguagePair,
+    Monolingual,
     SeveralPairs,
     contradictions,
     given_keys,
@@ -384,6 +385,10 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         expected = "expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}"
     elif is_train and kind in {"model_type", "string_type"}:
         expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
+    elif keys == ("data", "monolingual") and kind == "model_type":
+        expected = "expected {tgt: FILE}"
+    elif keys[:3] == ("data", "monolingual", "tgt"):
+        expected = "expected a text file or a list of text files"
     elif kind in {"model_type", "model_attributes_type", "dict_type"}:
         expected = "expected a section with keys"
     elif kind.startswith("bool"):
@@ -439,6 +444,9 @@ def suggest_key(keys: Keys, found: Any = None) -> str:
         return "it goes with data.pairs alone"
     if sections[:2] == ["data", "train"]:
         return f"known are {', '.join(Corpus.model_fields)}"
+    if sections[:2] == ["data", "monolingual"]:
+        only = "; only text in the target language teaches so far" if name == "src" else ""
+        return f"known are {', '.join(Monolingual.model_fields)}{only}"
     siblings = _KEYS[sections[0]] if sections else list(_KEYS)
     everywhere = [f"{section}.{key}" for section, keys_of_section in _KEYS.items() for key in keys_of_section]
     meant = [key for key in everywhere if key.endswith(f".{name}")]

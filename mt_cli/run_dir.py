@@ -9,6 +9,8 @@
     corpus.json            what the training text was like: lengths, characters
     corpus.back.json       the same from target to source, where that was learnt for good
     estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
+    back/                  the run from target to source, where data.monolingual is given; a run directory as this one
+    synthetic/             what it made of the monolingual text: tgt.es and tgt.gn, line for line, and about.json
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
@@ -38,6 +40,7 @@ from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_speci
 from mt_cli.run_lock import RunLock
 from mt_cli.run_logs import RunLogs
 from mt_cli.run_sets import RunSets
+from mt_cli.run_synthetic import RunSynthetic
 from mt_cli.run_text import RunText
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
@@ -57,6 +60,8 @@ class RunDir:
         self.tensorboard = path / "tensorboard"
         self.text = RunText(path)
         self.sets = RunSets(path)
+        self.back = path / "back"
+        self.synthetic = RunSynthetic(path)
         self.lock = RunLock(path)
         self.logs = RunLogs((self.metrics_file, self.timing_file), self.lock)
 
@@ -110,7 +115,7 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = (self.checkpoints, self.cache, self.tensorboard, self.sets.held_out)
+        folders = (self.checkpoints, self.cache, self.tensorboard, self.sets.held_out, self.back, self.synthetic.folder)
         for path in (*self.lock.files, *self.logs.files, *folders):
             is_folder = path in folders
             if path.is_symlink():

@@ -97,6 +97,8 @@ SHORTER = {
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
     "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
     "max_steps=40000": "max_steps=3",
+    # A network that has learnt nothing finds no translation, but draws one.
+    "--monolingual news.en": "--monolingual news.en --set data.monolingual.search=sampling",
 }
 
 
@@ -125,6 +127,7 @@ def folder(tiny: Path, trained_run: Path) -> Path:
             Path(f"{name}.{language}").write_text("".join(lines))
         shutil.copy(f"{name}.nb", f"moved/{name}.nb")
         shutil.copy(f"{name}.en", f"moved/{name}.en")
+    Path("news.en").write_text("".join(" ".join(rng.choices(words, k=7)) + "\n" for _ in range(20)))
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")
     Path("text-and-prefix.tsv").write_text("red cat\trot\nhouse\t\n")

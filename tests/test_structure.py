@@ -29,6 +29,7 @@ ORDER = [
     "run_logs",
     "run_text",
     "run_sets",
+    "run_synthetic",
     "run_dir",
     "directions",
     "checkpoint",
@@ -136,6 +137,7 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "run_logs",
         "run_text",
         "run_sets",
+        "run_synthetic",
         "run_dir",
         "fetch",
     ):

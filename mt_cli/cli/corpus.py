@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import UsageError
 from mt_cli.run_dir import RUNS, RunDir
@@ -79,6 +79,16 @@ def read_config(
     return config_of(data, overrides)
 
 
+def refuse_source_text(files: list[Path], data: DataConfig) -> None:
+    """Raises UsageError for `--monolingual` files whose names tell that they are in the source language."""
+    for file in files:
+        if code_of_name(_suffix(file).removeprefix(".")) == data.src_lang:
+            raise UsageError(
+                f"--monolingual {file}: by its name in the source language {data.src_lang}, and only text in the target"
+                f" language {data.tgt_lang} teaches so far; give such text, or rename it"
+            )
+
+
 def is_config(corpus: list[Path]) -> bool:
     """Whether the arguments name a config. Raises UsageError for what is neither a config nor a corpus."""
     if len(corpus) > 2:
@@ -96,9 +106,15 @@ def is_config(corpus: list[Path]) -> bool:
     return _suffix(file) not in _TABLES
 
 
-def usual_run_dir(corpus: list[Path], config: Config, is_clean: bool = False, init_from: Path | None = None) -> Path:
-    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `--clean` it is
-    another run, and so is one that begins with another one of this name."""
+def usual_run_dir(
+    corpus: list[Path],
+    config: Config,
+    is_clean: bool = False,
+    init_from: Path | None = None,
+    is_monolingual: bool = False,
+) -> Path:
+    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `--clean` or
+    `--monolingual` it is another run, and so is one that begins with another one of this name."""
     if len(corpus) == 2:
         usual = RUNS / f"{config.data.src_lang}-{config.data.tgt_lang}"
     else:
@@ -107,6 +123,8 @@ def usual_run_dir(corpus: list[Path], config: Config, is_clean: bool = False, in
         usual = run.path if is_of_a_run else RUNS / _stem(corpus[0])
     if is_clean:
         usual = usual.with_name(f"{usual.name}-clean")
+    if is_monolingual:
+        usual = usual.with_name(f"{usual.name}-monolingual")
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from mt_cli.cli.corpus import (
     TestOption,
     TgtLangOption,
     read_config,
+    refuse_source_text,
     usual_run_dir,
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
@@ -45,11 +47,17 @@ def train(
     extend_vocabulary: Annotated[
         bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
     ] = False,
+    monolingual: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Text in the target language alone, to learn from by back-translation; repeatable."
+        ),
+    ] = None,
     overrides: SweepOption = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean another."
+            help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean or --monolingual another."
         ),
     ] = None,
 ) -> int:
@@ -66,6 +74,7 @@ def train(
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     shorthands = {
+        "data.monolingual.tgt": json.dumps([str(file) for file in monolingual]) if monolingual else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
         "training.init_from": init_from,
@@ -76,7 +85,8 @@ def train(
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
             config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen)
-            base = run_dir or usual_run_dir(corpus, config, clean, init_from)
+            refuse_source_text(monolingual or [], config.data)
+            base = run_dir or usual_run_dir(corpus, config, clean, init_from, bool(monolingual))
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)
     if len(configs) > 1 and trained:

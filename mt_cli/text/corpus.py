@@ -268,6 +268,19 @@ def read_raw_pairs(
     yield from _decoded_pairs(files, columns, on_bad_line, report, "fix the line")
 
 
+def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusReport) -> Iterator[str]:
+    """The lines of text in one language as they are in its files, which are counted in `report` as pairs are. Raises DataError
+    when a file cannot be read or has no lines."""
+    for file in files:
+        _refuse_special_files([file])
+        n_before = report.n_pairs
+        rows = ((number, ((raw, file),)) for number, raw in enumerate(_raw_lines(Path(file)), 1))
+        for _, (text,) in _decoded(rows, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
+            yield text
+        if report.n_pairs == n_before:
+            raise DataError(f"{file}: no lines; give a file with a sentence on each line")
+
+
 def _refuse_special_files(files: Iterable[str]) -> None:
     """Raises DataError for a pipe, which can block for ever, and for a device, which may have no end."""
     for file in files:
@@ -283,25 +296,32 @@ def _decoded_pairs(
     files: list[str], columns: str | None, on_bad_line: str, report: CorpusReport, remedy: str
 ) -> Iterator[SentencePair]:
     rows = enumerate(_rows_of_two(*files), 1) if len(files) == 2 else _rows_of_one(files[0], columns, report)
+    if ".csv" in Path(files[0]).name.lower() and len(files) == 1:  # other spreadsheets' usual .csv is not UTF-8
+        remedy = f"save the table as CSV UTF-8, or {remedy}"
+    for number, (src, tgt) in _decoded(rows, on_bad_line, report, remedy):
+        yield SentencePair(src, tgt, number)
+
+
+def _decoded(
+    rows: Iterator[tuple[int, tuple[Side, ...]]], on_bad_line: str, report: CorpusReport, remedy: str
+) -> Iterator[tuple[int, list[str]]]:
     for number, sides in rows:
         report.n_pairs += 1
         try:
-            src, tgt = (decode_line(raw, number, name) for raw, name in sides)
+            texts = [decode_line(raw, number, name) for raw, name in sides]
         except NotUtf8Error as error:
             if on_bad_line == "skip":
                 report.drop("not UTF-8")
                 report.bad_lines.append(number)
                 continue
             others = further_lines(n for n, later in rows if not all(_is_utf_8(raw) for raw, _ in later))
-            if ".csv" in Path(files[0]).name.lower() and len(files) == 1:  # other spreadsheets' usual .csv is not UTF-8
-                remedy = f"save the table as CSV UTF-8, or {remedy}"
             raise DataError(f"{error}{others}; {remedy}") from None
-        for (raw, name), text in zip(sides, (src, tgt), strict=True):
+        for (raw, name), text in zip(sides, texts, strict=True):
             if raw.endswith(b"\r\n"):
                 report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
             if _CONTROL.search(text):
                 report.note_once(f"{name} has control characters", f" (first in line {number}); read as spaces")
-        yield SentencePair(src, tgt, number)
+        yield number, texts
 
 
 def _is_utf_8(raw: bytes) -> bool:

@@ -30,6 +30,7 @@ class Part:
     name: str = ""  # for messages; '' where there is but one corpus
     src_tags: tuple[int, ...] = ()  # ids that stand before each source
     back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
+    is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
 
     def src(self, index: int) -> Ids:
         ids = self.dataset.src(index)
@@ -51,6 +52,8 @@ class Part:
         return counts
 
     def backwards(self) -> Part:
+        if self.is_synthetic:
+            return self
         return replace(self, dataset=self.dataset.backwards(), src_tags=self.back_tags, back_tags=self.src_tags)
 
 
@@ -118,7 +121,7 @@ class Mixture:
         return [sum(counts) for counts in zip(*(part.src_counts(vocab_size) for part in self.parts), strict=True)]
 
     def backwards(self) -> Mixture:
-        """The same pairs from target to source."""
+        """The same pairs from target to source, but for synthetic ones, which stay as they are."""
         other = copy.copy(self)
         other.parts = [part.backwards() for part in self.parts]
         return other

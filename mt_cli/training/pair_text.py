@@ -16,12 +16,14 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.files import write_text
 from mt_cli.recipe import FactsCounter
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.parent import held_out_of
+from mt_cli.training.reverse_run import reverse_run
 from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, tell_findings
 from mt_cli.training.token_sets import TokenSet, TrainingSet
 
@@ -36,7 +38,7 @@ class PairText:
         self.suffix = "" if self.folder is run else f" {data.name}"  # of names
         if self.folder is not run:
             self.folder.refuse_links()
-        self.train = TrainingSet(self.folder, data)
+        self.train = TrainingSet(self.folder, self.folder.synthetic.with_pairs(data))
         self.dev_pairs = list[SentencePair]()
         self._dev: TokenSet | None = None
         self._check = SetsCheck(self.train.text.told)
@@ -70,9 +72,14 @@ class PairText:
         return self.train.copied(self.folder, lambda pairs: self._count(self._check.train(pairs), facts))
 
     def _count(self, pairs: Iterable[SentencePair], facts: FactsCounter) -> Iterator[SentencePair]:
-        for pair in pairs:
+        """Of synthetic pairs, the recipe counts as many as an epoch has: a network learns to write from them as from others,
+        and more of them shall not make it too large for the others."""
+        shares = [min(1.0, corpus.weight) if corpus.synthetic else 1.0 for corpus in self.train.data.corpora]
+        for n_before, pair in enumerate(pairs):
+            share = shares[corpus_of(pair.line)]
             self._description.count(pair)
-            facts.add(pair.src, pair.tgt)
+            if int(share * (n_before + 1)) > int(share * n_before):
+                facts.add(pair.src, pair.tgt)
             yield pair
 
     def select(self, parent: RunDir | None) -> Report:
@@ -82,10 +89,11 @@ class PairText:
         train, sets = self.train, self.folder.sets
         if self.suffix:
             log.info(f"{self.data.name}:")
-        report = look_through(self.data, train.pairs, self._sets)
+        report = look_through(train.data, train.pairs, self._sets)
         sets.forget()  # what a start wrote that broke off
         if self.data.dev is None:
-            inherited = held_out_of(parent, self.config) if parent is not None else {}
+            others = [other for other in (parent, reverse_run(self.config, self.folder)) if other is not None]
+            inherited = next(filter(None, (held_out_of(other, self.config) for other in others)), {})
             hold_out(self.config, sets, train.pairs, report, inherited)
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:

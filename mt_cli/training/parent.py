@@ -92,14 +92,16 @@ def about_parent(config: Config) -> dict[str, str] | None:
 
 
 def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """For a config of one language pair, the sets that the parent cut from its training text, by name; none where its config names them or it translates
-    between other languages."""
-    theirs = parent.load_config().data
-    data = next((pair for pair in theirs.directions if pair.name == config.data.name), None)
+    """For a config of one language pair, the sets that the parent cut from its training text, by name, with their sides
+    exchanged where it translates the other way; none where its config names them or it translates between other languages."""
+    theirs, own = parent.load_config().data, (config.data.src_lang, config.data.tgt_lang)
+    steps = {own: 1, own[::-1]: -1}
+    pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in steps]
+    data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
     if data is None or data.dev is not None:
         return {}
-    sets = parent.of_pair(theirs, data).sets
-    files = {name: sets.held_out_files(data, name) for name in ("dev", "test")}
+    sets, step = parent.of_pair(theirs, data).sets, steps[data.src_lang, data.tgt_lang]
+    files = {name: sets.held_out_files(data, name)[::step] for name in ("dev", "test")}
     return {
         name: list(read_pairs(paths, report=CorpusReport()))
         for name, paths in files.items()

@@ -23,9 +23,10 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import Tokenizer, extend_tokenizer, train_tokenizer, with_tags
+from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.training.pair_text import PairText
 from mt_cli.training.parent import like_parent, parent_of
+from mt_cli.training.reverse_run import TRANSLATED_SHARE
 from mt_cli.training.selection import ReadPairs
 
 log = logging.getLogger(__name__)
@@ -151,20 +152,25 @@ def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, st
     """The config with a value for each key that it leaves open, and the reasons of those that depend on the corpus."""
     device = choose_device(config.training.device)
     dtype, _ = choose_precision(config.training.precision, device)
-    choices = choose(facts, Machine(measured_gflops(device, dtype)), given_keys(config))
+    given = given_keys(config)
+    if config.data.monolingual is not None and config.training.minutes is not None:
+        given["training.minutes"] = config.training.minutes * (1 - TRANSLATED_SHARE)
+    choices = choose(facts, Machine(measured_gflops(device, dtype)), given)
     completed = complete(config, {key: choice.value for key, choice in choices.items()})
     return completed, {key: choice.reason for key, choice in choices.items()}
 
 
 def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> Tokenizer:
     read_kept = lambda: chain.from_iterable(text.train.kept_pairs() for text in texts)  # noqa: E731
-    sides, settings = _sides(config.tokenizer, read_kept), config.tokenizer
+    sides, settings, tags = _sides(config.tokenizer, read_kept), config.tokenizer, tags_of(config)
+    if any(corpus.synthetic for text in texts for corpus in text.train.data.corpora):
+        tags.append(SYNTHETIC)
     if parent is None:
-        return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags_of(config))
+        return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags)
     tokenizer = parent.text.load_tokenizer(settings.joint)
     if config.training.extend_vocabulary:
         tokenizer = extend_tokenizer(tokenizer, sides, settings.algorithm, settings.vocab_size)
-    return with_tags(tokenizer, tags_of(config))
+    return with_tags(tokenizer, tags)
 
 
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:

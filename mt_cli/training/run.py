@@ -21,6 +21,7 @@ from mt_cli.errors import DataError
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
+from mt_cli.training.back_translation import back_translate
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
@@ -59,8 +60,25 @@ def train(
                 stack.enter_context(signals)
         ranks = stack.enter_context(joined_ranks())
         ranks.refuse_difference(given.model_dump(), {"version": versions()})
-        begun = ranks.first(lambda: _begin(given, run, stack))
-        trainer = prepared_trainer(begun or given, run, signals, started, ranks, on_validation)
+        _train_in(run, given, signals, started, ranks, on_validation)
+
+
+def _train_in(
+    run: RunDir,
+    given: Config,
+    signals: StopSignals,
+    started: float,
+    ranks: Ranks,
+    on_validation: Callable[[RunDir], None] | None,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        config = ranks.first(lambda: _begin(given, run, stack)) or given
+        if config.data.monolingual is not None:
+            train_back = lambda config, back: _train_in(back, config, signals, started, ALONE, on_validation)  # noqa: E731
+            seconds = ranks.first(lambda: back_translate(config, run, train_back, signals))
+            if seconds is not None and not run.steps():  # which know what was spent
+                started = min(started, time.monotonic() - seconds)
+        trainer = prepared_trainer(config, run, signals, started, ranks, on_validation)
         if not trainer.state.is_finished:
             _train(trainer, run)
         elif ranks.is_first:
@@ -158,7 +176,7 @@ def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
         for number, pair in enumerate(config.data.directions)
         for key, files in _named_files(pair, is_prepared).items()
     }
-    problems = []
+    problems = [told for pair in config.data.directions for told in _training_files_once_more(pair)]
     for key, files in named.items():
         paths = [Path(file) for file in files]
         if len(paths) == 2 and all(path.is_file() for path in paths) and paths[0].samefile(paths[1]):
@@ -182,7 +200,18 @@ def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:
         named["dev"] = data.dev
     if not is_prepared:  # test sets are looked at once, before anything is trained
         named |= {f"test.{name}": files for name, files in data.test.items()}
+    if data.monolingual is not None:
+        named["monolingual.tgt"] = data.monolingual.tgt
     return named
+
+
+def _training_files_once_more(data: DataConfig) -> list[str]:
+    files = [Path(file) for corpus in data.corpora for file in corpus.files]
+    return [
+        f"{text} is a file of data.train, too; give data.monolingual.tgt text that is not translated yet"
+        for text in (data.monolingual.tgt if data.monolingual is not None else ())
+        if Path(text).exists() and any(file.exists() and file.samefile(text) for file in files)
+    ]
 
 
 # What people are told ------------------------------------------------------------------------------------------------

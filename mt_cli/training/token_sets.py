@@ -21,7 +21,7 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class TrainingSet:
     """The corpora of a config: one text, and one mixture of their ids."""
 
     def __init__(self, run: RunDir, data: DataConfig):
-        self.text, self._data = TrainingText(data), data
+        self.data, self.text = data, TrainingText(data)
         self._is_one = len(self.text.corpora) == 1
         self.sets = [TokenSet(run, "train", self.text.files, data, data.dedup)]
         if not self._is_one:
@@ -208,6 +208,10 @@ class TrainingSet:
         for one, dataset in zip(self.sets, datasets, strict=True):
             one.refuse_empty(dataset)
         names = [""] if self._is_one else self.text.corpus_names
-        weights = [corpus.weight for corpus in self.text.corpora]
-        tags = tokenizer.tags_for(self._data.tgt_lang), tokenizer.tags_for(self._data.src_lang)
-        return Mixture([Part(*one, *tags) for one in zip(datasets, weights, names, strict=True)])
+        tags, back_tags = tokenizer.tags_for(self.data.tgt_lang), tokenizer.tags_for(self.data.src_lang)
+        synthetic_tags = (*tags, *(number for tag, number in tokenizer.tags.items() if tag == SYNTHETIC))
+        parts = []
+        for corpus, dataset, name in zip(self.text.corpora, datasets, names, strict=True):
+            own = synthetic_tags if corpus.synthetic else tags
+            parts.append(Part(dataset, corpus.weight, name, own, back_tags, corpus.synthetic))
+        return Mixture(parts)

@@ -1,0 +1,111 @@
+"""The synthetic pairs of a run: lines of its monolingual text, and their translations by a run that translates back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from mt_cli.config import Corpus, DataConfig
+from mt_cli.errors import RunDirError
+from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
+
+_MAX_BLOCK_BYTES = 1 << 28
+
+
+@dataclass(config=ConfigDict(strict=True, extra="forbid"), frozen=True)
+class About:
+    """What is known of the synthetic pairs."""
+
+    monolingual_sha256: str
+    back: str  # the run that translates them
+    back_sha256: str  # of its weights
+    n_lines: int  # of the monolingual text
+    n_chosen: int  # of these, that are to be translated
+    left_out: dict[str, int]  # lines by the reason
+    seconds: float  # that all this took
+    n_pairs: int | None = None  # None until they are made
+    weight: float = 1.0  # how often an epoch has each of them
+
+
+class RunSynthetic:
+    """The folder `synthetic` of a run."""
+
+    def __init__(self, run: Path):
+        self._run = run
+        self.folder = run / "synthetic"
+        self._blocks = self.folder / "blocks"
+        self._about_file = self.folder / "about.json"
+
+    def files(self, data: DataConfig) -> list[str]:
+        """Of their sources and of their targets. Raises RunDirError for a link that leads out of the run."""
+        files = [self.folder / f"tgt.{tag}" for tag in (data.src_lang, data.tgt_lang)]
+        for file in files:
+            refuse_outside(self._run, file)
+        return [str(file) for file in files]
+
+    def with_pairs(self, data: DataConfig) -> DataConfig:
+        """The section in which they are the last corpus; as it is where there are none."""
+        about = self.about() if data.monolingual is not None else None
+        if about is None or about.n_pairs is None:
+            return data
+        own = Corpus(files=self.files(data), weight=about.weight, synthetic=True)
+        return data.model_copy(update={"train": [*data.corpora, own]})
+
+    def about(self) -> About | None:
+        """None before the lines are chosen. Raises RunDirError when it is damaged."""
+        try:
+            return TypeAdapter(About).validate_json(read_inside(self._run, self._about_file))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            raise RunDirError(f"{self._about_file}: damaged; restore it from a copy") from None
+
+    def save_about(self, about: About) -> None:
+        write_text(self._about_file, json.dumps(asdict(about), indent=2, ensure_ascii=False) + "\n")
+
+    # While they are made: blocks of lines, each with its translations once it has them
+
+    def begin(self) -> None:
+        for folder in (self.folder, self._blocks):
+            make_folder(folder)
+
+    def save_lines(self, block: int, lines: list[str]) -> None:
+        write_text(self._file(block, "lines"), json.dumps(lines))
+
+    def lines(self, block: int) -> list[str]:
+        lines: list[str] = self._load(block, "lines")
+        return lines
+
+    def has_translations(self, block: int) -> bool:
+        return self._file(block, "translations").exists()
+
+    def save_translations(self, block: int, translations: list[str], seconds: float) -> None:
+        write_text(self._file(block, "translations"), json.dumps([translations, seconds]))
+
+    def translations(self, block: int) -> tuple[list[str], float]:
+        """Of its lines, and the seconds that they took."""
+        translations, seconds = self._load(block, "translations")
+        return translations, seconds
+
+    def forget(self) -> None:
+        """So that the next start begins anew: lets the run back learn for longer, chooses and translates."""
+        self.delete_blocks()
+        self._about_file.unlink(missing_ok=True)
+
+    def delete_blocks(self) -> None:
+        """Also what a process left that was killed while it wrote."""
+        shutil.rmtree(self._blocks, ignore_errors=True)
+        for orphan in self.folder.glob(".tmp-*"):
+            orphan.unlink(missing_ok=True)
+
+    def _file(self, block: int, kind: str) -> Path:
+        return self._blocks / f"{block:06d}-{kind}.json"
+
+    def _load(self, block: int, kind: str) -> Any:
+        return json.loads(read_inside(self._run, self._file(block, kind), _MAX_BLOCK_BYTES))

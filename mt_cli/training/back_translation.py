@@ -1,0 +1,179 @@
+"""Text in the target language alone becomes training text (back-translation: Sennrich et al. 2016). A run of its own learns
+to translate from target to source; it translates the text; the pairs that this makes are a further corpus of the run.
+
+Each stage leaves whole files in the run, so that the same command goes on where it was ended: the run `back`; blocks of
+chosen lines; blocks of translations; the pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from mt_cli.config import Config
+from mt_cli.decoding.translator import Translator
+from mt_cli.device import choose_device, multiply_float32_fast
+from mt_cli.errors import DataError
+from mt_cli.files import write_atomically
+from mt_cli.run_dir import RunDir
+from mt_cli.run_synthetic import About
+from mt_cli.text.corpus import CorpusReport, read_monolingual, sha256_of
+from mt_cli.training.monolingual import Selection, held_out_targets
+from mt_cli.training.parent import held_out_of
+from mt_cli.training.reverse_run import TRANSLATED_SHARE, reverse_config, reverse_name, reverse_run
+from mt_cli.training.signals import StopSignals
+
+log = logging.getLogger(__name__)
+
+_MOST_SYNTHETIC = 2.0  # pairs of an epoch for each other one; where there are more, the next epoch has others of them
+_BLOCK_SIZE = 1024  # lines: enough to fill batches with lines of one length
+_SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam_size": 1, "n_best": 1, "sample": False},
+    "beam": {"n_best": 1, "sample": False},
+    "sampling": {"n_best": 1, "sample": True},
+}
+
+
+def back_translate(
+    config: Config, run: RunDir, train_back: Callable[[Config, RunDir], None], signals: StopSignals
+) -> float:
+    """Makes the synthetic pairs of a run with monolingual text, unless an earlier start has made them. Returns the seconds
+    that they took, in all starts. Raises DataError for text that is of no use, and RunDirError where it has changed."""
+    text, back, about = config.data.monolingual, reverse_run(config, run), run.synthetic.about()
+    assert text is not None and back is not None
+    sha256 = sha256_of(text.tgt)
+    if about is not None and about.monolingual_sha256 != sha256:
+        raise run.text.other_data_error("monolingual")
+    if about is None or about.n_pairs is None:
+        run.begin(config)
+        if about is None:
+            for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
+                pass  # what is wrong with it shows before anything is trained
+        if about is None and text.back is None:
+            log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
+            train_back(reverse_config(config), back)
+            if signals.is_stopping:
+                signals.stop(f"stopped after training {back.path}")
+            signals.is_saving_needed = False
+        tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
+        held_out = held_out_targets(config.data, held_out_of(back, config))
+        selection = Selection(config.data, held_out, tokenizer)
+        about = about or _choose(config, sha256, run, back, selection)
+        _translate(config, run, back, about, signals)
+        about = _join(config, run, about, selection)
+    run.synthetic.delete_blocks()
+    return about.seconds
+
+
+def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: Selection) -> About:
+    """Writes the lines that are worth being translated into blocks."""
+    text, began, report, n_chosen = config.data.monolingual, time.monotonic(), CorpusReport(), 0
+    assert text is not None
+    lines = selection.lines(read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=report))
+    run.synthetic.begin()
+    while block := list(islice(lines, _BLOCK_SIZE)):
+        run.synthetic.save_lines(n_chosen // _BLOCK_SIZE, block)
+        n_chosen += len(block)
+    if sha256_of(text.tgt) != sha256:
+        raise DataError(
+            f"{' or '.join(text.tgt)}: changed while it was read; run the same command again when it is complete"
+        )
+    for note in report.notes:
+        log.info(f"monolingual: {note}")
+    left_out = report.dropped | selection.left_out
+    if not n_chosen:
+        raise DataError(
+            f"{text.tgt[0]}: no line of use, {_told(left_out)}; give text in {config.data.tgt_lang} that is not yet translated"
+        )
+    with back.find_checkpoint("best").open("rb") as weights:
+        back_sha256 = hashlib.file_digest(weights, "sha256").hexdigest()
+    timed = back.logs.records(back.timing_file) if text.back is None else []
+    seconds = (timed[-1]["elapsed_seconds"] if timed else 0.0) + time.monotonic() - began
+    about = About(sha256, str(back.path), back_sha256, report.n_pairs, n_chosen, left_out, seconds)
+    run.synthetic.save_about(about)
+    return about
+
+
+def _translate(config: Config, run: RunDir, back: RunDir, about: About, signals: StopSignals) -> None:
+    """Translates blocks in random order, until all are done or it is time to train."""
+    text, synthetic, spent = config.data.monolingual, run.synthetic, about.seconds
+    assert text is not None
+    end = 60 * TRANSLATED_SHARE * (config.training.minutes or math.inf)
+    device = choose_device(config.training.device)
+    if device.type == "cpu":
+        multiply_float32_fast()  # as in training, so that a translation is the same whichever start makes it
+    translator = Translator.load(back.path, device=str(device), to=reverse_name(config.data))
+    signals.is_saving_needed = True
+    log.info(f"translating back {about.n_chosen:,} of {about.n_lines:,} lines, {text.search} search")
+    with tqdm(total=about.n_chosen, desc="translating back", unit=" lines", leave=False, disable=None) as bar:
+
+        def on_batch(n_lines: int) -> None:
+            bar.update(n_lines)
+            if signals.is_stopping:
+                signals.stop(f"stopped translating back, what is done is kept in {synthetic.folder}")
+
+        for place, number in enumerate(np.random.default_rng(config.training.seed).permutation(_n_blocks(about))):
+            if synthetic.has_translations(number):
+                translations, seconds = synthetic.translations(number)
+                bar.update(len(translations))
+            elif spent < end or place == 0:
+                began, first = time.monotonic(), int(number) * _BLOCK_SIZE
+                options = {"on_batch": on_batch, "first_line": first, **_SEARCHES[text.search]}
+                translations = translator.translate(synthetic.lines(number), **options)
+                synthetic.save_translations(number, translations, seconds := time.monotonic() - began)
+            else:
+                break
+            spent += seconds
+    signals.is_saving_needed = False
+
+
+def _n_blocks(about: About) -> int:
+    return -(-about.n_chosen // _BLOCK_SIZE)
+
+
+def _join(config: Config, run: RunDir, about: About, selection: Selection) -> About:
+    """Writes the pairs of all blocks that are translated."""
+    synthetic, n_translated, seconds = run.synthetic, 0, about.seconds
+    numbers = [number for number in range(_n_blocks(about)) if synthetic.has_translations(number)]
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        nonlocal n_translated, seconds
+        selection.left_out.clear()
+        n_translated, seconds = 0, about.seconds
+        for number in numbers:
+            (translations, of_block), lines = synthetic.translations(number), synthetic.lines(number)
+            n_translated, seconds = n_translated + len(lines), seconds + of_block
+            yield from selection.pairs(zip(translations, lines, strict=True))
+
+    for side, file in enumerate(synthetic.files(config.data)):
+        lines = (f"{pair[side]}\n".encode() for pair in pairs())
+        write_atomically(Path(file), methodcaller("writelines", lines))
+    untimely = {"not translated, for want of time": about.n_chosen - n_translated}
+    left_out = about.left_out | selection.left_out | (untimely if n_translated < about.n_chosen else {})
+    n_pairs = n_translated - selection.left_out.total()
+    if not n_pairs:
+        synthetic.forget()
+        raise DataError(
+            f"{synthetic.folder}: no pair of use, {_told(left_out)}; {about.back} has hardly learnt to translate: run the same"
+            " command with more minutes or steps"
+        )
+    weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
+    about = replace(about, left_out=left_out, n_pairs=n_pairs, weight=weight, seconds=seconds)
+    synthetic.save_about(about)
+    log.info(f"{n_pairs:,} synthetic pairs: {synthetic.folder}; lines left out: {_told(left_out)}")
+    return about
+
+
+def _told(left_out: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in left_out.items()) or "none"

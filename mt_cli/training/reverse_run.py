@@ -1,0 +1,79 @@
+"""The run that translates monolingual text back, from target to source: which it is, and what it is trained with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mt_cli.config import Config, DataConfig
+from mt_cli.directions import directions_of
+from mt_cli.errors import ConfigError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.tables import find_layout
+from mt_cli.training.parent import parent_of
+
+BACK_SHARE, TRANSLATED_SHARE = 1 / 3, 1 / 2  # of the minutes: when it ends, and when translating ends at the latest
+
+
+def reverse_run(config: Config, run: RunDir) -> RunDir | None:
+    """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError where it is
+    not there or translates something else."""
+    data = config.data
+    if data.monolingual is None:
+        return None
+    if data.monolingual.back is None:
+        return RunDir(run.back)
+    back = RunDir.existing(Path(data.monolingual.back))
+    known = directions_of(back.load_config())
+    if reverse_name(data) not in {one.name for one in known}:
+        raise ConfigError(
+            f"data.monolingual.back: {back.path} translates {' and '.join(one.told for one in known)}, expected"
+            f" {data.tgt_lang} to {data.src_lang}; give another run, or leave it out"
+        )
+    return back
+
+
+def reverse_name(data: DataConfig) -> str:
+    """Of the direction from target to source, such as gn-es."""
+    return f"{data.tgt_lang}-{data.src_lang}"
+
+
+def reverse_config(config: Config) -> Config:
+    """What the one within the run is trained with: the same text with its sides exchanged, and the keys that were given."""
+    parent, minutes = parent_of(config), config.training.minutes
+    if parent is not None and not parent.load_config().tokenizer.joint:
+        raise ConfigError(
+            f"{parent.path} has a vocabulary for each language, so no run back can begin with it; leave out"
+            " training.init_from (--from), or give data.monolingual.back"
+        )
+    training = config.training.model_copy(update={"minutes": minutes and minutes * BACK_SHARE})
+    return config.model_copy(update={"data": _exchanged(config.data), "training": training})
+
+
+def _exchanged(data: DataConfig) -> DataConfig:
+    corpora = [corpus for corpus in data.corpora if not corpus.synthetic]
+    return data.model_copy(
+        update={
+            "src_lang": data.tgt_lang,
+            "tgt_lang": data.src_lang,
+            "train": [corpus.model_copy(update={"files": corpus.files[::-1]}) for corpus in corpora],
+            "dev": data.dev and data.dev[::-1],
+            "test": {name: files[::-1] for name, files in data.test.items()},
+            "columns": _exchanged_columns(data),
+            "monolingual": None,
+            "bleu_tokenize": "auto",
+        }
+    )
+
+
+def _exchanged_columns(data: DataConfig) -> str | None:
+    """Raises ConfigError where they are not named, and the tables have them in different places."""
+    if data.columns is not None:
+        return ",".join(data.columns.split(",")[::-1])
+    sets = [*(corpus.files for corpus in data.corpora), *([data.dev] if data.dev else []), *data.test.values()]
+    found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1}
+    if len(found) > 1:
+        raise ConfigError(
+            "data.monolingual: source and target stand in different columns of the tables; set data.columns to names that"
+            f" all of them have, such as {data.src_lang},{data.tgt_lang}"
+        )
+    return "".join(f"{tgt + 1},{src + 1}" for src, tgt in found) or None

@@ -1,0 +1,384 @@
+"""Monolingual text becomes training text: which of it, by which run, and after a kill at any stage as without one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import crash_points
+import pytest
+from conftest import WORDS
+from nursery import Nursery, nursery_in
+from same_training import differences
+
+from mt_cli.config import Config, DataConfig, Monolingual, contradictions
+from mt_cli.config_file import load_config
+from mt_cli.errors import ConfigError, DataError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
+from mt_cli.text.tokenizer import SYNTHETIC
+from mt_cli.training.monolingual import Selection, held_out_targets
+from mt_cli.training.prepare import prepare
+from mt_cli.training.reverse_run import reverse_config
+
+# Which lines are chosen ----------------------------------------------------------------------------------------------
+
+
+def read(*files: str, **options: str) -> list[str]:
+    return list(read_monolingual(files, on_bad_line=options.get("on_bad_line", "error"), report=CorpusReport()))
+
+
+def test_monolingual_text_is_read_as_training_text_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.gn").write_bytes(b"\xef\xbb\xbfone\r\ntwo\x85\xe2\x80\xa8\n\nlast")
+    with pytest.raises(DataError, match=r"a.gn:2: invalid UTF-8 at byte 4 \(0x85\); fix the line or set data.on_bad"):
+        read("a.gn")
+    report = CorpusReport()
+    assert list(read_monolingual(["a.gn"], on_bad_line="skip", report=report)) == ["one", "", "last"]
+    assert (report.n_pairs, report.dropped) == (4, {"not UTF-8": 1})
+    assert report.notes == ["a.gn has Windows line ends; the carriage returns are left out"]
+    Path("b.gn.gz").write_bytes(gzip.compress(b"three\x00\n"))
+    assert read("b.gn.gz", "b.gn.gz") == ["three\0", "three\0"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.gn: no lines; give a file with a sentence on each line"),
+        ("one\n".encode("utf-16"), "a.gn:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8"),
+        (b"\x1f\x8b\x08", "a.gn:1: gzip file, expected text; unpack it"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    Path("a.gn").write_bytes(content)
+    with pytest.raises(DataError) as error:
+        read("a.gn")
+    assert str(error.value) == message
+
+
+def test_pipes_and_missing_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"^none.gn: No such file"):
+        read("none.gn")
+    os.mkfifo("pipe.gn")
+    with pytest.raises(DataError, match=r"^pipe.gn: is not a regular file"):
+        read("pipe.gn")
+
+
+class SplitAtSpaces:
+    def encode_src(self, text: str) -> list[int]:
+        return [7] * len(text.split())
+
+
+def selection(data: DataConfig) -> Selection:
+    return Selection(data, held_out_targets(data, {}), SplitAtSpaces())  # type: ignore[arg-type]
+
+
+def test_lines_of_no_use_are_left_out_and_counted(tiny):
+    Path("train.de").write_text("ein Hund sieht eine Katze\n" * 200)
+    Path("test.de").write_text("die Katze sieht einen roten Baum\n" * 12)
+    chosen = selection(load_config(Path("tiny.yaml")).data)
+    lines = [
+        "der Baum", " der  Baum\u2028", "", " \t", "ein Hund sieht eine Katze", "Die Katze sieht einen roten Baum!", "x " * 17,
+        "x" * 1_000_000, "дом стоит у реки", "schÃ¶n ist das", "die Katze",
+    ]  # fmt: skip
+    assert list(chosen.lines(lines)) == ["der Baum", "die Katze"]
+    assert chosen.left_out == {
+        "repeated": 1, "blank": 2, "training targets": 1, "nearly in a dev or test set": 1, "longer than 16 tokens": 2,
+        "wrong script": 1, "mojibake": 1,
+    }  # fmt: skip
+
+
+def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
+    chosen = selection(load_config(Path("tiny.yaml")).data)
+    long = "die Katze sieht die Katze und die Katze sieht die Katze"
+    pairs = [
+        ("", "die Katze"), ("the cat", "die Katze"), (long, long), ("the", long * 10), ("...", "die Katze"),
+        ("the cat 5", "die Katze 5"), ("the cat 7", "die Katze"),
+    ]  # fmt: skip
+    assert list(chosen.pairs(pairs)) == [("the cat", "die Katze"), ("the cat 5", "die Katze 5")]
+    assert chosen.left_out == {
+        f"with a translation that is {reason}": 1
+        for reason in (
+            "empty",
+            "copied",
+            "far too short or too long",
+            "punctuation alone",
+            "of signs that no source has",
+        )
+    }
+    assert chosen.n_trained == 200
+
+
+# What the run back is trained with -----------------------------------------------------------------------------------
+
+
+def test_the_run_back_has_the_same_text_with_its_sides_exchanged(tiny):
+    config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "training.minutes=30"])
+    back = reverse_config(config)
+    assert (back.data.src_lang, back.data.tgt_lang, back.data.dev) == ("de", "en", ["dev.de", "dev.en"])
+    assert back.data.corpora[0].files == ["train.de", "train.en"]
+    assert back.data.test == {"held_out": ["test.de", "test.en"]}
+    assert back.data.monolingual is None and back.training.minutes == 10
+    swapped = [(pair.tgt, pair.src) for pair in TrainingText(config.data).read()]
+    assert [(pair.src, pair.tgt) for pair in TrainingText(back.data).read()] == swapped
+
+
+def test_the_columns_of_tables_are_exchanged(tiny):
+    Path("a.csv").write_text("nr,source,target\n" + "".join(f"{n},the cat {n},die Katze {n}\n" for n in range(20)))
+    Path("b.csv").write_text("source,target\n" + "".join(f"the cat {n},die Katze {n}\n" for n in range(20)))
+
+    def back(*corpora: str, columns: str | None = None) -> DataConfig:
+        named = f"[{', '.join(f'{{files: {file}}}' for file in corpora)}]"
+        settings = [f"data.train={named}", "data.dev=null", "data.test={}", "data.monolingual.tgt=news.de"]
+        return reverse_config(
+            load_config(Path("tiny.yaml"), settings + [f"data.columns={columns}"] * bool(columns))
+        ).data
+
+    assert next(TrainingText(back("a.csv")).read())[:2] == ("die Katze 0", "the cat 0")
+    assert back("a.csv", "b.csv", columns="source,target").columns == "target,source"
+    with pytest.raises(ConfigError, match=r"set data\.columns to names that all of them have, such as en,de"):
+        back("a.csv", "b.csv")
+
+
+def told_of(**keys: Any) -> list[str]:
+    """What is wrong with a config of monolingual text, beside its files."""
+    pairs = {"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"], "monolingual": {"tgt": ["news.gn"]}}
+    return [message for _, message in contradictions(Config(data=DataConfig(**{**pairs, **keys})))]
+
+
+def test_a_synthetic_corpus_alone_and_a_table_of_one_language_are_refused():
+    only = [{"files": ["a.es", "a.gn"], "synthetic": True}]
+    assert told_of() == []
+    assert told_of(train=only) == ["data.train: all corpora are synthetic; add one that people translated"]
+    assert told_of(monolingual=Monolingual(tgt=["a.gn", "x.tsv"])) == [
+        "data.monolingual.tgt: expected text, found the table x.tsv; cut a column"
+    ]
+
+
+def test_several_language_pairs_have_no_monolingual_text_so_far(tiny):
+    pairs = (
+        "[{src_lang: en, tgt_lang: de, train: [train.en, train.de]}, {src_lang: de, tgt_lang: en, train: [a.de, a.en]}]"
+    )
+    with pytest.raises(
+        ConfigError, match=r"data.monolingual is for one language pair so far; leave it out, or data.pairs"
+    ):
+        Path("several.yaml").write_text(f"data: {{pairs: {pairs}, monolingual: {{tgt: news.de}}}}\n")
+        load_config(Path("several.yaml"))
+
+
+def test_the_tag_of_a_synthetic_source_has_a_position():
+    assert told_of(max_length=1022) == []
+    assert told_of(max_length=1023) == [
+        "data.max_length 1023 and a tag is not below model.max_positions 1024; raise the latter"
+    ]
+
+
+# A whole training ----------------------------------------------------------------------------------------------------
+
+LIFE = {
+    "data.monolingual": "{tgt: news.de}",
+    "model.dropout": 0.2,
+    "training.max_steps": 30,
+    "training.validate_every_steps": 15,
+    "training.n_samples": 0,
+    "training.batch_tokens": 256,
+}
+SMALL_BLOCKS = "from mt_cli.training import back_translation; back_translation._BLOCK_SIZE = 16\n"
+STAGES = {  # what is called when it is killed, and how often it was called before
+    "training back": ("Checkpoints.save", 1),
+    "choosing": ("RunSynthetic.save_lines", 2),
+    "translating": ("RunSynthetic.save_translations", 1),
+    "joining": ("RunSynthetic.save_about", 1),
+    "training": ("Checkpoints.save", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus, tmp_path_factory) -> Path:
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("back") / "corpus"))
+    rng = random.Random(5)
+    lines = [" ".join(rng.choices(list(WORDS.values()), k=rng.randint(5, 8))) for _ in range(40)]
+    (folder / "news.de").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nursery(folder: Path) -> Iterator[Nursery]:
+    with nursery_in(folder) as nursery:
+        yield nursery
+
+
+def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data: str) -> int:
+    values = {**LIFE, "training.max_steps": steps, **{f"data.{key}": value for key, value in data.items()}}
+    options = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+    return nursery.run("train", "tiny.yaml", "--run-dir", run, *options, before=SMALL_BLOCKS + before)
+
+
+def killed(stage: str, sent: str = "SIGKILL") -> str:
+    name, n_calls = STAGES[stage]
+    return f"import crash_points; crash_points.kill_after({name!r}, {n_calls}, {sent!r})"
+
+
+@pytest.fixture(scope="module")
+def whole(nursery: Nursery, folder: Path) -> Path:
+    """A short training that nothing disturbed."""
+    assert train(nursery, "whole") == 0, nursery.said
+    assert "Traceback" not in nursery.said
+    return folder / "whole"
+
+
+@pytest.fixture(scope="module")
+def stages(nursery: Nursery, folder: Path) -> dict[str, Path]:
+    """The same one as it was after it was killed in a stage, in the next one, and so on to its end."""
+    found = {}
+    for stage in STAGES:
+        assert train(nursery, "killed", killed(stage)) == -signal.SIGKILL, (stage, nursery.said)
+        found[stage] = Path(shutil.copytree(folder / "killed", folder / f"killed-{stage}"))
+    assert train(nursery, "killed") == 0, nursery.said
+    return {**found, "": folder / "killed"}
+
+
+def same(run: Path, expected: Path) -> bool:
+    synthetic = ("tgt.en", "tgt.de")
+    texts = [[(path / "synthetic" / name).read_bytes() for name in synthetic] for path in (run, expected)]
+    assert texts[0] == texts[1]
+    assert not list(run.rglob(".tmp-*")) and not (run / "synthetic" / "blocks").exists()
+    found = [differences(run / name, expected / name) for name in ("back", "")]
+    assert found == [[], []]
+    return True
+
+
+def test_a_training_killed_in_every_stage_ends_as_if_nothing_had_happened(whole, stages):
+    assert [len(RunDir(path / "back").steps()) for path in stages.values()] == [1, 2, 2, 2, 2, 2]
+    assert [len(list(path.glob("synthetic/blocks/*-lines.json"))) for path in stages.values()] == [0, 2, 3, 3, 0, 0]
+    assert [len(list(path.glob("synthetic/blocks/*-trans*"))) for path in stages.values()] == [0, 0, 1, 3, 0, 0]
+    assert [len(RunDir(path).steps()) for path in stages.values()] == [0, 0, 0, 0, 1, 2]
+    assert same(stages[""], whole)
+
+
+def test_the_run_keeps_the_pairs_that_were_made_and_learns_from_them_with_a_tag(whole, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    run = RunDir(whole)
+    config, about = run.load_config(), run.synthetic.about()
+    assert about is not None and about.n_lines == 40
+    src, tgt = (read_lines(whole / "synthetic" / f"tgt.{side}") for side in ("en", "de"))
+    assert 0 < len(src) == len(tgt) == about.n_pairs and set(tgt) <= set(read_lines(Path("news.de")))
+    assert about.n_pairs + sum(about.left_out.values()) == about.n_lines
+    assert sorted(path.name for path in (whole / "synthetic").iterdir()) == ["about.json", "tgt.de", "tgt.en"]
+    assert config.data.corpora[0].files == ["train.en", "train.de"] and len(config.data.corpora) == 1
+    data = prepare(config, run)
+    assert len(data.train) == 200 + len(src)
+    tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
+    assert tag is not None and tag not in real.src and synthetic.src[0] == tag
+    assert data.tokenizer.decode_src(synthetic.src[1:]) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
+
+
+def test_steps_backwards_learn_from_no_synthetic_source(whole, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    mixture = prepare(RunDir(whole).load_config(), RunDir(whole)).train
+    back = mixture.backwards()
+    assert back.pair(0).src == mixture.pair(0).tgt and back.pair(200) == mixture.pair(200)
+
+
+def test_the_run_back_is_an_ordinary_run(nursery, whole):
+    back = RunDir.existing(whole / "back")
+    assert back.load_config().data.tgt_lang == "en" and back.steps() == [15, 30]
+    assert nursery.run("evaluate", "whole/back", "--json") == 0, nursery.said
+
+
+def test_the_same_command_changes_nothing_in_a_finished_run(nursery, whole):
+    before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    assert train(nursery, "whole") == 0
+    assert "is finished" in nursery.said and "translate back" not in nursery.said
+    assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
+
+
+def test_a_signal_while_it_translates_keeps_what_is_done(nursery, stages, folder):
+    shutil.copytree(stages["choosing"], folder / "stopped")
+    assert train(nursery, "stopped", killed("translating", "SIGTERM")) == 128 + signal.SIGTERM
+    assert "stopped translating back, what is done is kept in stopped/synthetic; continue with: mt" in nursery.said
+    assert len(list((folder / "stopped/synthetic/blocks").glob("*-translations.json"))) == 1
+
+
+@pytest.mark.parametrize("stage", ["translating", "training"])
+def test_other_monolingual_text_is_refused_wherever_it_lies(nursery, stages, folder, stage):
+    run = Path(shutil.copytree(stages[stage], folder / f"other-{stage}")).name
+    (folder / "other.de").write_text((folder / "news.de").read_text() + "Baum\n")
+    assert train(nursery, run, monolingual="{tgt: other.de}") == 1
+    assert "the monolingual files are not what they were when this run began" in nursery.said
+    shutil.copy(folder / "news.de", folder / "moved.de")
+    assert train(nursery, run, monolingual="{tgt: moved.de}") == 0
+
+
+def test_a_run_with_monolingual_text_does_not_go_on_without_it(nursery, whole):
+    assert train(nursery, "whole", monolingual="null") == 1
+    assert "data.monolingual is null here, translated by greedy there" in nursery.said
+
+
+def test_no_held_out_pair_is_trained_on_in_either_direction(nursery, folder):
+    assert train(nursery, "held", dev="null", test="{}") == 0, nursery.said
+    run, back = folder / "held", folder / "held/back"
+    for name in ("dev", "test"):
+        for side in ("en", "de"):
+            held_out = read_lines(run / f"held_out/{name}.{side}")
+            assert held_out == read_lines(back / f"held_out/{name}.{side}") != []
+    synthetic = set(read_lines(run / "synthetic/tgt.de"))
+    assert not synthetic & set(read_lines(run / "held_out/dev.de") + read_lines(run / "held_out/test.de"))
+
+
+def test_a_run_back_of_the_users_own_is_taken(nursery, whole, folder):
+    text = "{tgt: news.de, back: whole/back}"
+    assert train(nursery, "own", monolingual=text) == 0, nursery.said
+    assert not (folder / "own/back").exists()
+    assert (folder / "own/synthetic/tgt.en").read_bytes() == (whole / "synthetic/tgt.en").read_bytes()
+    assert json.loads((folder / "own/synthetic/about.json").read_text())["back"] == "whole/back"
+    assert train(nursery, "wrong", monolingual=text.replace("whole/back", "whole")) == 2
+    assert "data.monolingual.back: whole translates en to de, expected de to en" in nursery.said
+
+
+def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder):
+    finds_nothing = (
+        "from mt_cli.decoding.translator import Translator\n"
+        "Translator.translate = lambda self, lines, **options: [''] * len(lines)"
+    )
+    assert train(nursery, "short", finds_nothing, steps=2) == 1
+    assert "no pair of use" in nursery.said and "run the same command with more minutes or steps" in nursery.said
+    assert train(nursery, "short") == 0, nursery.said
+    assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [15, 30]
+
+
+def test_text_that_is_of_no_use_is_refused_before_the_run_is_trained(nursery, whole, folder):
+    (folder / "known.de").write_text("\n".join(read_lines(folder / "train.de")))
+    assert train(nursery, "useless", monolingual="{tgt: known.de, back: whole/back}") == 1
+    assert "error: known.de: no line of use, " in nursery.said and "training targets" in nursery.said
+    assert train(nursery, "useless-2", monolingual="{tgt: train.de}") == 1
+    assert "train.de is a file of data.train, too" in nursery.said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mishap", ["killed", "torn", "data lost", "names lost", "SIGTERM"])
+def test_a_training_disturbed_anywhere_on_the_way_loses_nothing(nursery, whole, folder, mishap):
+    """At changes of the disk that lie close together, from the first to the last one."""
+    moment = 0
+    while moment := moment + 7:
+        shutil.rmtree(folder / "disturbed", ignore_errors=True)
+        before = f"from crash_points import CrashPoints; CrashPoints({mishap!r}, {moment})"
+        code = train(nursery, "disturbed", before)
+        assert "Traceback" not in nursery.said, (moment, nursery.said)
+        if code == 0:
+            break
+        assert code == {"SIGTERM": 143}.get(mishap, crash_points.EXIT_CODE), (moment, nursery.said)
+        assert train(nursery, "disturbed") == 0, (moment, nursery.said)
+        assert same(folder / "disturbed", whole), moment
+    assert moment > 100

@@ -28,7 +28,7 @@ def main() -> None:
     arguments = parse_arguments()
     arguments.work.mkdir(parents=True, exist_ok=True)
     for seed in arguments.seeds:
-        row = {"corpus": arguments.name, "pairs": n_pairs(arguments), "settings": " ".join(arguments.set) or "recipe", "seed": seed}  # fmt: skip
+        row = {"corpus": arguments.name, "pairs": n_pairs(arguments), "settings": settings(arguments), "seed": seed}
         if any(all(str(row[key]) == done[key] for key in row) for done in rows(arguments.csv)):
             continue
         run = train(arguments, seed)
@@ -42,12 +42,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dev", nargs=2, type=Path, help="by default a part of the corpus is held out")
     parser.add_argument("--test", nargs=2, type=Path)
     parser.add_argument("--pairs", type=int, help="only the first so many lines of the corpus")
+    parser.add_argument("--rest", action="store_true", help="the targets of the other lines are monolingual text")
     parser.add_argument("--minutes", type=float, help="for each training; by default the steps of the recipe")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as in `mt train`")
     parser.add_argument("--csv", type=Path, default=Path("docs/log/recipe.csv"))
     parser.add_argument("--work", type=Path, default=Path("runs/recipe"), help="where the trainings live")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.rest and not arguments.pairs:
+        parser.error("--rest needs --pairs")
+    return arguments
 
 
 def n_pairs(arguments: argparse.Namespace) -> int:
@@ -55,20 +59,32 @@ def n_pairs(arguments: argparse.Namespace) -> int:
     return min(lines, arguments.pairs) if arguments.pairs else lines
 
 
+def settings(arguments: argparse.Namespace) -> str:
+    return " ".join([*["monolingual"] * arguments.rest, *arguments.set]) or "recipe"
+
+
 def train(arguments: argparse.Namespace, seed: int) -> Path:
     files = arguments.files
     if arguments.pairs:
         files = [arguments.work / f"{arguments.name}-{arguments.pairs}{file.suffix}" for file in arguments.files]
         for whole, cut in zip(arguments.files, files, strict=True):
-            cut.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[: arguments.pairs]))
-    settings = "-".join(arguments.set) or "recipe"
-    run = arguments.work / f"{arguments.name}-{n_pairs(arguments)}-{settings}-{seed}"
+            cut.write_bytes(b"".join(lines_of(whole)[: arguments.pairs]))
+    run = arguments.work / f"{arguments.name}-{n_pairs(arguments)}-{settings(arguments).replace(' ', '-')}-{seed}"
     options = [option for name in ("dev", "test") for file in getattr(arguments, name) or () for option in (f"--{name}", file)]  # fmt: skip
     options += [option for setting in [*arguments.set, f"training.seed={seed}"] for option in ("--set", setting)]
+    if arguments.rest:
+        rest = arguments.work / f"{arguments.name}-after-{arguments.pairs}{arguments.files[1].suffix}"
+        rest.write_bytes(b"".join(lines_of(arguments.files[1])[arguments.pairs :]))
+        options += ["--monolingual", rest]
     if arguments.minutes:
         options += ["--minutes", arguments.minutes]
     mt("train", *files, *options, "--run-dir", run)
     return run
+
+
+def lines_of(file: Path) -> list[bytes]:
+    with file.open("rb") as handle:
+        return handle.readlines()
 
 
 def result(run: Path) -> dict[str, object]:

@@ -25,6 +25,19 @@ from mt_cli.cli.sweep import combinations, compare, train_each
 from mt_cli.config import Config
 from mt_cli.errors import UsageError
 
+MonolingualOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE", help="Text in the target language alone, to learn from by back-translation; repeatable."
+    ),
+]
+RunDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean or --monolingual another."
+    ),
+]
+
 
 def train(
     corpus: CorpusArgument,
@@ -47,19 +60,9 @@ def train(
     extend_vocabulary: Annotated[
         bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
     ] = False,
-    monolingual: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Text in the target language alone, to learn from by back-translation; repeatable."
-        ),
-    ] = None,
+    monolingual: MonolingualOption = None,
     overrides: SweepOption = None,
-    run_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean or --monolingual another."
-        ),
-    ] = None,
+    run_dir: RunDirOption = None,
 ) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
 

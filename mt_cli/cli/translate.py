@@ -68,11 +68,8 @@ def translate(
     refuse_missing_checkpoints(runs, checkpoints)
     if n_processes() > 1 and (input_file is None or output is None):
         raise UsageError("several processes share a file; give INPUT and --output")
-    if output is not None and output.exists():
-        if rank():  # the first one says it, or has just joined the blocks
-            return
-        remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
-        raise UsageError(f"{output} exists already; {remedy}")
+    if output is not None and _is_there(output):
+        return
     if prefix is not None and prefix_column:
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     if engine != "mt":
@@ -97,6 +94,14 @@ def translate(
             return
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
+
+
+def _is_there(output: Path) -> bool:
+    """Raises UsageError in the first process if it is."""
+    if output.exists() and not rank():  # which may have just joined the blocks of all
+        remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
+        raise UsageError(f"{output} exists already; {remedy}")
+    return output.exists()
 
 
 def _share(

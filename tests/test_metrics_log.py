@@ -35,7 +35,7 @@ def shown(run: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str, step: int
     p.step, p.best_step, p.best_score = step, max(0, step - 1234), best
     terminal = io.StringIO()
     with tqdm(total=66_000, initial=step, file=terminal, ncols=80, bar_format=BAR) as bar:
-        trainer.metrics.note_update(Update(231.0, 100, 1.0, [0]), 1e-3, bar)
+        trainer.metrics.note_update(Update(step, 231.0, 100, 1.0, [0]), bar)
         bar.refresh()
     return terminal.getvalue().split("\r")[-1].rstrip()
 

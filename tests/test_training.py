@@ -25,7 +25,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nursery import nursery_in, wait_until
-from same_training import differences
+from same_training import differences, unequal
 from tiny_trainer import options, trainer_of
 
 from mt_cli import checkpoint, files
@@ -572,10 +572,11 @@ def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, mon
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where):
+@pytest.mark.parametrize(("where", "n_late"), [("loss", 0), ("gradient", 0), ("loss", 1)])
+def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where, n_late):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
     trainer = trainer_of(tiny / "run", *overrides)
+    trainer.n_late = n_late
     real, n_calls, before = update.summed_loss, 0, {}
 
     def failing(network, batch, *rest):
@@ -605,6 +606,46 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     trainer_of(tiny / "run", *overrides).train()
     trainer_of(tiny / "whole", *overrides).train()
     assert_same_training(tiny / "run", tiny / "whole")
+
+
+def test_an_update_that_is_not_finite_is_told_before_the_validation_after_it(tiny, monkeypatch):
+    trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=2")
+    trainer.n_late = 1
+    real = update.summed_loss
+    monkeypatch.setattr(
+        update, "summed_loss", lambda *args: real(*args) * (math.nan if trainer.state.progress.step == 1 else 1)
+    )
+    with pytest.raises(
+        TrainingError, match=r"^step 2: loss is nan \(batch with training lines (\d+, )+\.\.\.\); not applied"
+    ):
+        trainer.train()
+    assert RunDir(tiny / "run").steps() == []
+
+
+def test_numbers_that_are_read_a_step_late_make_the_same_training(tiny, log_every):
+    log_every(2)
+    short = [*SHORT, "training.max_steps=7", "training.validate_every_steps=3", "training.average_decay=0.9"]
+    for n_late in 0, 1:
+        trainer = trainer_of(tiny / f"late-{n_late}", *short)
+        trainer.n_late = n_late
+        trainer.train()
+    assert_same_training(tiny / "late-1", tiny / "late-0")
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_an_update_that_is_not_finite_changes_neither_weights_nor_moments(make_model, name):
+    def steps(*are_finite: bool | None) -> tuple[dict[str, torch.Tensor], dict]:
+        optimizer = Optimizer(make_model(), TrainingConfig(optimizer=name), torch.float32)
+        torch.manual_seed(1)
+        for step, is_finite in enumerate(are_finite, 1):
+            scale = math.nan if is_finite is False else 1.0
+            optimizer.add([torch.randn(weight.shape) * scale for weight in optimizer.network_weights])
+            optimizer.step(1e-2, 0.1, step, None if is_finite is None else torch.tensor(is_finite))
+        return optimizer.model.state_dict(), optimizer.state()
+
+    assert not list(unequal(steps(True, True, False), steps(None, None))), (
+        "and a finite one is made as without the test"
+    )
 
 
 def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch, log_every):
@@ -899,7 +940,7 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
         workers = Workers(state.model.device, settings.batch_tokens)
         assert workers.n == n_threads
         batches = remaining_batches(trainer.data.train, settings.batch_tokens, settings.seed, state.progress)
-        losses.append(compute_update(state, trainer.data.train, batches, workers).loss)
+        losses.append(compute_update(state, trainer.data.train, batches, workers).read().loss)
         gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
         assert torch.get_num_threads() == n_threads
     assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
@@ -1039,7 +1080,7 @@ def test_each_update_decays_as_the_size_of_the_corpus_says(tiny, monkeypatch):
     trainer = trainer_of(tiny / "run", "training.max_steps=3", *by_size)
     trainer.train()
     expected = weight_decay(trainer.state.settings, trainer.state.config.model.d_model, trainer.data.train.n_targets)
-    assert 0 < expected < 1 and [args[1:] for args in used] == [(expected, 1), (expected, 2), (expected, 3)]
+    assert 0 < expected < 1 and [args[1:3] for args in used] == [(expected, 1), (expected, 2), (expected, 3)]
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

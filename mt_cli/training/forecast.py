@@ -64,8 +64,9 @@ def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
     times = []
     for _ in range(_N_UNTIMED + _N_TIMED):
         began = time.monotonic()
-        compute_update(state, data, batches, workers)
-        state.optimizer.step(learning_rate(1, settings, state.config.model.d_model), 0.0, 1)
+        update = compute_update(state, data, batches, workers)
+        state.optimizer.step(learning_rate(1, settings, state.config.model.d_model), 0.0, 1, update.is_finite)
+        update.read()
         times.append(time.monotonic() - began)
     return sum(times[_N_UNTIMED:]) / _N_TIMED
 

@@ -61,8 +61,8 @@ def smaller_searches(settings: DecodingConfig) -> str:
     return f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
 
 
-def refuse_non_finite_update(update: Update, step: int, dataset: Mixture, saved_steps: Callable[[], list[int]]) -> None:
-    """Called before the update changes the weights."""
+def refuse_non_finite_update(update: Update, dataset: Mixture, saved_steps: Callable[[], list[int]]) -> None:
+    """Called before anything is saved; the update has not changed the weights (`Optimizer.step`)."""
     if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
         return
     what = f"loss is {update.loss}"
@@ -70,7 +70,8 @@ def refuse_non_finite_update(update: Update, step: int, dataset: Mixture, saved_
         what = f"the gradient's norm is {update.grad_norm}"
     lines = ", ".join(map(dataset.where, update.pairs[:5]))
     raise TrainingError(
-        f"step {step}: {what} (batch with training lines {lines}, ...); not applied, {_last_good(saved_steps())} {_ADVICE}"
+        f"step {update.step}: {what} (batch with training lines {lines}, ...); not applied,"
+        f" {_last_good(saved_steps())} {_ADVICE}"
     )
 
 

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 
 from tqdm import tqdm
@@ -30,7 +31,7 @@ from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import learning_rate, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState
-from mt_cli.training.update import compute_update, remaining_batches
+from mt_cli.training.update import QueuedUpdate, compute_update, remaining_batches
 from mt_cli.training.validation import Validation, validate
 from mt_cli.training.workers import Workers
 
@@ -55,10 +56,13 @@ class Trainer:
         self._on_validation = on_validation
         self.started = checkpoints.started
         self.metrics = MetricsLog(checkpoints.run, state, self.started, ranks.is_first)
+        self._queued = deque[QueuedUpdate]()
+        # A GPU computes an update while the next one is queued: to read its numbers at once would leave the GPU idle.
+        self.n_late = 0 if state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
         """Until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it, and
-        TrainingError before an update that is not finite."""
+        TrainingError for an update that is not finite; it is not applied, and nothing is saved after it."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         workers = Workers(state.model.device, state.settings.batch_tokens // self.ranks.n)
         batches = remaining_batches(self.data.train, state.settings.batch_tokens, state.settings.seed, p)
@@ -72,35 +76,44 @@ class Trainer:
         ):
             while True:
                 if state.is_validation_due and not self._is_stopping():
-                    self._validate()
+                    self._validate(bar)
                 if self._is_stopping():
-                    self._save_and_stop()
+                    self._save_and_stop(bar)
                 if state.is_finished:
                     break
                 began = time.monotonic()
                 rate = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
                 n_passes = state.phase.n_passes
-                update = compute_update(state, self.data.train, batches, workers, self.ranks)
-                refuse_non_finite_update(update, p.step + 1, self.data.train, self.checkpoints.steps)
+                self._queued.append(compute_update(state, self.data.train, batches, workers, self.ranks))
                 p.step += 1
-                state.optimizer.step(rate, decay, p.step)
+                state.optimizer.step(rate, decay, p.step, self._queued[-1].is_finite)
+                self._read_queued(bar, self.n_late)
                 state.speed.note_step(time.monotonic() - began, n_passes)
                 if self._plan_is_due():
                     self._plan()
                     bar.total = state.settings.max_steps
-                if (loss := self.metrics.note_update(update, rate, bar)) is not None:
-                    self._refuse_divergence(loss)
+                if self.metrics.is_record_due:
+                    self._read_queued(bar)
+                    self._refuse_divergence(self.metrics.record(rate))
 
     def _is_stopping(self) -> bool:
         """Whether a signal has come, to any process: all stop at the same step."""
         return self.ranks.any(self.signals.is_stopping)
 
+    def _read_queued(self, bar: tqdm, n_left: int = 0) -> None:
+        """Reads the numbers of the queued updates but the last `n_left`."""
+        while len(self._queued) > n_left:
+            update = self._queued.popleft().read(self.ranks)
+            refuse_non_finite_update(update, self.data.train, self.checkpoints.steps)
+            self.metrics.note_update(update, bar)
+
     # Validation ------------------------------------------------------------------------------------------------------
 
-    def _validate(self) -> None:
+    def _validate(self, bar: tqdm) -> None:
         """Scores the dev set and saves. After a signal it does neither: the run validates when it is continued."""
         state, p, began = self.state, self.state.progress, time.monotonic()
+        self._read_queued(bar)
         refuse_non_finite_weights(state, self.checkpoints.steps)
         validation = self.ranks.first(self._score)
         judged = (validation.weights, validation.score(state.settings.select_by)) if validation is not None else None
@@ -128,7 +141,8 @@ class Trainer:
         self.metrics.leave_out(time.monotonic() - began)
         validation.show(p.step, p.epoch, is_best, state.settings.n_samples)
 
-    def _save_and_stop(self) -> None:
+    def _save_and_stop(self, bar: tqdm) -> None:
+        self._read_queued(bar)
         refuse_non_finite_weights(self.state, self.checkpoints.steps)
         self.ranks.first(lambda: self.checkpoints.save(self.state))
         self.signals.stop(f"stopped at step {self.state.progress.step}, saved in {self.checkpoints.run.path}")

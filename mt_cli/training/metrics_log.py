@@ -4,6 +4,7 @@ progress bar."""
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 from tqdm import tqdm
@@ -31,14 +32,14 @@ class MetricsLog:
         self._run, self._state, self._started, self._is_writing = run, state, started, is_writing
         self._events: EventFile | None = None
         self._dev_score: float | None = None
+        self._grad_norm = math.nan  # of the last update
         self._last_shown, self._has_told_time = 0.0, False
         self.restart_clock()
 
     def restart_clock(self) -> None:
         self._window_tokens, self._window_started = 0, time.monotonic()
 
-    def note_update(self, update: Update, learning_rate: float, bar: tqdm) -> float | None:
-        """Returns the mean loss since the last record, if a record was due."""
+    def note_update(self, update: Update, bar: tqdm) -> None:
         p = self._state.progress
         p.loss_sum += update.loss_sum
         p.n_tokens += update.n_tokens
@@ -47,13 +48,20 @@ class MetricsLog:
         if time.monotonic() - self._last_shown > _SHOW_EVERY_SECONDS:
             self._last_shown = time.monotonic()
             bar.set_description_str(self._describe(p.loss_sum / p.n_tokens))
-        if p.step % LOG_EVERY_STEPS and not self._state.is_at_last_step:
-            return None
+        self._grad_norm = update.grad_norm
+
+    @property
+    def is_record_due(self) -> bool:
+        return self._state.progress.step % LOG_EVERY_STEPS == 0 or self._state.is_at_last_step
+
+    def record(self, learning_rate: float) -> float:
+        """Writes a record, and returns the mean loss since the last one."""
+        p = self._state.progress
         loss, speed = p.loss_sum / p.n_tokens, self._window_tokens / (time.monotonic() - self._window_started)
         if not self._has_told_time and not self._state.is_at_last_step:
             log.info(f"about {told_time(self._seconds_left)} left")
             self._has_told_time = True
-        self._append(loss=loss, learning_rate=learning_rate, grad_norm=update.grad_norm)
+        self._append(loss=loss, learning_rate=learning_rate, grad_norm=self._grad_norm)
         self._append_time(tokens_per_second=round(speed, 1))
         p.loss_sum, p.n_tokens = 0.0, 0
         self.restart_clock()

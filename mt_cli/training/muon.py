@@ -25,6 +25,7 @@ class Muon(torch.optim.Optimizer):
     def __init__(self, matrices: Sequence[Tensor], dtype: torch.dtype):
         super().__init__(matrices, {"lr": 0.0, "weight_decay": 0.0})
         self.dtype = dtype
+        self.found_inf: Tensor | None = None  # 1: the step changes nothing; a scalar, as AdamW has it
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -37,10 +38,17 @@ class Muon(torch.optim.Optimizer):
         for shape, matrices in by_shape.items():
             gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
             momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+            kept: Tensor | float = 1 - group["lr"] * group["weight_decay"]
+            if self.found_inf is not None:
+                is_skipped = self.found_inf > 0
+                gradients = list(torch.where(is_skipped, torch.stack(momenta), torch.stack(gradients)))
+                kept = torch.where(is_skipped, 1.0, kept)
             torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
             directions = torch.stack(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # (N,R,C), Nesterov's
             updates = orthogonalized(directions, self.dtype).to(directions.dtype)
-            torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+            if self.found_inf is not None:
+                updates = updates * (1 - self.found_inf)
+            torch._foreach_mul_(matrices, kept)
             torch._foreach_add_(matrices, updates.unbind(), alpha=-group["lr"] * 0.2 * max(shape) ** 0.5)
 
 

@@ -45,7 +45,7 @@ class Optimizer:
         ]
         groups = [group for group in groups if group["params"]]
         betas = training.adam_beta1, training.adam_beta2
-        self._optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
+        self._optimizers: list[Any] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
         if matrices:
             self._optimizers.append(Muon(matrices, dtype))
         self._optimizer_of = {
@@ -77,9 +77,13 @@ class Optimizer:
         torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
-    def step(self, learning_rate: float, weight_decay: float, step: int) -> None:
-        """Update number `step`, counted from 1. Norms and biases do not decay."""
+    def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
+        """Update number `step`, counted from 1. Norms and biases do not decay.
+
+        Where `is_finite`, a scalar on the device, is False, weights and moments stay what they are. The CPU need not know.
+        """
         for optimizer in self._optimizers:
+            optimizer.found_inf = None if is_finite is None else (~is_finite).float()  # what torch's GradScaler sets
             for group in optimizer.param_groups:
                 is_matrix = group["params"][0].dim() > 1
                 group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)

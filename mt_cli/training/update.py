@@ -20,6 +20,7 @@ from mt_cli.training.workers import Workers
 
 
 class Update(NamedTuple):
+    step: int  # its number, counted from 1
     loss_sum: float  # nats, summed over the target tokens
     n_tokens: int  # target tokens, padding left out
     grad_norm: float  # before clipping
@@ -29,6 +30,26 @@ class Update(NamedTuple):
     def loss(self) -> float:
         """Nats for each target token."""
         return self.loss_sum / self.n_tokens
+
+
+class QueuedUpdate(NamedTuple):
+    """An update whose gradient a GPU may not have computed yet."""
+
+    step: int
+    losses: list[Tensor]  # nats, summed over the target tokens of each part that this process has
+    n_tokens: int
+    grad_norm: Tensor
+    pairs: list[int]
+
+    @property
+    def is_finite(self) -> Tensor:
+        """Whether loss and norm are: a scalar on the device."""
+        return torch.stack([*self.losses, self.grad_norm]).isfinite().all()
+
+    def read(self, ranks: Ranks = ALONE) -> Update:
+        """The numbers. Waits for the device."""
+        (loss_sum,) = ranks.added(sum(loss.item() for loss in self.losses))
+        return Update(self.step, loss_sum, self.n_tokens, self.grad_norm.item(), self.pairs)
 
 
 def remaining_batches(dataset: Mixture, batch_tokens: int, seed: int, progress: Progress) -> Iterator[list[int]]:
@@ -44,7 +65,7 @@ def remaining_batches(dataset: Mixture, batch_tokens: int, seed: int, progress: 
 
 def compute_update(
     state: TrainingState, dataset: Mixture, batches: Iterator[list[int]], workers: Workers, ranks: Ranks = ALONE
-) -> Update:
+) -> QueuedUpdate:
     """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`.
 
     A batch has a part for each thread of each process, so that two processes of one thread compute what one process of
@@ -67,10 +88,7 @@ def compute_update(
     pairs = [pair for batch in chosen for pair in batch]
     n_tokens = int(dataset.lengths_of(pairs)[1].sum()) + len(pairs)  # of all processes, end symbols included
     grad_norm = state.optimizer.average_and_clip(n_tokens)
-    (loss_sum,) = ranks.added(
-        sum(loss.item() for loss in losses)
-    )  # waits for the device, when all of its work is queued
-    return Update(loss_sum, n_tokens, grad_norm.item(), pairs)
+    return QueuedUpdate(state.progress.step + 1, losses, n_tokens, grad_norm, pairs)
 
 
 def _gradients(

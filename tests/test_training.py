@@ -37,14 +37,14 @@ from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingErr
 from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run_dir import RunDir
 from mt_cli.text.mixture import Mixture
-from mt_cli.training import loop, metrics_log, muon, resume, update, validation
+from mt_cli.training import feed, loop, metrics_log, muon, resume, update, validation
 from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import Plan
 from mt_cli.training.progress import Speed
 from mt_cli.training.schedule import weight_decay
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.update import compute_update, remaining_batches
+from mt_cli.training.update import compute_update
 from mt_cli.training.workers import Workers
 
 pytestmark = pytest.mark.usefixtures("no_estimates")
@@ -915,7 +915,7 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
     one = ["training.max_steps=1", "model.dropout=0", "training.clip_norm=1e9"]
     results = []
     for n_parts, batches in ((1, [list(range(30))]), (2, [list(range(4)), list(range(4, 30))])):
-        monkeypatch.setattr(update, "epoch_batches", lambda *args, batches=batches: iter(batches))
+        monkeypatch.setattr(feed, "epoch_batches", lambda *args, batches=batches: iter(batches))
         run = RunDir(tiny / f"parts-{n_parts}")
         trainer_of(run.path, *one, f"training.accumulate={n_parts}").train()
         content = load_checkpoint(run.find_checkpoint("last"))
@@ -939,8 +939,7 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
         state, settings = trainer.state, trainer.state.settings
         workers = Workers(state.model.device, settings.batch_tokens)
         assert workers.n == n_threads
-        batches = remaining_batches(trainer.data.train, settings.batch_tokens, settings.seed, state.progress)
-        losses.append(compute_update(state, trainer.data.train, batches, workers).read().loss)
+        losses.append(compute_update(state, feed.Feed(state, trainer.data.train, workers.n), workers).read().loss)
         gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
         assert torch.get_num_threads() == n_threads
     assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
@@ -950,8 +949,8 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
 
 def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     """Half of 20 steps take turns, and the batches are those of a training in one direction."""
-    real, seen = update.make_batch, []
-    monkeypatch.setattr(update, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
+    real, seen = feed.make_batch, []
+    monkeypatch.setattr(feed, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
     for share in (0.0, 0.5):
         trainer_of(tiny / f"run-{share}", *SHORT, "training.max_steps=20", f"training.both_directions={share}").train()
     for step, (forth, turning) in enumerate(zip(seen[:20], seen[20:], strict=True)):

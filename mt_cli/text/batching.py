@@ -50,9 +50,13 @@ class Batch:
     def repeated(self) -> Batch:
         """The batch followed by itself, 2B sentences: two forward passes in one. Their targets stay apart: all of the first
         pass, then all of the second."""
-        both = Batch(*(torch.cat([tensor, tensor]) for tensor in (getattr(self, field.name) for field in fields(self))))
+        both = Batch(*(torch.cat([tensor, tensor]) for tensor in self.tensors))
         again = self.target_positions + self.tgt_out.numel()
         return replace(both, target_positions=torch.cat([self.target_positions, again]))
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
 
     def to(self, device: torch.device) -> Batch:
         """The batch on `device`. A GPU copies it from pinned memory while the CPU continues."""
@@ -60,7 +64,7 @@ class Batch:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
-        return Batch(*(moved(getattr(self, field.name)) for field in fields(self)))
+        return Batch(*map(moved, self.tensors))
 
 
 def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:

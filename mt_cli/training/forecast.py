@@ -16,13 +16,14 @@ from mt_cli.evaluation.metrics import mean_loss
 from mt_cli.recipe import reached_scores
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
+from mt_cli.training.feed import Feed
 from mt_cli.training.loop import Trainer
 from mt_cli.training.metrics_log import told_time
 from mt_cli.training.phases import phase, seconds_left
 from mt_cli.training.run import prepared_trainer
 from mt_cli.training.schedule import learning_rate
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.update import compute_update, remaining_batches
+from mt_cli.training.update import compute_update
 from mt_cli.training.workers import Workers
 
 _N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
@@ -59,15 +60,16 @@ def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
     """The mean of some updates that are done as the update after `step` updates is."""
     state, data, settings = trainer.state, trainer.data.train, trainer.state.settings
     workers = Workers(state.model.device, settings.batch_tokens)
-    batches = remaining_batches(data, settings.batch_tokens, settings.seed, state.progress)
     state.progress.step = step
+    feed = Feed(state, data, workers.n)
     times = []
     for _ in range(_N_UNTIMED + _N_TIMED):
         began = time.monotonic()
-        update = compute_update(state, data, batches, workers)
+        update = compute_update(state, feed, workers)
         state.optimizer.step(learning_rate(1, settings, state.config.model.d_model), 0.0, 1, update.is_finite)
         update.read()
         times.append(time.monotonic() - began)
+    feed.close()
     return sum(times[_N_UNTIMED:]) / _N_TIMED
 
 

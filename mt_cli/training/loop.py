@@ -15,6 +15,7 @@ from collections.abc import Callable
 from tqdm import tqdm
 
 from mt_cli.run_dir import RunDir
+from mt_cli.training.feed import Feed
 from mt_cli.training.guards import (
     advise_when_out_of_memory,
     refuse_divergence,
@@ -31,7 +32,7 @@ from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import learning_rate, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState
-from mt_cli.training.update import QueuedUpdate, compute_update, remaining_batches
+from mt_cli.training.update import QueuedUpdate, compute_update
 from mt_cli.training.validation import Validation, validate
 from mt_cli.training.workers import Workers
 
@@ -65,12 +66,13 @@ class Trainer:
         TrainingError for an update that is not finite; it is not applied, and nothing is saved after it."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         workers = Workers(state.model.device, state.settings.batch_tokens // self.ranks.n)
-        batches = remaining_batches(self.data.train, state.settings.batch_tokens, state.settings.seed, p)
+        feed = Feed(state, self.data.train, workers.n, self.ranks)
         self.metrics.restart_clock()
         is_silent = None if self.ranks.is_first else True  # None: where there is no terminal
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
             contextlib.closing(self.metrics),
+            contextlib.closing(feed),
             advise_when_out_of_memory(state.model.device, advice),
             tqdm(total=state.settings.max_steps, initial=p.step, disable=is_silent, ncols=80, bar_format=BAR) as bar,
         ):
@@ -85,7 +87,7 @@ class Trainer:
                 rate = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
                 n_passes = state.phase.n_passes
-                self._queued.append(compute_update(state, self.data.train, batches, workers, self.ranks))
+                self._queued.append(compute_update(state, feed, workers, self.ranks))
                 p.step += 1
                 state.optimizer.step(rate, decay, p.step, self._queued[-1].is_finite)
                 self._read_queued(bar, self.n_late)

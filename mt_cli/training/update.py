@@ -1,19 +1,17 @@
-"""The gradient of one update: batches in the order of an epoch, their sentences shared among processes and the cores of a
-CPU."""
+"""The gradient of one update, whose parts are shared among processes and the cores of a CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mt_cli.model.dropout import seed_dropout
-from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.text.mixture import Mixture
+from mt_cli.text.batching import Batch
+from mt_cli.training.feed import Feed
 from mt_cli.training.objective import summed_loss
-from mt_cli.training.progress import Progress
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState
 from mt_cli.training.workers import Workers
@@ -52,52 +50,33 @@ class QueuedUpdate(NamedTuple):
         return Update(self.step, loss_sum, self.n_tokens, self.grad_norm.item(), self.pairs)
 
 
-def remaining_batches(dataset: Mixture, batch_tokens: int, seed: int, progress: Progress) -> Iterator[list[int]]:
-    """The pairs of each batch that follows `progress`, epoch after epoch without end. Advances `progress`."""
-    while True:
-        n_done = progress.batch
-        for number, pairs in enumerate(epoch_batches(dataset, batch_tokens, seed, progress.epoch)):
-            if number >= n_done:
-                progress.batch = number + 1
-                yield pairs
-        progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-def compute_update(
-    state: TrainingState, dataset: Mixture, batches: Iterator[list[int]], workers: Workers, ranks: Ranks = ALONE
-) -> QueuedUpdate:
-    """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`.
+def compute_update(state: TrainingState, feed: Feed, workers: Workers, ranks: Ranks = ALONE) -> QueuedUpdate:
+    """Stores the gradient of the next batches, averaged over target tokens and clipped, in the weights' `grad`. Advances
+    the progress in the epoch.
 
     A batch has a part for each thread of each process, so that two processes of one thread compute what one process of
     two threads does.
     """
-    chosen = [next(batches) for _ in range(state.settings.accumulate)]
+    portion, p = feed.take(), state.progress
+    p.epoch, p.batch = portion.chosen.epoch, portion.chosen.batch
     state.optimizer.network.train()
-    dataset = dataset.backwards() if state.phase.is_backward else dataset
-    n_parts = workers.n * ranks.n
-    parts = [part for batch in chosen for k in range(n_parts) if (part := batch[k::n_parts])]
 
-    def gradients(numbered_part: tuple[int, list[int]]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return _gradients(state, dataset, *numbered_part)
+    def gradients(part: tuple[int, Callable[[], Batch]]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return _gradients(state, *part)
 
     losses = list[Tensor]()
-    for part_loss, part_gradients in workers.map(gradients, list(enumerate(parts))[ranks.rank :: ranks.n]):
+    for part_loss, part_gradients in workers.map(gradients, portion.parts):
         state.optimizer.add(part_gradients)
         losses.append(part_loss)
     state.optimizer.add_up(ranks)
-    pairs = [pair for batch in chosen for pair in batch]
-    n_tokens = int(dataset.lengths_of(pairs)[1].sum()) + len(pairs)  # of all processes, end symbols included
-    grad_norm = state.optimizer.average_and_clip(n_tokens)
-    return QueuedUpdate(state.progress.step + 1, losses, n_tokens, grad_norm, pairs)
+    grad_norm = state.optimizer.average_and_clip(portion.n_tokens)
+    return QueuedUpdate(p.step + 1, losses, portion.n_tokens, grad_norm, portion.chosen.pairs)
 
 
-def _gradients(
-    state: TrainingState, dataset: Mixture, part: int, pairs: list[int]
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Summed loss and summed gradients of some pairs. Runs in a thread of its own."""
+def _gradients(state: TrainingState, number: int, make_batch: Callable[[], Batch]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Summed loss and summed gradients of a part of the update. Runs in a thread of its own."""
     settings, network = state.settings, state.optimizer.network
-    seed_dropout(settings.seed, state.progress.step, part)
-    batch = make_batch(dataset, pairs).to(state.model.device)
+    seed_dropout(settings.seed, state.progress.step, number)
     r_drop = settings.r_drop if state.phase.n_passes == 2 else 0.0
-    loss = summed_loss(network, batch, settings.label_smoothing, r_drop)
+    loss = summed_loss(network, make_batch(), settings.label_smoothing, r_drop)
     return loss.detach(), torch.autograd.grad(loss, state.optimizer.network_weights)

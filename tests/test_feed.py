@@ -1,0 +1,100 @@
+"""What updates train on, made ahead by a thread: the same in the same order, and no thread outlives the training."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from same_training import differences
+from tiny_trainer import trainer_of
+
+from mt_cli.errors import Interrupted
+from mt_cli.training import feed
+from mt_cli.training.feed import Feed, Portion
+from mt_cli.training.loop import Trainer
+
+SHORT = [
+    "training.max_steps=8",
+    "training.validate_every_steps=8",
+    "training.n_samples=0",
+    "training.batch_tokens=128",
+    "training.accumulate=2",
+    "training.both_directions=0.5",
+]
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: the next batches are made while the present ones are trained on."""
+    real = Feed.__init__
+
+    def init(self: Feed, *args: Any) -> None:
+        real(self, *args)
+        self._thread = ThreadPoolExecutor(1)
+
+    monkeypatch.setattr(Feed, "__init__", init)
+
+
+def stop_at(trainer: Trainer, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal comes while that step is computed."""
+    real = Feed.take
+
+    def take(self: Feed) -> Portion:
+        if trainer.state.progress.step == step - 1:
+            trainer.signals.received = 15
+        return real(self)
+
+    monkeypatch.setattr(Feed, "take", take)
+
+
+def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(
+    tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        trainer = trainer_of(tiny / "ahead", *SHORT)
+        trainer.n_late = 1
+        stop_at(trainer, 5, patch)
+        with pytest.raises(Interrupted):
+            trainer.train()
+    n_threads = threading.active_count()
+    trainer_of(tiny / "ahead", *SHORT).train()
+    assert threading.active_count() == n_threads, "none is left behind"
+    monkeypatch.undo()
+    monkeypatch.chdir(tiny)
+    trainer_of(tiny / "plain", *SHORT).train()
+    assert differences(tiny / "ahead", tiny / "plain") == [], "what was made and not trained on does not count"
+
+
+def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise MemoryError("in the thread")
+
+    monkeypatch.setattr(feed, "make_batch", fail)
+    n_threads = threading.active_count()
+    with pytest.raises(Exception, match="out of memory on cpu at training"):
+        trainer_of(tiny / "run", *SHORT).train()
+    assert threading.active_count() == n_threads
+
+
+def test_a_new_plan_turns_the_batch_that_was_made_ahead(tiny: Path, ahead: None) -> None:
+    trainer = trainer_of(tiny / "run", *SHORT, "training.accumulate=1")
+    state = trainer.state
+    made = Feed(state, trainer.data.train, 1)
+    forth = made.take()
+    state.progress.step = 1  # of which the first half of 8 steps learns both directions
+    assert not forth.is_backward and made._next is not None and made._next.is_backward
+    state.settings = state.settings.model_copy(update={"max_steps": 2})
+    portion = made.take()
+    assert not portion.is_backward
+    src_ids = portion.parts[0][1]().src_ids
+    made.close()
+    plain = Feed(state, trainer.data.train, 1)
+    plain.take()
+    expected = plain.take()
+    assert portion.chosen == expected.chosen and portion.n_tokens == expected.n_tokens
+    assert torch.equal(src_ids, expected.parts[0][1]().src_ids)
+    plain.close()

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.model.dropout import Dropout
+from mt_cli.model.packed_mask import Mask, PackedMask
 from mt_cli.model.positions import Positions
 
 
@@ -22,7 +23,7 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    mask: Mask,
     temperature: float,
     dropout: Dropout | None = None,
     return_weights: bool = False,
@@ -33,6 +34,10 @@ def attend(
     query (B,H,T,K), key (B,H,S,K), value (B,H,S,V), mask broadcast to (B,H,T,S) -> output (B,H,T,V) and, if
     `return_weights`, the weights after dropout (B,H,T,S). A query that may attend to no key gets zeros.
     """
+    if isinstance(mask, PackedMask):
+        if query.device.type == "cuda" and not return_weights:
+            return _attend_packed(query, key, value, mask, temperature), None
+        mask = mask.dense()  # (T,S)
     if not return_weights and _is_fused_better(query.device, is_inference):
         dropout_p = dropout.p if dropout is not None and dropout.training else 0.0
         return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=1 / temperature), None
@@ -58,6 +63,37 @@ def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
     On Apple's GPUs the kernel for few queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180).
     """
     return device.type == "cuda" or (device.type == "cpu" and is_inference)
+
+
+def _attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
+    """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
+    goes from sentence to sentence, so that no pair of sentences costs anything."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    output = varlen_attn(
+        *(x.squeeze(0).transpose(0, 1) for x in (query, key, value)),  # (T or S,H,K) each
+        mask.queries.starts,
+        mask.keys.starts,
+        mask.queries.longest,
+        mask.keys.longest,
+        scale=1 / temperature,
+        window_size=(-1, 0 if mask.is_causal else -1),
+    )
+    return output.transpose(0, 1).unsqueeze(0)
+
+
+def has_packed_kernel(attention: MultiHeadAttention) -> bool:
+    """Whether `attend` takes packed sentences without a dense mask: flash attention, from Ampere on. It has no dropout."""
+    weight, size = attention.w_q.weight, attention.head_dim
+    return (
+        weight.device.type == "cuda"
+        and weight.dtype == torch.bfloat16
+        and torch.cuda.get_device_capability(weight.device) >= (8, 0)
+        and attention.value_dim == size
+        and size % 8 == 0
+        and size <= 256
+        and attention.dropout.n_dropped == 0
+    )
 
 
 class MultiHeadAttention(nn.Module):
@@ -90,18 +126,19 @@ class MultiHeadAttention(nn.Module):
         self.positions = positions
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, return_weights: bool = False
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D) and, if
         `return_weights`, the weights (B,H,T,S)."""
-        query = self.split_heads(self.apply_positions(self.w_q(query)))  # (B,H,T,K)
-        key = self.split_heads(self.apply_positions(self.w_k(key)))  # (B,H,S,K)
+        first = (mask.queries.positions, mask.keys.positions) if isinstance(mask, PackedMask) else (0, 0)
+        query = self.split_heads(self.apply_positions(self.w_q(query), first[0]))  # (B,H,T,K)
+        key = self.split_heads(self.apply_positions(self.w_k(key), first[1]))  # (B,H,S,K)
         value = self.split_heads(self.w_v(value))  # (B,H,S,V)
         output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights)
         return self.w_o(self.concat_heads(output)), weights
 
-    def apply_positions(self, x: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys (B,T,H*K), the first of T at position `first` -> (B,T,H*K)."""
+    def apply_positions(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Queries or keys (B,T,H*K), the first of T at position `first`, or all at positions (T) -> (B,T,H*K)."""
         if self.positions is None:
             return x
         return self.positions.apply_to_heads(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)

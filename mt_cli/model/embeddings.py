@@ -31,10 +31,14 @@ class Embeddings(nn.Module):
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (B,T) -> (B,T,D). Positions are counted by tokens, so padding has none, wherever it stands."""
-        is_token = ids != self.pad_id
-        numbers = is_token.cumsum(-1) * is_token  # (B,T): 1, 2, 3, 0, 0
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """ids (B,T) -> (B,T,D). Positions (T), counted from 0, are by default counted by tokens, so padding has none,
+        wherever it stands."""
+        if positions is None:
+            is_token = ids != self.pad_id
+            numbers = is_token.cumsum(-1) * is_token  # (B,T): 1, 2, 3, 0, 0
+        else:
+            numbers = positions + 1
         return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), numbers, self.scale)))
 
     def at(self, ids: Tensor, position: int) -> Tensor:

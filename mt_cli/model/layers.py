@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mt_cli.config import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.dropout import Dropout
+from mt_cli.model.packed_mask import Mask
 from mt_cli.model.positions import Positions
 
 
@@ -132,7 +133,7 @@ class Layer(nn.Module):
 class EncoderLayer(Layer):
     """Self-attention, then feed-forward."""
 
-    def forward(self, x: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+    def forward(self, x: Tensor, src_mask: Mask, return_weights: bool = False) -> tuple[Tensor, Tensor | None]:
         """x (B,S,D), src_mask (B,1,1,S) -> x (B,S,D) and, if `return_weights`, the weights (B,H,S,S)."""
         y = self.self_attention_norm.before(x)
         y, weights = self.self_attention(y, y, y, src_mask, return_weights)
@@ -151,7 +152,7 @@ class DecoderLayer(Layer):
         self.cross_attention_norm = self._add_norm()
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Tensor, tgt_mask: Tensor, return_weights: bool = False
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """x (B,T,D), memory (B,S,D), src_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x (B,T,D) and, if `return_weights`, the
         weights of self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""

@@ -40,8 +40,9 @@ class Positions(nn.Module):
         first token, 2 for the next, and 0 for padding, to which nothing is added."""
         return tokens * scale
 
-    def apply_to_heads(self, x: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys (B,T,H*K split into H,K), the first of T at position `first`, counted from 0 -> the same shape."""
+    def apply_to_heads(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Queries or keys (B,T,H*K split into H,K), the first of T at position `first`, counted from 0, or all at positions
+        (T) -> the same shape."""
         return x
 
 
@@ -76,8 +77,8 @@ class RotaryPositions(Positions):
         self.register_buffer("cosine", torch.cat((cosine, cosine), 1)[:, None], persistent=False)
         self.register_buffer("sine", torch.cat((-sine, sine), 1)[:, None], persistent=False)
 
-    def apply_to_heads(self, x: Tensor, first: int = 0) -> Tensor:
-        here = slice(first, first + x.size(1))
+    def apply_to_heads(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
+        here = slice(first, first + x.size(1)) if isinstance(first, int) else first
         return x * self.cosine[here] + x.roll(x.size(-1) // 2, -1) * self.sine[here]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from mt_cli.config import ModelConfig
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
+from mt_cli.model.packed_mask import Mask, positions_in
 from mt_cli.model.positions import positions_of
 
 
@@ -81,14 +82,19 @@ class Transformer(nn.Module):
     def device(self) -> torch.device:
         return self.projection.weight.device
 
-    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor) -> Tensor:
+    def forward(
+        self, src_ids: Tensor, src_mask: Mask, tgt_in: Tensor, tgt_mask: Mask, memory_mask: Mask = None
+    ) -> Tensor:
         """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> hidden states (B,T,D).
+
+        Packed sentences are one row, B = 1, with a `PackedMask` each for source, target, and `memory_mask` for target to
+        source, which is otherwise that of the source.
 
         Not yet logits: those of a whole batch take more memory than all else, so callers `project` some positions at a
         time.
         """
         memory, _ = self.encode(src_ids, src_mask)
-        hidden, _, _ = self.decode(tgt_in, tgt_mask, memory, src_mask)
+        hidden, _, _ = self.decode(tgt_in, tgt_mask, memory, src_mask if memory_mask is None else memory_mask)
         return hidden
 
     def forward_with_weights(
@@ -99,20 +105,20 @@ class Transformer(nn.Module):
         hidden, decoder, cross = self.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
         return hidden, AttentionWeights(encoder, decoder, cross)
 
-    def encode(self, src_ids: Tensor, src_mask: Tensor, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
+    def encode(self, src_ids: Tensor, src_mask: Mask, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
         """The memory (B,S,D) that the decoder attends to and, if `return_weights`, each layer's (B,H,S,S)."""
-        x, all_weights = self.src_embeddings(src_ids), []
+        x, all_weights = self.src_embeddings(src_ids, positions_in(src_mask)), []
         for layer in self.encoder_layers:
             x, weights = layer(x, src_mask, return_weights)
             all_weights.append(weights)
         return self.encoder_norm(x), all_weights if return_weights else []
 
     def decode(
-        self, tgt_in: Tensor, tgt_mask: Tensor, memory: Tensor, src_mask: Tensor, return_weights: bool = False
+        self, tgt_in: Tensor, tgt_mask: Mask, memory: Tensor, src_mask: Mask, return_weights: bool = False
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The hidden states (B,T,D) of all target positions at once and, if `return_weights`, each layer's weights of
         self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
-        x, self_weights, cross_weights = self.tgt_embeddings(tgt_in), [], []
+        x, self_weights, cross_weights = self.tgt_embeddings(tgt_in, positions_in(tgt_mask)), [], []
         for layer in self.decoder_layers:
             x, own, cross = layer(x, memory, src_mask, tgt_mask, return_weights)
             self_weights.append(own)

@@ -59,12 +59,12 @@ class Batch:
         return [getattr(self, field.name) for field in fields(self)]
 
     def to(self, device: torch.device) -> Batch:
-        """The batch on `device`. A GPU copies it from pinned memory while the CPU continues."""
+        return Batch(*(moved(tensor, device) for tensor in self.tensors))
 
-        def moved(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
-        return Batch(*map(moved, self.tensors))
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on `device`. A GPU copies it from pinned memory while the CPU continues."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.text.batching import moved
-from mt_cli.text.dataset import TokenDataset
+from mt_cli.text.mixture import Mixture
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 NO_TARGET = -100  # what torch's cross-entropy leaves out
@@ -41,7 +41,7 @@ class PackedShape(NamedTuple):
         return self._replace(n_src=self.n_tgt, n_tgt=self.n_src)
 
 
-def packed_shape(dataset: TokenDataset, batch_tokens: int, longest: int) -> PackedShape:
+def packed_shape(dataset: Mixture, batch_tokens: int, longest: int) -> PackedShape:
     """The shape for batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
     n_targets, n_sources = dataset.n_targets, dataset.backwards().n_targets
     n_tgt = max(batch_tokens, longest)
@@ -87,7 +87,7 @@ class PackedBatch:
         return replace(self, **named)
 
 
-def pieces(dataset: TokenDataset, pairs: list[int], shape: PackedShape) -> Iterator[list[int]]:
+def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[list[int]]:
     """The pairs in their order, cut where `shape` is full."""
     start, n_src, n_tgt = 0, 0, 0
     for end, lengths in enumerate(zip(*(side.tolist() for side in dataset.lengths_of(pairs)), strict=True)):
@@ -99,7 +99,7 @@ def pieces(dataset: TokenDataset, pairs: list[int], shape: PackedShape) -> Itera
     yield pairs[start:]
 
 
-def pack(dataset: TokenDataset, pairs: list[int], shape: PackedShape) -> PackedBatch:
+def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
     """A batch of pairs that fit into `shape`."""
     sources, targets = [dataset.src(i) for i in pairs], [dataset.tgt(i) for i in pairs]
     src_ids, *src = _row([np.append(ids, EOS_ID) for ids in sources], shape.n_src, shape, PAD_ID)

@@ -1,7 +1,8 @@
 """What each update trains on: the batches of an epoch in their order, in parts for the threads of all processes.
 
 On a CPU, the thread that computes a part makes its batch. While a GPU computes, the CPU is idle: it makes the next
-update's batches then, and copies them to the GPU.
+update's batches then, and copies them to the GPU. There batches are packed, where attention has a kernel for that: a part
+that does not fit into the fixed shape becomes several.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import NamedTuple
 
 import torch
 
+from mt_cli.model.attention import MultiHeadAttention, has_packed_kernel
 from mt_cli.text.batching import Batch, epoch_batches, make_batch
 from mt_cli.text.mixture import Mixture
+from mt_cli.text.packing import PackedBatch, PackedShape, pack, packed_shape, pieces
 from mt_cli.training.phases import phase
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState
+
+AnyBatch = Batch | PackedBatch
 
 
 class Chosen(NamedTuple):
@@ -39,7 +44,9 @@ class Portion(NamedTuple):
     chosen: Chosen
     is_backward: bool
     n_tokens: int  # target tokens of all processes, end symbols included
-    parts: list[tuple[int, Callable[[], Batch]]]  # their numbers among those of all processes, and what makes a batch
+    parts: list[
+        tuple[int, Callable[[], AnyBatch]]
+    ]  # their numbers among those of all processes, and what makes a batch
 
 
 class Feed:
@@ -52,6 +59,7 @@ class Feed:
         settings, p = state.settings, state.progress
         batches = remaining_batches(dataset, settings.batch_tokens, settings.seed, p.epoch, p.batch)
         self._chosen = _grouped(batches, settings.accumulate)
+        self._shape = _packed_shape(state, dataset, self._n_parts)
         self._next: Portion | None = None
         is_gpu = self._device.type == "cuda"
         self._stream = torch.cuda.Stream(self._device) if is_gpu else None
@@ -70,24 +78,30 @@ class Feed:
         return portion
 
     def _portion(self, chosen: Chosen, is_backward: bool) -> Portion:
-        dataset, n = self._dataset.backwards() if is_backward else self._dataset, self._n_parts
+        dataset, shape, n = self._dataset, self._shape, self._n_parts
+        if is_backward:
+            dataset, shape = dataset.backwards(), shape and shape.backwards()
         parts = [part for batch in chosen.batches for k in range(n) if (part := batch[k::n])]
+        make: Callable[..., AnyBatch] = partial(make_batch, dataset)
+        if shape is not None:
+            parts = [piece for part in parts for piece in pieces(dataset, part, shape)]
+            make = partial(pack, dataset, shape=shape)
         own = list(enumerate(parts))[self._ranks.rank :: self._ranks.n]
         n_tokens = int(dataset.lengths_of(chosen.pairs)[1].sum()) + len(chosen.pairs)
-        makers = [(number, self._maker(partial(make_batch, dataset, part))) for number, part in own]
+        makers = [(number, self._maker(partial(make, part))) for number, part in own]
         return Portion(chosen, is_backward, n_tokens, makers)
 
-    def _maker(self, make: Callable[[], Batch]) -> Callable[[], Batch]:
+    def _maker(self, make: Callable[[], AnyBatch]) -> Callable[[], AnyBatch]:
         if self._thread is None:
             return lambda: make().to(self._device)
 
-        def copied() -> tuple[Batch, torch.cuda.Event | None]:
+        def copied() -> tuple[AnyBatch, torch.cuda.Event | None]:
             with torch.cuda.stream(self._stream) if self._stream is not None else contextlib.nullcontext():
                 return make().to(self._device), self._stream.record_event() if self._stream is not None else None
 
         future = self._thread.submit(copied)
 
-        def received() -> Batch:
+        def received() -> AnyBatch:
             batch, is_copied = future.result()
             if is_copied is not None:
                 stream = torch.cuda.current_stream(self._device)
@@ -101,6 +115,16 @@ class Feed:
     def close(self) -> None:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
+
+
+def _packed_shape(state: TrainingState, dataset: Mixture, n_parts: int) -> PackedShape | None:
+    """The shape of a part; None where batches are padded."""
+    attentions = [module for module in state.optimizer.network.modules() if isinstance(module, MultiHeadAttention)]
+    if not all(map(has_packed_kernel, attentions)):
+        return None
+    longest = state.config.data.max_length + 1
+    room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
+    return packed_shape(dataset, -(-state.settings.batch_tokens // n_parts) + room, longest)
 
 
 def remaining_batches(

@@ -20,7 +20,7 @@ _GPU_LOGITS = 1 << 27
 
 def fused_loss(hidden: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
     """`loss_of_logits(hidden @ weight.T, targets, label_smoothing, r_drop)` for hidden (P*N,D), weight (V,D), targets (N);
-    a float32 scalar."""
+    a float32 scalar. A row whose target is negative has none; it must be zero, or it gets a gradient."""
     loss: Tensor = _FusedLoss.apply(hidden, weight, targets, label_smoothing, r_drop)
     return loss
 
@@ -39,14 +39,15 @@ class _FusedLoss(torch.autograd.Function):
             grad_hidden.unflatten(0, (n_passes, -1)).split(n_rows, dim=1),  # (P,n,D)
             strict=True,
         ):
-            at_labels = slice(None), torch.arange(len(labels), device=labels.device), labels
+            is_target = labels >= 0
+            at_labels = slice(None), torch.arange(len(labels), device=labels.device), labels.clamp(min=0)
             logits = rows @ weight.T  # (P,n,V)
             probs = logits.softmax(-1)
             # A probability that underflows counts as the smallest positive number.
             log_prob = probs[at_labels].float().clamp(min=torch.finfo(probs.dtype).tiny).log()  # (P,n)
             log_normalizer = logits[at_labels] - log_prob
             mean_logit = rows @ mean_weight
-            loss += (smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob).sum()
+            loss += ((smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob) * is_target).sum()
             if r_drop:
                 divergence, grad_divergence = _divergence(logits, probs)
                 loss += r_drop * divergence

@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import Batch
+from mt_cli.text.packing import PackedBatch
 from mt_cli.training.fused_loss import fused_loss
 
 
@@ -31,17 +33,29 @@ def divergence(logits: Tensor) -> Tensor:
     return p_from_q + q_from_p
 
 
-def summed_loss(network: Transformer, batch: Batch, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
+def summed_loss(
+    network: Transformer, batch: Batch | PackedBatch, label_smoothing: float, r_drop: float = 0.0
+) -> Tensor:
     """The loss in nats, summed over the target tokens of the batch; the caller divides by those of the whole update.
 
     With R-Drop (Liang et al. 2021) the batch passes the network twice, each time with other dropout. The loss is the mean
     of the two cross-entropies, plus `r_drop` / 2 times how far the two predictions are apart.
     """
     inputs = batch.repeated() if r_drop else batch
-    hidden = network(inputs.src_ids, inputs.src_mask, inputs.tgt_in, inputs.tgt_mask)  # (P*B,T,D)
-    hidden = inputs.without_padding(hidden)  # (P*N,D): padding costs no logits
+    hidden = _hidden_states(network, inputs)  # (P*N,D)
     weight, bias = network.projection.weight, network.projection.bias
     if bias is not None:  # the weight of a dimension that is 1 in every hidden state
         hidden, weight = F.pad(hidden, (0, 1), value=1.0), torch.cat((weight, bias[:, None]), dim=1)
     loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
     return loss / 2 if r_drop else loss
+
+
+def _hidden_states(network: Transformer, batch: Batch | PackedBatch) -> Tensor:
+    """Of all target tokens, (N,D): padding costs no logits, or gets zeros where the shape is fixed."""
+    if isinstance(batch, Batch):
+        return batch.without_padding(network(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask))
+    src = Packing(batch.src_starts, batch.src_positions, batch.longest)
+    tgt = Packing(batch.tgt_starts, batch.tgt_positions, batch.longest)
+    masks = PackedMask(src, src), PackedMask(tgt, tgt, is_causal=True), PackedMask(tgt, src)
+    hidden: Tensor = network(batch.src_ids, masks[0], batch.tgt_in, *masks[1:])[0]
+    return hidden * (batch.targets >= 0)[:, None]

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from mt_cli.model.dropout import seed_dropout
-from mt_cli.text.batching import Batch
-from mt_cli.training.feed import Feed
+from mt_cli.text.packing import PackedBatch
+from mt_cli.training.compiled import compiled_loss
+from mt_cli.training.feed import AnyBatch, Feed
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState
@@ -61,7 +62,7 @@ def compute_update(state: TrainingState, feed: Feed, workers: Workers, ranks: Ra
     p.epoch, p.batch = portion.chosen.epoch, portion.chosen.batch
     state.optimizer.network.train()
 
-    def gradients(part: tuple[int, Callable[[], Batch]]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def gradients(part: tuple[int, Callable[[], AnyBatch]]) -> tuple[Tensor, tuple[Tensor, ...]]:
         return _gradients(state, *part)
 
     losses = list[Tensor]()
@@ -73,10 +74,15 @@ def compute_update(state: TrainingState, feed: Feed, workers: Workers, ranks: Ra
     return QueuedUpdate(p.step + 1, losses, portion.n_tokens, grad_norm, portion.chosen.pairs)
 
 
-def _gradients(state: TrainingState, number: int, make_batch: Callable[[], Batch]) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _gradients(
+    state: TrainingState, number: int, make_batch: Callable[[], AnyBatch]
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Summed loss and summed gradients of a part of the update. Runs in a thread of its own."""
     settings, network = state.settings, state.optimizer.network
     seed_dropout(settings.seed, state.progress.step, number)
     r_drop = settings.r_drop if state.phase.n_passes == 2 else 0.0
-    loss = summed_loss(network, make_batch(), settings.label_smoothing, r_drop)
-    return loss.detach(), torch.autograd.grad(loss, state.optimizer.network_weights)
+    batch = make_batch()
+    loss_of = compiled_loss() if isinstance(batch, PackedBatch) else summed_loss
+    loss = loss_of(network, batch, settings.label_smoothing, r_drop)
+    # A graph that is replayed writes the next loss over this one.
+    return loss.detach().clone(), torch.autograd.grad(loss, state.optimizer.network_weights)

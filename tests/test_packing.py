@@ -1,0 +1,122 @@
+"""Packed batches: every pair once, of one shape, and with the loss and the gradients of the padded batch."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mt_cli.model.attention import attend
+from mt_cli.model.packed_mask import PackedMask, Packing
+from mt_cli.model.transformer import Transformer
+from mt_cli.text.batching import make_batch
+from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
+from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from mt_cli.training.objective import summed_loss
+
+
+def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> TokenDataset:
+    rng = random.Random(n)
+    ids = lambda least: rng.choices(range(4, vocab_size), k=rng.randint(least, longest))  # noqa: E731
+    return TokenDataset.in_memory([TokenPair(ids(1), ids(0), line) for line in range(1, n + 1)])
+
+
+def test_a_packed_batch_by_hand() -> None:
+    dataset = TokenDataset.in_memory([TokenPair([5, 6], [7], 1), TokenPair([8], [9, 10], 2)])
+    batch = pack(dataset, [1, 0], PackedShape(n_pairs=3, n_src=6, n_tgt=6, longest=8))
+    assert batch.src_ids.tolist() == [[8, EOS_ID, 5, 6, EOS_ID] + [PAD_ID] * 9]
+    assert batch.tgt_in.tolist() == [[BOS_ID, 9, 10, BOS_ID, 7] + [PAD_ID] * 9]
+    assert batch.targets.tolist() == [9, 10, EOS_ID, 7, EOS_ID] + [NO_TARGET] * 9
+    assert batch.src_starts.tolist() == [0, 2, 5, 6, 7, 8, 9, 10, 11, 12, 14, 14]  # 8 of padding, and room for a third
+    assert batch.tgt_starts.tolist()[:3] == [0, 3, 5] and batch.tgt_starts.dtype == torch.int32
+    assert batch.src_positions.tolist() == [0, 1, 0, 1, 2] + [0] * 7 + [0, 1]
+    again = batch.repeated()
+    assert again.src_starts.tolist()[11:15] == [14, 16, 19, 20] and again.tgt_in.tolist()[0][14:17] == [BOS_ID, 9, 10]
+
+
+def test_who_may_attend_to_whom_by_hand() -> None:
+    def packing(*lengths: int) -> Packing:
+        starts = torch.tensor([0, *lengths]).cumsum(0).int()
+        return Packing(starts, torch.cat([torch.arange(n) for n in lengths]), 4)
+
+    own = PackedMask(packing(1, 0, 2), packing(1, 0, 2)).dense()
+    assert own.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
+    causal = PackedMask(packing(2, 1), packing(2, 1), is_causal=True).dense()
+    assert causal.tolist() == [[True, False, False], [True, True, False], [False, False, True]]
+    other = PackedMask(packing(1, 1), packing(0, 2)).dense()
+    assert other.tolist() == [[False, False], [True, True]]
+
+
+@pytest.mark.parametrize("batch_tokens", [20, 64, 500])
+def test_pieces_have_every_pair_once_and_one_shape(batch_tokens: int) -> None:
+    dataset = some_pairs(60)
+    shape = packed_shape(dataset, batch_tokens, longest=10)
+    cut = list(pieces(dataset, list(range(60)), shape))
+    assert [pair for piece in cut for pair in piece] == list(range(60))
+    batches = [pack(dataset, piece, shape) for piece in cut]
+    assert len({tuple(tensor.shape for tensor in batch.tensors) for batch in batches}) == 1
+    for batch in batches:
+        for starts in batch.src_starts, batch.tgt_starts:
+            lengths = starts.diff()
+            n = int((lengths > 0).sum())
+            assert lengths.max() <= 10 and not lengths[n:].any(), "or attention would leave tokens out"
+        assert torch.equal(batch.src_starts.diff() > 0, batch.tgt_starts.diff() > 0), "each has somebody to attend to"
+        assert all(len(tensor) % 8 == 0 for tensor in (batch.src_positions, batch.tgt_positions))
+    assert sum(int((batch.targets != NO_TARGET).sum()) for batch in batches) == dataset.n_targets
+
+
+def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
+    dataset = TokenDataset.in_memory([TokenPair([5], [6] * 9, 1), TokenPair([5] * 9, [6], 2)])
+    shape = packed_shape(dataset, batch_tokens=4, longest=10)
+    assert list(pieces(dataset, [0, 1], shape)) == [[0, 1]]
+    turned = PackedShape(3, n_src=30, n_tgt=20, longest=10).backwards()
+    assert (turned.n_src, turned.n_tgt) == (20, 30)
+
+
+def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[torch.Tensor]:
+    loss = summed_loss(model, batch, 0.1, r_drop)
+    return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
+    make_model: Any, switches: dict[str, Any], r_drop: float, is_backward: bool
+) -> None:
+    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12)
+    if is_backward:
+        dataset, shape = dataset.backwards(), shape.backwards()
+    model = make_model(vocab_size=13, **switches)
+    chosen = [6, 2, 3, 0, 5]
+    padded = loss_and_gradients(model, make_batch(dataset, chosen), r_drop)
+    packed = loss_and_gradients(model, pack(dataset, chosen, shape), r_drop)
+    for found, expected in zip(packed, padded, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model: Any) -> None:
+    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12)
+    model, batch = make_model(dropout=0.5), pack(dataset, [0, 1], shape)
+    assert summed_loss(model.eval(), batch, 0.1, 3.0).item() == pytest.approx(summed_loss(model, batch, 0.1).item())
+    assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1
+
+
+def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them() -> None:
+    """With tensors that have a shape and a device but no numbers: there is no GPU here."""
+    with FakeTensorMode():
+        query, key, value = (torch.empty(1, 2, n, 8, device="cuda:0") for n in (24, 16, 16))
+        starts, positions = (torch.empty(n, dtype=torch.int32, device="cuda:0") for n in (5, 16))
+        keys = Packing(starts, positions, 12)
+        mask = PackedMask(Packing(starts, torch.empty(24, device="cuda:0"), 12), keys)
+        output, weights = attend(query, key, value, mask, 2.0)
+        assert (output.shape, output.device, weights) == (query.shape, query.device, None)
+        assert attend(query, query, query, PackedMask(mask.queries, mask.queries, True), 2.0)[0].shape == query.shape
+
+
+def test_a_packed_batch_goes_to_a_device_whole() -> None:
+    batch = pack(some_pairs(3), [0, 1], PackedShape(3, 30, 30, 12)).to(torch.device("meta"))
+    assert isinstance(batch, PackedBatch) and {tensor.device.type for tensor in batch.tensors} == {"meta"}

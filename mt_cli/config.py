@@ -47,7 +47,7 @@ TextFiles = Annotated[
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=35)]
 AUTO = 0
 """What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
-largest number that fits into memory."""
+smallest number that is about as fast as any that fits into memory."""
 
 BatchTokens = Annotated[
     int,
@@ -319,8 +319,8 @@ class TrainingConfig(Section):
     """Parts whose weights stay what they are in the beginning, for a run with init_from that learns from little text.
     embeddings are those of both languages and the output projection."""
     batch_tokens: BatchTokens = 2048
-    """Target tokens in a batch, padding included. auto: as many as fit into memory. If memory runs out, halve it and double
-    accumulate: an update then has as many tokens as before."""
+    """Target tokens in a batch, padding included. auto: as few as are computed about as fast as any that fit into memory. If
+    memory runs out, halve it and double accumulate: an update then has as many tokens as before."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +48,7 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
             return real(network, batch, label_smoothing, r_drop)
 
         monkeypatch.setattr(memory, "summed_loss", loss)
+        monkeypatch.setattr(memory, "AS_FAST", math.inf)  # so that the first that fits is taken
         return tried
 
     return limit
@@ -120,13 +123,16 @@ def test_too_large_a_batch_is_told_before_the_first_step_and_its_advice_can_be_f
     assert answer.code == 0, "nothing was trained yet, so the run may be begun otherwise"
 
 
-def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16")
-    before = {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
+@pytest.mark.parametrize("also", [(), ("training.optimizer=muon", "training.batch_tokens=auto")])
+def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, also: tuple[str, ...]) -> None:
+    trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16", *also)
+    models = trainer.state.model, trainer.state.optimizer.network, trainer.state.optimizer.averaged
+    before = [{name: weight.clone() for name, weight in model.state_dict().items()} for model in models]
     state = torch.get_rng_state()
     memory.fit_batches(trainer.state.optimizer, trainer.data.train, trainer.state.settings, epoch=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(weight, before[name]) for name, weight in trainer.state.model.state_dict().items())
+    for model, of_model in zip(models, before, strict=True):
+        assert all(torch.equal(weight, of_model[name]) for name, weight in model.state_dict().items())
     assert all(
         weight.grad is None
         for module in (trainer.state.model, trainer.state.optimizer.network)
@@ -271,6 +277,36 @@ def test_memory_that_ends_on_a_gpu_is_given_back_before_less_is_tried(
     assert len(given_back) > 10
 
 
+@pytest.mark.parametrize(
+    ("speeds", "expected"),
+    [
+        ({16384: 100.0, 8192: 99.0, 4096: 96.0, 2048: 90.0}, 4096),  # and none of the smaller ones is tried
+        ({16384: 100.0, 8192: 110.0, 4096: 108.0, 2048: 105.0, 1024: 104.0}, 2048),
+        ({24576: 100.0, 12288: 50.0}, 24576),
+    ],
+)
+def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, speeds: dict[int, float], expected: int
+) -> None:
+    trainer, limits = trainer_of(tiny / "run"), []
+
+    def attempt(optimizer: Any, dataset: Any, training: Any, n_tokens: int, epoch: int) -> float:
+        if n_tokens > max(speeds) * 9 // 8:
+            raise RuntimeError(FULL)
+        return speeds[n_tokens * 8 // 9]
+
+    @contextlib.contextmanager
+    def limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
+        limits.append(share)
+        yield
+
+    monkeypatch.setattr(memory, "_try_batches", attempt)
+    monkeypatch.setattr(memory, "memory_limited", limited)
+    auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
+    assert memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, epoch=0) == expected
+    assert limits == [0.5], "one limit: what a try has freed the process keeps, and the next one would not count it"
+
+
 @pytest.mark.parametrize("words", ["could not create a primitive", "could not create a memory object"])
 def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
     words: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
@@ -285,6 +321,7 @@ def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
         return real(network, batch, *rest)
 
     monkeypatch.setattr(memory, "summed_loss", loss)
+    monkeypatch.setattr(memory, "AS_FAST", math.inf)
     auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
     assert memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, epoch=0) == 256
 
@@ -297,7 +334,7 @@ from mt_cli import device
 from mt_cli.config import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.training.memory import fit_batches
+from mt_cli.training import memory
 from mt_cli.training.optimizer import Optimizer
 
 device.keep_freed_memory()
@@ -306,7 +343,8 @@ pairs = [TokenPair([5] * random.randint(3, 30), [6] * random.randint(3, 30), lin
 dataset = TokenDataset.build(Path("ids"), pairs, (8000, 8000), {})
 model = Transformer(ModelConfig(d_model=64, ffn_dim=128, n_encoder_layers=1, n_decoder_layers=1), 8000, 8000, 0)
 training = TrainingConfig(batch_tokens="auto")
-print(fit_batches(Optimizer(model, training, torch.bfloat16), dataset, training, 0))
+memory.AS_FAST = float("inf")
+print(memory.fit_batches(Optimizer(model, training, torch.bfloat16), dataset, training, 0))
 """
 
 

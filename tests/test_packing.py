@@ -14,19 +14,24 @@ from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import make_batch
 from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.training.objective import summed_loss
 
 
-def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> TokenDataset:
+def mixture_of(pairs: list[TokenPair]) -> Mixture:
+    return Mixture([Part(TokenDataset.in_memory(pairs))])
+
+
+def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> Mixture:
     rng = random.Random(n)
     ids = lambda least: rng.choices(range(4, vocab_size), k=rng.randint(least, longest))  # noqa: E731
-    return TokenDataset.in_memory([TokenPair(ids(1), ids(0), line) for line in range(1, n + 1)])
+    return mixture_of([TokenPair(ids(1), ids(0), line) for line in range(1, n + 1)])
 
 
 def test_a_packed_batch_by_hand() -> None:
-    dataset = TokenDataset.in_memory([TokenPair([5, 6], [7], 1), TokenPair([8], [9, 10], 2)])
+    dataset = mixture_of([TokenPair([5, 6], [7], 1), TokenPair([8], [9, 10], 2)])
     batch = pack(dataset, [1, 0], PackedShape(n_pairs=3, n_src=6, n_tgt=6, longest=8))
     assert batch.src_ids.tolist() == [[8, EOS_ID, 5, 6, EOS_ID] + [PAD_ID] * 9]
     assert batch.tgt_in.tolist() == [[BOS_ID, 9, 10, BOS_ID, 7] + [PAD_ID] * 9]
@@ -54,7 +59,7 @@ def test_who_may_attend_to_whom_by_hand() -> None:
 @pytest.mark.parametrize("batch_tokens", [20, 64, 500])
 def test_pieces_have_every_pair_once_and_one_shape(batch_tokens: int) -> None:
     dataset = some_pairs(60)
-    shape = packed_shape(dataset, batch_tokens, longest=10)
+    shape = packed_shape(dataset, batch_tokens)
     cut = list(pieces(dataset, list(range(60)), shape))
     assert [pair for piece in cut for pair in piece] == list(range(60))
     batches = [pack(dataset, piece, shape) for piece in cut]
@@ -70,9 +75,10 @@ def test_pieces_have_every_pair_once_and_one_shape(batch_tokens: int) -> None:
 
 
 def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
-    dataset = TokenDataset.in_memory([TokenPair([5], [6] * 9, 1), TokenPair([5] * 9, [6], 2)])
-    shape = packed_shape(dataset, batch_tokens=4, longest=10)
+    dataset = mixture_of([TokenPair([5], [6] * 9, 1), TokenPair([5] * 9, [6], 2)])
+    shape = packed_shape(dataset, batch_tokens=4)
     assert list(pieces(dataset, [0, 1], shape)) == [[0, 1]]
+    assert packed_shape(dataset, 640).n_tgt == 640 and packed_shape(dataset, 640, n_parts=2).n_tgt == 384
     turned = PackedShape(3, n_src=30, n_tgt=20, longest=10).backwards()
     assert (turned.n_src, turned.n_tgt) == (20, 30)
 

@@ -50,6 +50,13 @@ class TokenDataset:
         """Target tokens of all pairs, end symbols included."""
         return int(self._starts["tgt"][-1]) + len(self)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence of either side, end symbol included."""
+        n_at_once = 1 << 24
+        firsts = range(0, len(self), n_at_once)
+        return 1 + max(int(side.max()) for first in firsts for side in self.lengths(first, first + n_at_once))
+
     def src(self, index: int) -> Ids:
         return self._sentence("src", index)
 

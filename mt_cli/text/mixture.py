@@ -72,6 +72,11 @@ class Mixture:
         """Target tokens of an epoch, end symbols included."""
         return round(sum(part.weight * part.dataset.n_targets for part in self.parts))
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence of either side, tags and end symbol included."""
+        return max(part.dataset.longest + max(len(part.src_tags), len(part.back_tags)) for part in self.parts)
+
     def src(self, index: int) -> Ids:
         part, own_index = self._find(index)
         return part.src(own_index)

@@ -9,7 +9,7 @@ Letters in shapes: M source tokens, N target tokens, Z sentences, those of paddi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -41,17 +41,19 @@ class PackedShape(NamedTuple):
         return self._replace(n_src=self.n_tgt, n_tgt=self.n_src)
 
 
-def packed_shape(dataset: Mixture, batch_tokens: int, longest: int) -> PackedShape:
-    """The shape for batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
-    n_targets, n_sources = dataset.n_targets, dataset.backwards().n_targets
-    n_tgt = max(batch_tokens, longest)
+def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape:
+    """The shape for each of `n_parts` of batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
+    n_targets, n_sources, longest = dataset.n_targets, dataset.backwards().n_targets, dataset.longest
+    room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
+    n_tgt = max(-(-batch_tokens // n_parts) + room, longest)
     n_src = max(min(2 * n_tgt, int(1.1 * n_tgt * n_sources / n_targets)), longest)  # a tenth above the mean
-    n_pairs = min(n_tgt, 4 * n_tgt * len(dataset) // n_targets + 1)  # short sentences are batched together
-    return PackedShape(n_pairs, *(64 * -(-n // 64) for n in (n_src, n_tgt)), longest)
+    n_pairs = min(n_tgt, 3 * n_tgt * len(dataset) // n_targets + 1)  # short sentences are batched together
+    return PackedShape(n_pairs, 64 * -(-n_src // 64), 64 * -(-n_tgt // 64), longest)
 
 
 @dataclass(frozen=True)
 class PackedBatch:
+    longest: int  # no sentence has more tokens
     src_ids: Tensor  # (1,M)   x1 .. xn </s>  of all sentences
     src_starts: Tensor  # (Z+1,)  where each sentence begins, and the end of the last; int32
     src_positions: Tensor  # (M,)    of each token in its sentence, counted from 0
@@ -59,7 +61,6 @@ class PackedBatch:
     tgt_starts: Tensor  # (Z+1,)
     tgt_positions: Tensor  # (N,)
     targets: Tensor  # (N,)    y1 .. ym </s>, and NO_TARGET for padding
-    longest: int
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -72,6 +73,7 @@ class PackedBatch:
             return torch.cat([starts, starts[1:] + starts[-1]])
 
         return PackedBatch(
+            self.longest,
             torch.cat([self.src_ids, self.src_ids], dim=1),
             twice(self.src_starts),
             self.src_positions.repeat(2),
@@ -79,12 +81,10 @@ class PackedBatch:
             twice(self.tgt_starts),
             self.tgt_positions.repeat(2),
             self.targets.repeat(2),
-            self.longest,
         )
 
     def to(self, device: torch.device) -> PackedBatch:
-        named = {name: moved(value, device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **named)
+        return PackedBatch(self.longest, *(moved(tensor, device) for tensor in self.tensors))
 
 
 def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[list[int]]:
@@ -105,7 +105,7 @@ def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
     src_ids, *src = _row([np.append(ids, EOS_ID) for ids in sources], shape.n_src, shape, PAD_ID)
     tgt_in, *tgt = _row([np.insert(ids, 0, BOS_ID) for ids in targets], shape.n_tgt, shape, PAD_ID)
     tgt_out, *_ = _row([np.append(ids, EOS_ID) for ids in targets], shape.n_tgt, shape, NO_TARGET)
-    return PackedBatch(src_ids[None], *src, tgt_in[None], *tgt, tgt_out, shape.longest)
+    return PackedBatch(shape.longest, *[src_ids[None], *src, tgt_in[None], *tgt, tgt_out])
 
 
 def _row(sentences: Sequence[np.ndarray], n_tokens: int, shape: PackedShape, filler: int) -> list[Tensor]:

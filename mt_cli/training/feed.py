@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from mt_cli.model.attention import MultiHeadAttention, has_packed_kernel
+from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import Batch, epoch_batches, make_batch
 from mt_cli.text.mixture import Mixture
 from mt_cli.text.packing import PackedBatch, PackedShape, pack, packed_shape, pieces
@@ -59,7 +60,7 @@ class Feed:
         settings, p = state.settings, state.progress
         batches = remaining_batches(dataset, settings.batch_tokens, settings.seed, p.epoch, p.batch)
         self._chosen = _grouped(batches, settings.accumulate)
-        self._shape = _packed_shape(state, dataset, self._n_parts)
+        self._shape = shape_of_parts(state.optimizer.network, dataset, settings.batch_tokens, self._n_parts)
         self._next: Portion | None = None
         is_gpu = self._device.type == "cuda"
         self._stream = torch.cuda.Stream(self._device) if is_gpu else None
@@ -82,16 +83,12 @@ class Feed:
         if is_backward:
             dataset, shape = dataset.backwards(), shape and shape.backwards()
         parts = [part for batch in chosen.batches for k in range(n) if (part := batch[k::n])]
-        make: Callable[..., AnyBatch] = partial(make_batch, dataset)
-        if shape is not None:
-            parts = [piece for part in parts for piece in pieces(dataset, part, shape)]
-            make = partial(pack, dataset, shape=shape)
-        own = list(enumerate(parts))[self._ranks.rank :: self._ranks.n]
+        makers = [maker for part in parts for maker in batch_makers(dataset, part, shape)]
+        own = list(enumerate(makers))[self._ranks.rank :: self._ranks.n]
         n_tokens = int(dataset.lengths_of(chosen.pairs)[1].sum()) + len(chosen.pairs)
-        makers = [(number, self._maker(partial(make, part))) for number, part in own]
-        return Portion(chosen, is_backward, n_tokens, makers)
+        return Portion(chosen, is_backward, n_tokens, [(number, self._on_device(make)) for number, make in own])
 
-    def _maker(self, make: Callable[[], AnyBatch]) -> Callable[[], AnyBatch]:
+    def _on_device(self, make: Callable[[], AnyBatch]) -> Callable[[], AnyBatch]:
         if self._thread is None:
             return lambda: make().to(self._device)
 
@@ -117,14 +114,19 @@ class Feed:
             self._thread.shutdown(cancel_futures=True)
 
 
-def _packed_shape(state: TrainingState, dataset: Mixture, n_parts: int) -> PackedShape | None:
-    """The shape of a part; None where batches are padded."""
-    attentions = [module for module in state.optimizer.network.modules() if isinstance(module, MultiHeadAttention)]
-    if not all(map(has_packed_kernel, attentions)):
-        return None
-    longest = state.config.data.max_length + 1
-    room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
-    return packed_shape(dataset, -(-state.settings.batch_tokens // n_parts) + room, longest)
+def shape_of_parts(
+    network: Transformer, dataset: Mixture, batch_tokens: int, n_parts: int = 1
+) -> PackedShape | None:
+    """The shape that parts of batches are packed to; None where they are padded."""
+    attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
+    return packed_shape(dataset, batch_tokens, n_parts) if all(map(has_packed_kernel, attentions)) else None
+
+
+def batch_makers(dataset: Mixture, part: list[int], shape: PackedShape | None) -> list[Callable[[], AnyBatch]]:
+    """What makes the batches of a part: a padded one, or packed ones."""
+    if shape is None:
+        return [partial(make_batch, dataset, part)]
+    return [partial(pack, dataset, piece, shape) for piece in pieces(dataset, part, shape)]
 
 
 def remaining_batches(

@@ -1,59 +1,88 @@
-"""Tries whether the largest batch fits into memory: before the first step, not after a day.
+"""Tries whether the largest batch fits into memory: before the first step, not after a day. `auto` finds what is fast.
 
-The trial is a forward and a backward pass and nothing else: it leaves weights, moments and random generators as they
-were, so a training goes on exactly as without it.
+The trial is an update at a learning rate of zero, whose moments are forgotten: it leaves weights, moments and random
+generators as they were, so a training goes on exactly as without it.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 
 from mt_cli.config import AUTO, TrainingConfig
 from mt_cli.device import memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
-from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.text.batching import epoch_batches
 from mt_cli.text.mixture import Mixture
+from mt_cli.text.packing import PackedBatch
+from mt_cli.training.compiled import compiled_loss
+from mt_cli.training.feed import batch_makers, shape_of_parts
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import all_phases
+from mt_cli.training.ranks import ALONE
 from mt_cli.training.workers import Workers
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 48
+AS_FAST = 0.95  # of the most target tokens a second: where larger batches gain less, more updates teach more
 MOST_PAIRS = 100_000  # among which the largest batches are looked for: a large corpus starts as fast
 
 
 def fit_batches(optimizer: Optimizer, dataset: Mixture, training: TrainingConfig, epoch: int) -> int:
-    """`batch_tokens`, after trying that it fits; for `auto` the most that does, to within a third, with an eighth
+    """`batch_tokens`, after trying that it fits; for `auto` the least that is nearly as fast as any that does, with an eighth
     in reserve.
 
     Raises what torch or Python raises when memory runs out, and TrainingError when `auto` finds nothing that fits.
     """
+    device = optimizer.model.device
     if training.batch_tokens != AUTO:
-        _try_batches(optimizer, dataset, training, training.batch_tokens, epoch)
+        with memory_limited(device):
+            _try_batches(optimizer, dataset, training, training.batch_tokens, epoch)
         return training.batch_tokens
-    for n_tokens in _candidates():
-        try:
-            # An eighth in reserve: other epochs have other batches, and memory fragments with time. Half of a computer's
-            # memory is left to its other programs, which matter more than a large batch. Each trial has its own thread:
-            # in one where oneDNN has once run out of memory, it keeps failing.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch, share=0.5).result()
-            return n_tokens
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        if optimizer.model.device.type != "cpu":
-            torch.get_device_module(optimizer.model.device).empty_cache()
-    raise TrainingError(
-        f"out of memory on {optimizer.model.device} even at training.batch_tokens {n_tokens};"
-        " use a smaller model, or lower data.max_length"
-    )
+    chosen, fastest = 0, 0.0
+    # Half of a computer's memory is left to its other programs, which matter more than a large batch. It is one limit for
+    # all tries: what one of them has freed the process keeps, so the next would seem to need less.
+    with memory_limited(device, share=0.5):
+        for n_tokens in _candidates():
+            if chosen and n_tokens > chosen // 2:
+                continue  # close to one that fits, and about as fast
+            try:
+                # An eighth in reserve: other epochs have other batches, and memory fragments with time.
+                attempt = partial(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch)
+                speed = _alone(device, attempt)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                continue
+            if speed < AS_FAST * fastest:
+                break
+            chosen, fastest = n_tokens, max(speed, fastest)
+    if not chosen:
+        raise TrainingError(
+            f"out of memory on {device} even at training.batch_tokens {n_tokens};"
+            " use a smaller model, or lower data.max_length"
+        )
+    return chosen
+
+
+def _alone(device: torch.device, attempt: Callable[[], float]) -> float:
+    """What a try returns that leaves nothing behind for the next."""
+    if device.type == "cpu":
+        with ThreadPoolExecutor(1) as thread:  # in one where oneDNN has once run out of memory, it keeps failing
+            return thread.submit(attempt).result()
+    try:
+        return attempt()
+    finally:
+        if device.type == "cuda":
+            torch.compiler.reset()  # graphs that were recorded keep their memory
+        torch.get_device_module(device).empty_cache()
 
 
 def _candidates() -> Iterator[int]:
@@ -66,32 +95,46 @@ def _candidates() -> Iterator[int]:
 
 
 def _try_batches(
-    optimizer: Optimizer,
-    dataset: Mixture,
-    training: TrainingConfig,
-    batch_tokens: int,
-    epoch: int,
-    share: float = 1.0,
-) -> None:
+    optimizer: Optimizer, dataset: Mixture, training: TrainingConfig, batch_tokens: int, epoch: int
+) -> float:
+    """The gradients of the largest batches of each kind. For `auto`, returns the target tokens a second of an update."""
     device, network = optimizer.model.device, optimizer.network
     network.train()
+    shape = shape_of_parts(network, dataset, batch_tokens)
+    is_new = not optimizer.state()
+
+    def add_gradients(is_backward: bool, n_passes: int, indices: list[int]) -> None:
+        data, its_shape = (dataset.backwards(), shape and shape.backwards()) if is_backward else (dataset, shape)
+        for make in batch_makers(data, indices, its_shape):
+            batch = make().to(device)
+            loss_of = compiled_loss() if isinstance(batch, PackedBatch) else summed_loss
+            loss = loss_of(network, batch, training.label_smoothing, training.r_drop if n_passes == 2 else 0.0)
+            optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
+
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it falls back to slower algorithms.
-    with memory_limited(device, share), generators, warnings.catch_warnings(action="ignore"):
+    with generators, warnings.catch_warnings(action="ignore"):
         try:
-            is_new = not optimizer.state()  # it takes memory for its moments, two at most, at its first step
-            moments = [torch.zeros_like(weight) for weight in optimizer.model.parameters() for _ in range(2 * is_new)]
             n_others = Workers(device, batch_tokens).n - 1  # threads that have gradients of their own
             gradients = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
+            if is_new:  # its first step takes memory for moments; at a learning rate of zero it changes no weight
+                optimizer.add_up(ALONE)
+                optimizer.step(0.0, 0.0, 1)
             batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
             for phase, indices in itertools.product(all_phases(training), batches):
-                batch = make_batch(dataset.backwards() if phase.is_backward else dataset, indices).to(device)
-                r_drop = training.r_drop if phase.n_passes == 2 else 0.0
-                loss = summed_loss(network, batch, training.label_smoothing, r_drop)
-                optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
-            del moments, gradients
+                add_gradients(*phase, indices)
+            if training.batch_tokens != AUTO:
+                return 0.0
+            began, indices = time.monotonic(), batches[0]
+            add_gradients(*phase, indices)
+            optimizer.step(0.0, 0.0, 1, optimizer.average_and_clip(len(indices)).isfinite())
+            optimizer.model.projection.weight[0, 0].item()  # waits for a GPU
+            del gradients
+            return (int(dataset.lengths_of(indices)[1].sum()) + len(indices)) / (time.monotonic() - began)
         finally:
             optimizer.drop_gradients()
+            if is_new:
+                optimizer.forget()
 
 
 def largest_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:

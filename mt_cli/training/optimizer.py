@@ -92,6 +92,11 @@ class Optimizer:
         self.sync_network()
         self._average(step)
 
+    def forget(self) -> None:
+        """Begins anew: without moments."""
+        for optimizer in self._optimizers:
+            optimizer.state.clear()
+
     def drop_gradients(self) -> None:
         for weight in self._weights:
             weight.grad = None

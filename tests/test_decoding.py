@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_lo
 from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.errors import CheckpointError
-from mt_cli.model import attention
+from mt_cli.model import attention, decoder_state
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.packed_linear import Linear, PackedLinear, linear
 from mt_cli.model.positions import SinusoidPositions
@@ -80,19 +81,47 @@ def forced_score(model: Transformer, source: list[int], hypothesis: Hypothesis, 
 # The state -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])  # as on a GPU, but for the recording
 def test_advancing_token_by_token_gives_the_logits_of_forward(
-    switches: dict[str, Any], make_model: MakeModel, batch_of
+    switches: dict[str, Any], make_model: MakeModel, batch_of, is_recorded: bool
 ) -> None:
     model = make_model(**switches)
     batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
     expected = model.project(model(*batch))
     decoder = InferenceModel(model)
+    decoder.is_recorded = is_recorded
     state = decoder.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
     assert state.n_tokens == 0
     for t in range(batch.tgt_in.size(1)):
         logits = decoder.advance(state, batch.tgt_in[:, t])
         assert state.n_tokens == t + 1
         torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("positions", ["sinusoid", "rotary"])
+def test_searches_with_a_recorded_state_find_the_same(make_model: MakeModel, positions: str) -> None:
+    found = []
+    for is_recorded in False, True:
+        decoder = InferenceModel(talkative(make_model, positions=positions))
+        decoder.is_recorded = is_recorded
+        greedy = [[one] for one in greedy_search(decoder, *source_batch(SOURCES), LIMITS)]
+        found.append(greedy + beam_search(decoder, *source_batch(SOURCES), LIMITS, 3, 0.6))
+    for ours, theirs in zip(*found, strict=True):
+        assert [one.ids for one in ours] == [one.ids for one in theirs]
+        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=FLOAT32)
+
+
+def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: MakeModel, monkeypatch) -> None:
+    """There is no GPU here: what it would be asked for, in order."""
+    done: list[str] = []
+    monkeypatch.setattr(decoder_state.RecordedState, "_record", lambda self, step: done.append("record") or setattr(self, "graph", SimpleNamespace(replay=lambda: done.append("replay"))))  # fmt: skip
+    monkeypatch.setattr(decoder_state, "_can_record", lambda device: True)
+    decoder = InferenceModel(make_model())
+    decoder.is_recorded = True
+    state = decoder.start(*source_batch(SOURCES), 5)
+    for _ in range(3):
+        decoder.advance(state, torch.full((len(SOURCES),), BOS_ID))
+    assert done == ["record", "replay", "replay"]
 
 
 def test_attention_is_the_same_where_no_fused_kernel_is_trusted(make_model: MakeModel, monkeypatch) -> None:
@@ -121,14 +150,18 @@ def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) 
     assert not torch.allclose(*finals, atol=1e-3)
 
 
-@pytest.mark.parametrize("sentences", [[2, 0], [0, 1], [2, 1, 0], [0, 2], [1]])
+@pytest.mark.parametrize(
+    ("sentences", "is_recorded"),
+    [*(([*kept], False) for kept in ((2, 0), (0, 1), (2, 1, 0), (0, 2), (1,))), ([2, 0], True)],
+)
 @pytest.mark.parametrize("width", [1, 3])
 def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid_translation(
-    width: int, sentences: list[int], switches: dict[str, Any], make_model: MakeModel
+    width: int, sentences: list[int], switches: dict[str, Any], make_model: MakeModel, is_recorded: bool
 ) -> None:
     """After `select`, the state gives the logits of `forward` on each partial hypothesis as a whole."""
     model = make_model(**switches)
     decoder, sources = InferenceModel(model), [[4, 5, 6, 7], [10, 4], [9]]
+    decoder.is_recorded = is_recorded
     state = decoder.start(*source_batch(sources), max_length=6, beam_size=width)
     partial = [[BOS_ID] for _ in range(3 * width)]
     for step in range(5):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt_cli.model.inference import DecoderState, InferenceModel
+from mt_cli.model.decoder_state import DecoderState
+from mt_cli.model.inference import InferenceModel
 
 
 @dataclass

@@ -70,8 +70,11 @@ def _attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, 
     goes from sentence to sentence, so that no pair of sentences costs anything."""
     from torch.nn.attention.varlen import varlen_attn
 
+    query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # (T or S,H,K) each
     output = varlen_attn(
-        *(x.squeeze(0).transpose(0, 1) for x in (query, key, value)),  # (T or S,H,K) each
+        query,
+        key,
+        value,
         mask.queries.starts,
         mask.keys.starts,
         mask.queries.longest,
@@ -79,6 +82,7 @@ def _attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, 
         scale=1 / temperature,
         window_size=(-1, 0 if mask.is_causal else -1),
     )
+    assert isinstance(output, Tensor)
     return output.transpose(0, 1).unsqueeze(0)
 
 

@@ -16,13 +16,12 @@ Activations are matrices with a row for each position: (B*W,D), in the encoder (
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor
 
 from mt_cli.model.attention import MultiHeadAttention, attend
+from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState
 from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer
 from mt_cli.model.packed_linear import joined, linear
 from mt_cli.model.transformer import Transformer
@@ -37,6 +36,7 @@ class InferenceModel:
         self._decoder_layers = [_DecoderLayer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm
         self._project = linear(model.scaled_projection(), model.projection.bias)
+        self.is_recorded = model.device.type == "cuda"
 
     def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> DecoderState:
         """The state before the first target token of src_ids (B,S), src_mask (B,1,1,S), with room for `max_length`."""
@@ -45,94 +45,25 @@ class InferenceModel:
         for layer in self._encoder_layers:
             x = layer(x, src_mask)
         memory = self._encoder_norm(x)  # (B*S,D)
-        return DecoderState(
+        state = DecoderState(
             memory_mask=src_mask,
             token_mask=src_mask.new_empty(n_sentences, beam_size, 0) if beam_size > 1 else None,
             layers=[layer.start(memory, n_sentences, max_length * beam_size) for layer in self._decoder_layers],
             beam_size=beam_size,
         )
+        return RecordedState.of(state) if self.is_recorded else state
 
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         """Feeds the last token of each partial hypothesis, last_ids (B*W); returns the logits (B*W,V) of the next."""
+        return state.replay(self._step, last_ids) if isinstance(state, RecordedState) else self._step(state, last_ids)
+
+    def _step(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         token_mask = state.extend_token_mask()
         x = self._tgt_embeddings.at(last_ids, position=state.n_tokens)  # (B*W,D)
         for layer, layer_state in zip(self._decoder_layers, state.layers, strict=True):
             x = layer.advance(x, layer_state, state, token_mask)
         state.n_tokens += 1
         return self._project(self._decoder_norm(x))
-
-
-# The state -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class DecoderState:
-    """A translation in progress of B sentences with W partial hypotheses each. Nothing outside it remembers anything.
-
-    When a beam reorders its partial hypotheses, their keys and values stay where they are, and a mask says which of the
-    sentence's tokens belong to which of them: copying would take as long as computing a step.
-    """
-
-    memory_mask: Tensor  # (B,1,1,S): where the source has no padding
-    token_mask: Tensor | None  # (B,W,N): the tokens that belong to a partial hypothesis; None with W = 1: all
-    layers: list[LayerState]
-    beam_size: int  # W
-    n_tokens: int = 0  # fed so far to each partial hypothesis
-
-    def select(self, rows: Tensor) -> None:
-        """Continues with `rows` (B*W) of the present rows: for each sentence that stays, W partial hypotheses of its own.
-
-        Sentences may be dropped and reordered, but not repeated. Only those whose index changes are copied.
-        """
-        rows = rows.view(-1, self.beam_size)
-        sentences = rows[:, 0] // self.beam_size  # the present index of each sentence that stays
-        if self.token_mask is not None:
-            self.token_mask = self.token_mask[sentences[:, None], rows % self.beam_size]
-        moved = (sentences != torch.arange(len(sentences), device=rows.device)).nonzero()[:, 0]
-        if len(moved) or len(sentences) < len(self.memory_mask):
-            self.memory_mask = self.memory_mask[sentences]
-            for layer in self.layers:
-                layer.select(sentences, moved, self.n_tokens * self.beam_size)
-
-    def extend_token_mask(self) -> Tensor | None:
-        """Lets each partial hypothesis attend to the token that it is fed next; returns this step's mask (B,1,W,N)."""
-        if self.token_mask is None:
-            return None
-        n_sentences, width, _ = self.token_mask.shape
-        own = torch.eye(width, dtype=torch.bool, device=self.token_mask.device).expand(n_sentences, width, width)
-        self.token_mask = torch.cat([self.token_mask, own], dim=2)
-        return self.token_mask[:, None]
-
-
-@dataclass
-class LayerState:
-    """The keys and values of one decoder layer."""
-
-    memory_key: Tensor  # (B,S,H*K) of the encoder's output, computed once
-    memory_value: Tensor
-    key: Tensor  # (B,max_length*W,H*K) of the target tokens, those of one step side by side; the first N are filled
-    value: Tensor
-
-    def append(self, key: Tensor, value: Tensor, n_before: int) -> tuple[Tensor, Tensor]:
-        """Stores key and value (B*W,1,H*K) of the step's tokens behind `n_before` others; returns all so far (B,N,H*K)."""
-        n_sentences = self.key.size(0)
-        width = key.size(0) // n_sentences
-        self.key.narrow(1, n_before, width).copy_(key.view(n_sentences, width, -1))
-        self.value.narrow(1, n_before, width).copy_(value.view(n_sentences, width, -1))
-        return self.key.narrow(1, 0, n_before + width), self.value.narrow(1, 0, n_before + width)
-
-    def select(self, sentences: Tensor, moved: Tensor, n_tokens: int) -> None:
-        """Keeps `sentences` and drops the others. `moved`: the indices whose sentence had another index before."""
-        for tensor, n in (
-            (self.memory_key, None),
-            (self.memory_value, None),
-            (self.key, n_tokens),
-            (self.value, n_tokens),
-        ):
-            tensor[moved, :n] = tensor[sentences[moved], :n]
-        n_kept = len(sentences)
-        self.memory_key, self.memory_value = self.memory_key[:n_kept], self.memory_value[:n_kept]
-        self.key, self.value = self.key[:n_kept], self.value[:n_kept]
 
 
 # The layers ----------------------------------------------------------------------------------------------------------

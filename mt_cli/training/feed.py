@@ -114,9 +114,7 @@ class Feed:
             self._thread.shutdown(cancel_futures=True)
 
 
-def shape_of_parts(
-    network: Transformer, dataset: Mixture, batch_tokens: int, n_parts: int = 1
-) -> PackedShape | None:
+def shape_of_parts(network: Transformer, dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape | None:
     """The shape that parts of batches are packed to; None where they are padded."""
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
     return packed_shape(dataset, batch_tokens, n_parts) if all(map(has_packed_kernel, attentions)) else None

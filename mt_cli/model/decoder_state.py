@@ -1,0 +1,181 @@
+"""The decoder's state: a value, made from the encoder's output and advanced by `InferenceModel`, of which it selects rows.
+
+Shapes: B sentences, W partial hypotheses of each (the beam width), S source length, H heads, K head_dim, V target
+vocabulary, N = W * steps: the target tokens that all partial hypotheses of a sentence were fed so far, or in a recorded
+state those that there is room for. Masks: True means "may be attended".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class DecoderState:
+    """A translation in progress of B sentences with W partial hypotheses each. Nothing outside it remembers anything.
+
+    When a beam reorders its partial hypotheses, their keys and values stay where they are, and a mask says which of the
+    sentence's tokens belong to which of them: copying would take as long as computing a step.
+    """
+
+    memory_mask: Tensor  # (B,1,1,S): where the source has no padding
+    token_mask: Tensor | None  # (B,W,N): the tokens that belong to a partial hypothesis; None with W = 1: all
+    layers: list[LayerState]
+    beam_size: int  # W
+    n_tokens: int = 0  # fed so far to each partial hypothesis
+
+    def select(self, rows: Tensor) -> None:
+        """Continues with `rows` (B*W) of the present rows: for each sentence that stays, W partial hypotheses of its own.
+
+        Sentences may be dropped and reordered, but not repeated. Only those whose index changes are copied.
+        """
+        rows = rows.view(-1, self.beam_size)
+        sentences = rows[:, 0] // self.beam_size  # the present index of each sentence that stays
+        if self.token_mask is not None:
+            self.token_mask = self.token_mask[sentences[:, None], rows % self.beam_size]
+        moved = (sentences != torch.arange(len(sentences), device=rows.device)).nonzero()[:, 0]
+        if len(moved) or len(sentences) < len(self.memory_mask):
+            self.memory_mask = self.memory_mask[sentences]
+            for layer in self.layers:
+                layer.select(sentences, moved, self.n_tokens * self.beam_size)
+
+    def extend_token_mask(self) -> Tensor | None:
+        """Lets each partial hypothesis attend to the token that it is fed next; returns this step's mask (B,1,W,N)."""
+        if self.token_mask is None:
+            return None
+        n_sentences, width, _ = self.token_mask.shape
+        own = torch.eye(width, dtype=torch.bool, device=self.token_mask.device).expand(n_sentences, width, width)
+        self.token_mask = torch.cat([self.token_mask, own], dim=2)
+        return self.token_mask[:, None]
+
+
+@dataclass
+class LayerState:
+    """The keys and values of one decoder layer."""
+
+    memory_key: Tensor  # (B,S,H*K) of the encoder's output, computed once
+    memory_value: Tensor
+    key: Tensor  # (B,max_length*W,H*K) of the target tokens, those of one step side by side; the first N are filled
+    value: Tensor
+
+    def append(self, key: Tensor, value: Tensor, n_before: int) -> tuple[Tensor, Tensor]:
+        """Stores key and value (B*W,1,H*K) of the step's tokens behind `n_before` others; returns all so far (B,N,H*K)."""
+        n_sentences = self.key.size(0)
+        width = key.size(0) // n_sentences
+        self.key.narrow(1, n_before, width).copy_(key.view(n_sentences, width, -1))
+        self.value.narrow(1, n_before, width).copy_(value.view(n_sentences, width, -1))
+        return self.key.narrow(1, 0, n_before + width), self.value.narrow(1, 0, n_before + width)
+
+    def select(self, sentences: Tensor, moved: Tensor, n_tokens: int) -> None:
+        """Keeps `sentences` and drops the others. `moved`: the indices whose sentence had another index before."""
+        for tensor, n in (
+            (self.memory_key, None),
+            (self.memory_value, None),
+            (self.key, n_tokens),
+            (self.value, n_tokens),
+        ):
+            tensor[moved, :n] = tensor[sentences[moved], :n]
+        n_kept = len(sentences)
+        self.memory_key, self.memory_value = self.memory_key[:n_kept], self.memory_value[:n_kept]
+        self.key, self.value = self.key[:n_kept], self.value[:n_kept]
+
+
+# The same for a GPU --------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class RecordedState(DecoderState):
+    """A state in which no shape and no address changes, so that a GPU records a step once and replays it.
+
+    Launching the hundred kernels of a step takes longer than computing them. Sentences that are dropped are therefore
+    computed on, and no longer read.
+    """
+
+    token_mask: Tensor  # (B,W,N), N for all steps
+    n_tokens: Tensor  # type: ignore[assignment]  # (1,), on the device
+    last_ids: Tensor  # (B*W)
+    kept: Tensor  # which of the B sentences are still selected, in their order
+    logits: Tensor | None = None  # (B*W,V)
+    graph: torch.cuda.CUDAGraph | None = None
+
+    @classmethod
+    def of(cls, state: DecoderState) -> RecordedState:
+        """A new `state`, before the first target token."""
+        key, width = state.layers[0].key, state.beam_size
+        n_sentences, n_tokens, _ = key.shape
+        layers: list[LayerState] = [
+            # What is not filled yet must be finite: it is multiplied by zero.
+            RecordedLayer(layer.memory_key, layer.memory_value, layer.key.zero_(), layer.value.zero_())
+            for layer in state.layers
+        ]
+        return cls(
+            memory_mask=state.memory_mask,
+            layers=layers,
+            beam_size=width,
+            token_mask=key.new_zeros(n_sentences, width, n_tokens, dtype=torch.bool),
+            n_tokens=torch.zeros(1, dtype=torch.long, device=key.device),
+            last_ids=torch.zeros(n_sentences * width, dtype=torch.long, device=key.device),
+            kept=torch.arange(n_sentences, device=key.device),
+        )
+
+    @property
+    def rows(self) -> Tensor:
+        """Those of the B*W that are still selected."""
+        return (self.kept[:, None] * self.beam_size + torch.arange(self.beam_size, device=self.kept.device)).flatten()
+
+    def replay(self, step: Callable[[DecoderState, Tensor], Tensor], last_ids: Tensor) -> Tensor:
+        """The logits of `step(self, last_ids)`, which is recorded at its second call."""
+        rows = self.rows
+        self.last_ids.index_copy_(0, rows, last_ids)
+        if self.logits is None or not _can_record(self.last_ids.device):
+            self.logits = step(self, self.last_ids)  # which also makes what a recording must find ready
+        else:
+            if self.graph is None:
+                self._record(step)
+            assert self.graph is not None
+            self.graph.replay()
+        return self.logits[rows]
+
+    def _record(self, step: Callable[[DecoderState, Tensor], Tensor]) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        device = self.last_ids.device
+        aside, stream = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+        aside.wait_stream(stream)
+        with torch.cuda.stream(aside):  # not torch.cuda.graph, which collects all of Python's garbage first
+            self.graph.capture_begin(capture_error_mode="thread_local")
+            self.logits = step(self, self.last_ids)
+            self.graph.capture_end()
+        stream.wait_stream(aside)
+
+    def select(self, rows: Tensor) -> None:
+        rows = rows.view(-1, self.beam_size)
+        sentences = self.kept[rows[:, 0] // self.beam_size]
+        self.token_mask[sentences] = self.token_mask[sentences[:, None], rows % self.beam_size]
+        self.kept = sentences
+
+    def extend_token_mask(self) -> Tensor:
+        own = torch.eye(self.beam_size, dtype=torch.bool, device=self.token_mask.device)
+        self.token_mask.index_copy_(
+            2,
+            self.n_tokens * self.beam_size + torch.arange(self.beam_size, device=own.device),
+            own.expand(len(self.token_mask), -1, -1),
+        )
+        return self.token_mask[:, None]
+
+
+def _can_record(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+class RecordedLayer(LayerState):
+    def append(self, key: Tensor, value: Tensor, n_before: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        n_sentences = self.key.size(0)
+        width = key.size(0) // n_sentences
+        places = torch.arange(width, device=key.device) + n_before
+        self.key.index_copy_(1, places, key.view(n_sentences, width, -1))
+        self.value.index_copy_(1, places, value.view(n_sentences, width, -1))
+        return self.key, self.value

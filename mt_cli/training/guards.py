@@ -97,9 +97,12 @@ def _last_good(saved_steps: list[int]) -> str:
     return f"last good checkpoint step {saved_steps[-1]}; in a new run" if saved_steps else "no checkpoint yet;"
 
 
-def refuse_divergence(progress: Progress, loss: float, log_every_steps: int) -> None:
+def refuse_divergence(progress: Progress, loss: float, n_passes: int, log_every_steps: int) -> None:
     """A loss that went up and stayed there does not come down again. Called with each log record."""
     p = progress
+    if p.n_passes != n_passes:  # R-Drop has begun, whose loss is a different one and starts higher
+        p.n_passes, p.lowest_loss, p.n_records_far_above = n_passes, math.inf, 0
+        return
     p.lowest_loss = min(p.lowest_loss, loss)
     p.n_records_far_above = p.n_records_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
     if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -97,7 +96,7 @@ class Trainer:
                     bar.total = state.settings.max_steps
                 if self.metrics.is_record_due:
                     self._read_queued(bar)
-                    self._refuse_divergence(self.metrics.record(rate))
+                    refuse_divergence(p, self.metrics.record(rate), state.phase.n_passes, LOG_EVERY_STEPS)
 
     def _is_stopping(self) -> bool:
         """Whether a signal has come, to any process: all stop at the same step."""
@@ -148,13 +147,6 @@ class Trainer:
         refuse_non_finite_weights(self.state, self.checkpoints.steps)
         self.ranks.first(lambda: self.checkpoints.save(self.state))
         self.signals.stop(f"stopped at step {self.state.progress.step}, saved in {self.checkpoints.run.path}")
-
-    def _refuse_divergence(self, loss: float) -> None:
-        p, n_passes = self.state.progress, self.state.phase.n_passes
-        if p.n_passes != n_passes:  # R-Drop has begun, whose loss is a different one and starts higher
-            p.n_passes, p.lowest_loss, p.n_records_far_above = n_passes, math.inf, 0
-        else:
-            refuse_divergence(p, loss, LOG_EVERY_STEPS)
 
     # Training for a given time ---------------------------------------------------------------------------------------
 

@@ -112,6 +112,16 @@ def test_the_updates_of_a_run_of_both_ways_have_the_tags(run):
     assert int(data.pairs[0].dev.src(0)[0]) == tags[0]
 
 
+def test_a_pair_is_no_longer_than_the_model_reads_with_its_tags(run, tmp_path):
+    config = run.load_config()
+    lengths = prepare(config, run).train.lengths(0, 300)
+    longest = int(max(side.max() for side in lengths))  # with the tag of the source
+    data = config.data.model_copy(update={"max_length": longest - 1})
+    shorter = Config.model_validate({**config.model_dump(), "data": data.model_dump()})
+    for way in ((mixture := prepare(shorter, RunDir(tmp_path)).train), mixture.backwards()):
+        assert all(side.max() <= longest - 1 for side in way.lengths(0, len(way)))
+
+
 def test_commands_take_the_way_back(run, mt):
     lines = Path("train.gn").read_bytes().splitlines(keepends=True)[:3]
     there, back = (mt("translate", run.path, *to, stdin=b"".join(lines)) for to in ((), ("--to", "es")))

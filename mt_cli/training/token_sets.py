@@ -113,7 +113,14 @@ class TokenSet:
         """The ids of those that are not too long."""
         encoded = zip(pairs, tokenizer.encode_pairs([pair[:2] for pair in pairs]), strict=True)
         most = self._data.max_length
-        return [TokenPair(*ids, line_of(pair.line)) for pair, ids in encoded if max(map(len, ids)) <= most]
+        # Each side may be a source; with its tags, it must not be longer than the model can read.
+        n_src, n_tgt = (len(tokenizer.tags_for(one)) for one in (self._data.tgt_lang, self._data.src_lang))
+        most_src, most_tgt = most - n_src - (SYNTHETIC in tokenizer.tags), most - n_tgt
+        return [
+            TokenPair(src, tgt, line_of(pair.line))
+            for pair, (src, tgt) in encoded
+            if len(src) <= most_src and len(tgt) <= most_tgt
+        ]
 
     def _note(self, trained_on: list[SentencePair], written: list[int], n_read: int, note: Note | None) -> None:
         """Counts what is missing among the lines `written` of a shard of `n_read` pairs, and calls `note`

@@ -62,7 +62,7 @@ class Process:
     def communicate(self, stdin: bytes = b"", timeout: float = 60) -> tuple[bytes, bytes]:
         with ThreadPoolExecutor() as pool:
             outputs = [pool.submit(_read, pipe) for pipe in (self.stdout, self.stderr)]
-            if self.stdin:
+            if self.stdin and not self.stdin.closed:
                 with contextlib.suppress(BrokenPipeError), self.stdin:
                     self.stdin.write(stdin)
             try:
@@ -83,8 +83,10 @@ class Process:
 
 
 def _read(pipe: Any) -> bytes:
-    with pipe or contextlib.nullcontext():
-        return pipe.read() if pipe else b""
+    if not pipe or pipe.closed:  # it was read before
+        return b""
+    with pipe:
+        return bytes(pipe.read())
 
 
 class Nursery:

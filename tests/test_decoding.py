@@ -22,6 +22,7 @@ from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.errors import CheckpointError
 from mt_cli.model import attention, decoder_state
 from mt_cli.model.inference import InferenceModel
+from mt_cli.model.layers import ACTIVATIONS
 from mt_cli.model.packed_linear import Linear, PackedLinear, linear
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
@@ -214,7 +215,7 @@ def test_a_packed_linear_layer_computes_what_the_plain_one_does(
     try:
         for found, expected in (
             (packed(x), plain(x)),
-            (packed.relu(x), plain.relu(x)),
+            *((packed.activated(x, name), plain.activated(x, name)) for name in ACTIVATIONS),
             (packed.add(x, residual), plain.add(x, residual)),
         ):
             torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)

@@ -44,8 +44,9 @@ def summed_loss(
     inputs = batch.repeated() if r_drop else batch
     hidden = _hidden_states(network, inputs)  # (P*N,D)
     weight, bias = network.projection.weight, network.projection.bias
-    if bias is not None:  # the weight of a dimension that is 1 in every hidden state
-        hidden, weight = F.pad(hidden, (0, 1), value=1.0), torch.cat((weight, bias[:, None]), dim=1)
+    if bias is not None:  # the weight of a dimension that is 1 in every hidden state, padding left out
+        ones = (inputs.targets >= 0)[:, None].to(hidden.dtype)
+        hidden, weight = torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
     loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
     return loss / 2 if r_drop else loss
 

@@ -166,24 +166,43 @@ _CGROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 _CGROUP_2 = ("memory.max", "memory.current", "inactive_file")
 
 
-@contextlib.contextmanager
-def memory_limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
-    """Makes allocations fail on a CPU, as they do on a GPU, beyond that share of `available_memory` and of what the
-    process may still take (`ulimit -v`). Linux only.
-
-    Otherwise the kernel promises more memory than there is, and kills the process that uses it.
-    """
+def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
+    """Bytes that this process would have, mapped files included, with that share of `available_memory` and of what it may
+    still take (`ulimit -v`); None where nothing limits it. CPUs on Linux only."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
+        return None
+    import resource
+
+    taken = _taken_memory()
+    limits = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+    left = min([available, *(limit - taken for limit in limits)])
+    return taken + int(max(0, left) * share)
+
+
+@contextlib.contextmanager
+def memory_limited(limit: int | None) -> Iterator[None]:
+    """Makes allocations fail on a CPU, as they do on a GPU, beyond a `memory_limit`.
+
+    Otherwise the kernel promises more memory than there is, and kills the process that uses it. A process that keeps freed
+    memory up to the limit still gets the stacks of a few threads.
+    """
+    if limit is None:
         yield
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    left = min([available, *(limit - taken for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
-    resource.setrlimit(resource.RLIMIT_AS, (taken + int(max(0, left) * share), hard))
+    limit = max(limit, _taken_memory() + _STACKS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+_STACKS = 32 << 20
+
+
+def _taken_memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

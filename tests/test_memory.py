@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -295,13 +294,8 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
             raise RuntimeError(FULL)
         return speeds[n_tokens * 8 // 9]
 
-    @contextlib.contextmanager
-    def limited(device: torch.device, share: float = 1.0) -> Iterator[None]:
-        limits.append(share)
-        yield
-
     monkeypatch.setattr(memory, "_try_batches", attempt)
-    monkeypatch.setattr(memory, "memory_limited", limited)
+    monkeypatch.setattr(memory, "memory_limit", lambda device, share: limits.append(share))
     auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
     assert memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, epoch=0) == expected
     assert limits == [0.5], "one limit: what a try has freed the process keeps, and the next one would not count it"
@@ -363,11 +357,11 @@ def test_the_limit_is_lifted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
-    with device.memory_limited(torch.device("cpu")), pytest.raises(RuntimeError) as caught:
+    with device.memory_limited(device.memory_limit(torch.device("cpu"))), pytest.raises(RuntimeError) as caught:
         torch.ones(1 << 28)
     assert is_out_of_memory(caught.value)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
-    with device.memory_limited(torch.device("meta")):
+    with device.memory_limited(device.memory_limit(torch.device("meta"))):
         assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 

@@ -16,7 +16,7 @@ from functools import partial
 import torch
 
 from mt_cli.config import AUTO, TrainingConfig
-from mt_cli.device import memory_limited
+from mt_cli.device import memory_limit, memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.text.batching import epoch_batches
 from mt_cli.text.mixture import Mixture
@@ -43,27 +43,28 @@ def fit_batches(optimizer: Optimizer, dataset: Mixture, training: TrainingConfig
     """
     device = optimizer.model.device
     if training.batch_tokens != AUTO:
-        with memory_limited(device):
+        with memory_limited(memory_limit(device)):
             _try_batches(optimizer, dataset, training, training.batch_tokens, epoch)
         return training.batch_tokens
     chosen, fastest = 0, 0.0
     # Half of a computer's memory is left to its other programs, which matter more than a large batch. It is one limit for
     # all tries: what one of them has freed the process keeps, so the next would seem to need less.
-    with memory_limited(device, share=0.5):
-        for n_tokens in _candidates():
-            if chosen and n_tokens > chosen // 2:
-                continue  # close to one that fits, and about as fast
-            try:
-                # An eighth in reserve: other epochs have other batches, and memory fragments with time.
-                attempt = partial(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch)
+    limit = memory_limit(device, share=0.5)
+    for n_tokens in _candidates():
+        if chosen and n_tokens > chosen // 2:
+            continue  # close to one that fits, and about as fast
+        # An eighth in reserve: other epochs have other batches, and memory fragments with time.
+        attempt = partial(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch)
+        try:
+            with memory_limited(limit):
                 speed = _alone(device, attempt)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                continue
-            if speed < AS_FAST * fastest:
-                break
-            chosen, fastest = n_tokens, max(speed, fastest)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            continue
+        if speed < AS_FAST * fastest:
+            break
+        chosen, fastest = n_tokens, max(speed, fastest)
     if not chosen:
         raise TrainingError(
             f"out of memory on {device} even at training.batch_tokens {n_tokens};"

@@ -76,10 +76,9 @@ def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> b
     refuse_outside(folder, file)
     refuse_special_file(file)
     with file.open("rb") as handle:
-        content = handle.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
-    return content
+        if os.fstat(handle.fileno()).st_size > max_bytes:
+            raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
+        return handle.read()  # reading "at most so many" would take memory for that many
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -17,6 +17,7 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from mt_cli.training.feed import packed_kernel_works
 from mt_cli.training.objective import summed_loss
 
 
@@ -126,3 +127,37 @@ def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them() -> None:
 def test_a_packed_batch_goes_to_a_device_whole() -> None:
     batch = pack(some_pairs(3), [0, 1], PackedShape(3, 30, 30, 12)).to(torch.device("meta"))
     assert isinstance(batch, PackedBatch) and {tensor.device.type for tensor in batch.tensors} == {"meta"}
+
+
+def kernel_of_formula(query, key, value, starts, *rest, scale, window_size):
+    """What torch's kernel computes, sentence by sentence."""
+    outputs = []
+    for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        one = (x[first:last].transpose(0, 1) for x in (query, key, value))
+        outputs.append(
+            torch.nn.functional.scaled_dot_product_attention(*one, is_causal=window_size[1] == 0, scale=scale)
+        )
+    return torch.cat(outputs, dim=1).transpose(0, 1)
+
+
+def kernel_without_windows(query, key, value, *rest, scale):
+    return query
+
+
+@pytest.mark.parametrize(
+    ("kernel", "works"),
+    [
+        (kernel_of_formula, True),
+        (lambda query, *rest, **named: query, False),
+        (kernel_without_windows, False),
+        (None, False),
+    ],
+)
+def test_a_kernel_is_used_if_it_gives_what_the_formula_gives(
+    monkeypatch: pytest.MonkeyPatch, kernel: Any, works: bool
+) -> None:
+    if kernel is not None:  # torch's own has no code for CPUs
+        monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    packed_kernel_works.cache_clear()
+    assert packed_kernel_works(torch.device("cpu"), 8) == works
+    packed_kernel_works.cache_clear()

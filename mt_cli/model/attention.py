@@ -36,7 +36,7 @@ def attend(
     """
     if isinstance(mask, PackedMask):
         if query.device.type == "cuda" and not return_weights:
-            return _attend_packed(query, key, value, mask, temperature), None
+            return attend_packed(query, key, value, mask, temperature), None
         mask = mask.dense()  # (T,S)
     if not return_weights and _is_fused_better(query.device, is_inference):
         dropout_p = dropout.p if dropout is not None and dropout.training else 0.0
@@ -65,7 +65,7 @@ def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
     return device.type == "cuda" or (device.type == "cpu" and is_inference)
 
 
-def _attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
+def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
     """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
     goes from sentence to sentence, so that no pair of sentences costs anything."""
     from torch.nn.attention.varlen import varlen_attn

@@ -8,6 +8,7 @@ that does not fit into the fixed shape becomes several.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from mt_cli.model.attention import MultiHeadAttention, has_packed_kernel
+from mt_cli.model.attention import MultiHeadAttention, attend, attend_packed, has_packed_kernel
+from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
 from mt_cli.text.batching import Batch, epoch_batches, make_batch
 from mt_cli.text.mixture import Mixture
@@ -117,7 +119,25 @@ class Feed:
 def shape_of_parts(network: Transformer, dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape | None:
     """The shape that parts of batches are packed to; None where they are padded."""
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
-    return packed_shape(dataset, batch_tokens, n_parts) if all(map(has_packed_kernel, attentions)) else None
+    is_packed = all(has_packed_kernel(one) and packed_kernel_works(network.device, one.head_dim) for one in attentions)
+    return packed_shape(dataset, batch_tokens, n_parts) if is_packed else None
+
+
+@functools.cache
+def packed_kernel_works(device: torch.device, size: int) -> bool:
+    """Whether the kernel gives what a dense mask gives, for heads of `size` dimensions: it is new in torch, and not every
+    build of it runs on every GPU."""
+    starts = torch.tensor([0, 2, 5], dtype=torch.int32, device=device)
+    packing = Packing(starts, torch.tensor([0, 1, 0, 1, 2], device=device), longest=3)
+    mask = PackedMask(packing, packing, is_causal=True)
+    x = torch.linspace(-1, 1, 5 * size, device=device).view(1, 1, 5, size).bfloat16().requires_grad_()
+    try:
+        found = attend_packed(x, x, x, mask, size**0.5)
+        expected, _ = attend(x, x, x, mask.dense(), size**0.5)
+        results = [[output, *torch.autograd.grad(output.sum(), x)] for output in (found, expected)]
+        return all(torch.allclose(one, other, atol=0.05) for one, other in zip(*results, strict=True))
+    except (RuntimeError, NotImplementedError, TypeError, ImportError, AssertionError):
+        return False
 
 
 def batch_makers(dataset: Mixture, part: list[int], shape: PackedShape | None) -> list[Callable[[], AnyBatch]]:

@@ -97,6 +97,24 @@ class Monolingual(Section):
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
 
 
+Carrier = Annotated[
+    list[Annotated[str, Field(pattern=r"^[^_]*___[^_]*$")]],
+    Field(min_length=2, max_length=2, title="[source sentence, target sentence]"),
+]
+
+
+class WordList(Section):
+    """Words and short phrases with their translations, such as a dictionary."""
+
+    files: Files
+    """[source file, target file], line n beside line n, or one table."""
+    share: float = Field(0.1, gt=0, le=0.5)
+    """The largest share of an epoch's pairs that are of the list. Where it is longer, epochs take its entries in turn."""
+    carriers: list[Carrier] = []
+    """Sentences for the entries to stand in, ___ in the place of the entry: [[Here is ___., Hier ist ___.]]. Each entry is
+    then trained on alone and in each of them."""
+
+
 def _form_of(train: Any) -> str:
     """Which form `data.train` has: the tag of one of the types in `Train`."""
     items = train if isinstance(train, list) else [train]
@@ -126,6 +144,9 @@ class LanguagePair(Section):
     test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
+    words: Annotated[WordList, Field(title="a section")] | None = None
+    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the largest part of an epoch that they
+    are, so that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""
@@ -179,11 +200,12 @@ class SeveralPairs(DataConfig):
     train: _Absent = []
     dev: _Absent = None
     test: _Absent = {}
+    words: _Absent = None
     columns: _Absent = None
     monolingual: _Absent = None
     pairs: list[LanguagePair] = Field(min_length=1)
-    """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test and columns, in place of
-    those of data. A tag before each source says which language to translate into: `mt translate RUN --to de`."""
+    """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test, words and columns, in place
+    of those of data. A tag before each source says which language to translate into: `mt translate RUN --to de`."""
     temperature: float = Field(1.0, ge=1, le=100)
     """How much smaller language pairs are favoured: pairs of n sentence pairs are drawn in proportion to n ** (1 /
     temperature). 1: as they are; 5 repeats small ones so often that a pair with a hundredth of the text is drawn two
@@ -428,7 +450,7 @@ class Config(Section):
 
 FREE_TO_CHANGE = {
     # Where they lie: what is in the files decides whether they are the run's; weights and searches stay.
-    "data.train", "data.dev", "data.pairs", "data.monolingual",
+    "data.train", "data.dev", "data.pairs", "data.monolingual", "data.words",
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
@@ -459,6 +481,8 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
         found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
     if "data" in names and (search := _search_back(mine)) != _search_back(theirs):
         found.append(f"data.monolingual is {search} here, {_search_back(theirs)} there")
+    if "data" in names and (words := _told_words(mine)) != _told_words(theirs):
+        found.append(f"data.words are {words} here, {_told_words(theirs)} there")
     return found
 
 
@@ -480,6 +504,12 @@ def _weight(corpus: Corpus) -> str:
 def _search_back(config: Config) -> str:
     text = config.data.monolingual
     return "null" if text is None else f"translated by {text.search}"
+
+
+def _told_words(config: Config) -> str:
+    lists = [pair.words for pair in config.data.directions]
+    told = (f"a share of {one.share:g}{''.join(f', in {carrier}' for carrier in one.carriers)}" for one in lists if one)
+    return "; ".join(told) or "null"
 
 
 # Keys that are left open ----------------------------------------------------------------------------------------------
@@ -606,6 +636,8 @@ def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Co
         yield from _repeated_corpora(corpora, at)
     if data.dev is not None:
         named["dev",] = data.dev
+    if data.words is not None:
+        named["words", "files"] = data.words.files
     for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
         name = ".".join((*at, *key))
         if len(files) == 2 and files[0] == files[1]:

@@ -26,6 +26,7 @@ from mt_cli.config import (
     LanguagePair,
     Monolingual,
     SeveralPairs,
+    WordList,
     contradictions,
     given_keys,
     with_open_keys,
@@ -385,6 +386,10 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         expected = "expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}"
     elif is_train and kind in {"model_type", "string_type"}:
         expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
+    elif keys == ("data", "words") and kind == "model_type":
+        expected = "expected {files: FILE}"
+    elif keys[:3] == ("data", "words", "carriers"):
+        expected = "expected [source sentence, target sentence], each with ___ in the place of an entry"
     elif keys == ("data", "monolingual") and kind == "model_type":
         expected = "expected {tgt: FILE}"
     elif keys[:3] == ("data", "monolingual", "tgt"):
@@ -447,6 +452,8 @@ def suggest_key(keys: Keys, found: Any = None) -> str:
     if sections[:2] == ["data", "monolingual"]:
         only = "; only text in the target language teaches so far" if name == "src" else ""
         return f"known are {', '.join(Monolingual.model_fields)}{only}"
+    if sections[:2] == ["data", "words"]:
+        return f"known are {', '.join(WordList.model_fields)}"
     siblings = _KEYS[sections[0]] if sections else list(_KEYS)
     everywhere = [f"{section}.{key}" for section, keys_of_section in _KEYS.items() for key in keys_of_section]
     meant = [key for key in everywhere if key.endswith(f".{name}")]

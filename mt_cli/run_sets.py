@@ -15,7 +15,7 @@ from mt_cli.config import DataConfig
 from mt_cli.errors import RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
 from mt_cli.text.corpora import TrainingText, places_in_table
-from mt_cli.text.corpus import SentencePair
+from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
 
 _MAX_LIST_BYTES = 1 << 31
 
@@ -43,6 +43,15 @@ class RunSets:
         for file in files:
             refuse_outside(self._folder, file)
         return [str(file) for file in files]
+
+    def held_out_pairs(self, data: DataConfig) -> dict[str, list[SentencePair]]:
+        """The sets that were cut from the training text, by name."""
+        files = {name: self.held_out_files(data, name) for name in ("dev", "test")}
+        return {
+            name: list(read_pairs(paths, report=CorpusReport()))
+            for name, paths in files.items()
+            if all(Path(path).is_file() for path in paths)
+        }
 
     def save_held_out(self, data: DataConfig, sets: Mapping[str, Sequence[SentencePair]]) -> None:
         make_folder(self.held_out)

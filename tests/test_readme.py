@@ -128,6 +128,7 @@ def folder(tiny: Path, trained_run: Path) -> Path:
         shutil.copy(f"{name}.nb", f"moved/{name}.nb")
         shutil.copy(f"{name}.en", f"moved/{name}.en")
     Path("news.en").write_text("".join(" ".join(rng.choices(words, k=7)) + "\n" for _ in range(20)))
+    Path("words.tsv").write_text("".join(f"{word}et\t{word}\n" for word in words))
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")
     Path("text-and-prefix.tsv").write_text("red cat\trot\nhouse\t\n")

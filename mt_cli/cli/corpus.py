@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,22 +110,18 @@ def is_config(corpus: list[Path]) -> bool:
 def usual_run_dir(
     corpus: list[Path],
     config: Config,
-    is_clean: bool = False,
+    more: Collection[str] = (),
     init_from: Path | None = None,
-    is_monolingual: bool = False,
 ) -> Path:
-    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `--clean` or
-    `--monolingual` it is another run, and so is one that begins with another one of this name."""
+    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `more`, names
+    of options that change what it learns from, it is another run, and so is one that begins with another one of this name."""
     if len(corpus) == 2:
         usual = RUNS / f"{config.data.src_lang}-{config.data.tgt_lang}"
     else:
         run = RunDir(corpus[0].parent)
         is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
         usual = run.path if is_of_a_run else RUNS / _stem(corpus[0])
-    if is_clean:
-        usual = usual.with_name(f"{usual.name}-clean")
-    if is_monolingual:
-        usual = usual.with_name(f"{usual.name}-monolingual")
+    usual = usual.with_name("-".join([usual.name, *more]))
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 

@@ -31,10 +31,17 @@ MonolingualOption = Annotated[
         metavar="FILE", help="Text in the target language alone, to learn from by back-translation; repeatable."
     ),
 ]
+WordsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="A list of words and short phrases to learn as well: a table, or given twice for two files.",
+    ),
+]
 RunDirOption = Annotated[
     Path | None,
     typer.Option(
-        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean or --monolingual another."
+        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean, --monolingual or --words another."
     ),
 ]
 
@@ -61,6 +68,7 @@ def train(
         bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
     ] = False,
     monolingual: MonolingualOption = None,
+    words: WordsOption = None,
     overrides: SweepOption = None,
     run_dir: RunDirOption = None,
 ) -> int:
@@ -78,18 +86,20 @@ def train(
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     shorthands = {
         "data.monolingual.tgt": json.dumps([str(file) for file in monolingual]) if monolingual else None,
+        "data.words.files": json.dumps([str(file) for file in words]) if words else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
         "training.init_from": init_from,
         "training.extend_vocabulary": "true" if extend_vocabulary else None,
     }
     settings = [*(overrides or ()), *(f"{key}={value}" for key, value in shorthands.items() if value is not None)]
+    more = [name for name, is_given in {"clean": clean, "monolingual": monolingual, "words": words}.items() if is_given]
     configs = dict[Path, Config]()
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
             config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen)
             refuse_source_text(monolingual or [], config.data)
-            base = run_dir or usual_run_dir(corpus, config, clean, init_from, bool(monolingual))
+            base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)
     if len(configs) > 1 and trained:

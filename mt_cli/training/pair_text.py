@@ -52,8 +52,11 @@ class PairText:
 
     @property
     def sha256(self) -> dict[str, str]:
-        """Of the training and the dev files."""
-        return {f"train{self.suffix}": self.train.sha256, f"dev{self.suffix}": self.dev.sha256}
+        """Of the files of the training set, the dev set and the list of words."""
+        found = {"train": self.train.sha256, "dev": self.dev.sha256}
+        if self.train.words is not None:
+            found["words"] = self.train.words.sha256
+        return {f"{name}{self.suffix}": sha256 for name, sha256 in found.items()}
 
     @property
     def left_out_sha256(self) -> dict[str, str]:
@@ -98,12 +101,16 @@ class PairText:
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
-        train.leave_out(sets.left_out_lines())
+        self._leave_out()
         return report
 
     def keep_report(self, report: Report) -> None:
         tell_findings(report)
         write_text(self.folder.sets.check_file, report.as_json() + "\n")
+
+    def _leave_out(self) -> None:
+        sets = self.folder.sets
+        self.train.leave_out(sets.left_out_lines(), sets.held_out_pairs(self.data) if self.data.dev is None else {})
 
     # Ids -------------------------------------------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class PairText:
         """The ids of the training pairs, and their description in each direction that is learnt."""
         self._description.begin()
         mixture = self.train.build(self.folder, tokenizer, self._description.note)
-        return mixture, self._description.profiles(mixture, keeps_edge_spaces)
+        return mixture, self._description.profiles(self.train.without_words(mixture), keeps_edge_spaces)
 
     def save_profiles(self, profiles: list[CorpusProfile]) -> None:
         for number, profile in enumerate(profiles):
@@ -119,7 +126,7 @@ class PairText:
 
     def load_or_build(self, tokenizer: Tokenizer, keeps_edge_spaces: bool) -> tuple[Mixture, CorpusProfile]:
         """What an earlier start made, as far as it is whole."""
-        self.train.leave_out(self.folder.sets.left_out_lines())
+        self._leave_out()
         kept = [self.folder.text.load_profile(is_back) for is_back in (False, True)[: self._description.n]]
         if kept[0] is not None and kept[-1] is not None:
             return self.train.open_or_build(self.folder, tokenizer), kept[0]

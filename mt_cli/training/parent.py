@@ -17,7 +17,7 @@ from mt_cli.config_file import complete
 from mt_cli.errors import ConfigError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
+from mt_cli.text.corpus import SentencePair
 from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -95,15 +95,12 @@ def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]
     """For a config of one language pair, the sets that the parent cut from its training text, by name, with their sides
     exchanged where it translates the other way; none where its config names them or it translates between other languages."""
     theirs, own = parent.load_config().data, (config.data.src_lang, config.data.tgt_lang)
-    steps = {own: 1, own[::-1]: -1}
-    pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in steps]
+    pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in (own, own[::-1])]
     data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
     if data is None or data.dev is not None:
         return {}
-    sets, step = parent.of_pair(theirs, data).sets, steps[data.src_lang, data.tgt_lang]
-    files = {name: sets.held_out_files(data, name)[::step] for name in ("dev", "test")}
-    return {
-        name: list(read_pairs(paths, report=CorpusReport()))
-        for name, paths in files.items()
-        if all(Path(path).is_file() for path in paths)
-    }
+    is_exchanged = (data.src_lang, data.tgt_lang) != own
+    sets = parent.of_pair(theirs, data).sets.held_out_pairs(data)
+    if not is_exchanged:
+        return sets
+    return {name: [SentencePair(tgt, src, line) for src, tgt, line in pairs] for name, pairs in sets.items()}

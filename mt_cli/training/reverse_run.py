@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mt_cli.config import Config, DataConfig
+from mt_cli.config import Config, DataConfig, WordList
 from mt_cli.directions import directions_of
 from mt_cli.errors import ConfigError
 from mt_cli.run_dir import RunDir
@@ -58,6 +58,7 @@ def _exchanged(data: DataConfig) -> DataConfig:
             "train": [corpus.model_copy(update={"files": corpus.files[::-1]}) for corpus in corpora],
             "dev": data.dev and data.dev[::-1],
             "test": {name: files[::-1] for name, files in data.test.items()},
+            "words": data.words and _exchanged_words(data.words),
             "columns": _exchanged_columns(data),
             "monolingual": None,
             "bleu_tokenize": "auto",
@@ -65,11 +66,17 @@ def _exchanged(data: DataConfig) -> DataConfig:
     )
 
 
+def _exchanged_words(words: WordList) -> WordList:
+    carriers = [carrier[::-1] for carrier in words.carriers]
+    return words.model_copy(update={"files": words.files[::-1], "carriers": carriers})
+
+
 def _exchanged_columns(data: DataConfig) -> str | None:
     """Raises ConfigError where they are not named, and the tables have them in different places."""
     if data.columns is not None:
         return ",".join(data.columns.split(",")[::-1])
     sets = [*(corpus.files for corpus in data.corpora), *([data.dev] if data.dev else []), *data.test.values()]
+    sets += [data.words.files] if data.words is not None else []
     found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1}
     if len(found) > 1:
         raise ConfigError(

@@ -200,6 +200,8 @@ def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:
         named["dev"] = data.dev
     if not is_prepared:  # test sets are looked at once, before anything is trained
         named |= {f"test.{name}": files for name, files in data.test.items()}
+    if data.words is not None:
+        named["words.files"] = data.words.files
     if data.monolingual is not None:
         named["monolingual.tgt"] = data.monolingual.tgt
     return named

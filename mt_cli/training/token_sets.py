@@ -1,5 +1,5 @@
-"""The sets of a config while they become ids: the dev set, and the corpora of the training set. Each of them is read,
-verified and built by itself, in a folder of its own.
+"""The sets of a config while they become ids: the dev set, the corpora of the training set, and a list of words. Each of them
+is read, verified and built by itself, in a folder of its own.
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from mt_cli.config import DataConfig
+from mt_cli.config import DataConfig, WordList
 from mt_cli.errors import DataError
 from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
@@ -21,6 +21,7 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.split import repetitions
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer
 
 log = logging.getLogger(__name__)
@@ -151,8 +152,37 @@ class TokenSet:
             raise DataError(f"{self.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
 
 
+class WordListSet(TokenSet):
+    """The entries of a list, each followed by itself in all carriers."""
+
+    def __init__(self, run: RunDir, data: DataConfig, words: WordList):
+        self._words = words
+        super().__init__(run, "words", words.files, data, dedup=True, corpus=len(data.corpora))
+
+    def read(self) -> Iterator[SentencePair]:
+        for pair in super().read():
+            yield pair
+            for src, tgt in self._words.carriers:
+                self.report.n_pairs += 1
+                self.report.n_kept += 1
+                yield SentencePair(src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt), pair.line)
+
+    def weight(self, dataset: TokenDataset, texts: Sequence[Part]) -> float:
+        """At most 1, and so low that the list has no larger share of an epoch than it may have: words alone end early, and
+        many of them would teach sentences to end early, too."""
+        n_text = sum(part.weight * len(part.dataset) for part in texts)
+        return min(1.0, self._words.share / (1 - self._words.share) * n_text / len(dataset))
+
+    def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
+        return {**super()._meta(tokenizer), "carriers": str(self._words.carriers)}
+
+
+_GAP = "___"  # where an entry stands in a carrier
+
+
 class TrainingSet:
-    """The corpora of a config: one text, and one mixture of their ids."""
+    """The corpora of a config: one text, and one mixture of their ids. A list of words is in the mixture but not in the text:
+    nothing of it is held out, and what is usual in the text is learnt without it."""
 
     def __init__(self, run: RunDir, data: DataConfig):
         self.data, self.text = data, TrainingText(data)
@@ -164,6 +194,8 @@ class TrainingSet:
                 TokenSet(run, f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train {name}")
                 for number, (corpus, name) in named
             ]
+        self.words = WordListSet(run, data, data.words) if data.words is not None else None
+        self._all_sets = [*self.sets, *([self.words] if self.words is not None else [])]
         self.sha256 = joined_sha256([one.sha256 for one in self.sets])
 
     @contextlib.contextmanager
@@ -184,41 +216,54 @@ class TrainingSet:
         return chain.from_iterable(one.pairs() for one in self.sets)
 
     def kept_pairs(self) -> Iterator[SentencePair]:
-        """Those that are trained on."""
-        return (pair for one in self.sets for pair in one.pairs() if pair.line not in one.left_out)
+        """Those that are trained on, and the list of words."""
+        return (pair for one in self._all_sets for pair in one.pairs() if pair.line not in one.left_out)
 
-    def leave_out(self, places: Container[int]) -> None:
+    def leave_out(self, places: Container[int], held_out: dict[str, list[SentencePair]]) -> None:
+        """From now on. `held_out`: the sets that were cut from the text, which the list of words shall not repeat."""
         for one in self.sets:
             one.left_out = places
+        if self.words is not None:
+            self.words.left_out = repetitions(self.words.read, held_out)
+
+    def without_words(self, mixture: Mixture) -> Mixture:
+        """Of a mixture that was opened or built here, the corpora."""
+        return Mixture(mixture.parts[: len(self.sets)])
 
     def open(self, run: RunDir, tokenizer: Tokenizer) -> Mixture | None:
         """The ids of all corpora, if they are whole."""
-        found = [one.open(run, tokenizer) for one in self.sets]
+        found = [one.open(run, tokenizer) for one in self._all_sets]
         whole = [dataset for dataset in found if dataset is not None]
         return self._mixture(whole, tokenizer) if len(whole) == len(found) else None
 
     def open_or_build(self, run: RunDir, tokenizer: Tokenizer) -> Mixture:
         """The ids of all corpora, of which those are built that are not whole."""
-        found = [one.open(run, tokenizer) for one in self.sets]
+        found = [one.open(run, tokenizer) for one in self._all_sets]
         return self._mixture(
             [
                 dataset if dataset is not None else one.build(run, tokenizer, one.pairs())
-                for one, dataset in zip(self.sets, found, strict=True)
+                for one, dataset in zip(self._all_sets, found, strict=True)
             ],
             tokenizer,
         )
 
     def build(self, run: RunDir, tokenizer: Tokenizer, note: Note) -> Mixture:
-        return self._mixture([one.build(run, tokenizer, one.pairs(), note) for one in self.sets], tokenizer)
+        """The ids of all. Calls `note` with each pair of the text that is kept."""
+        notes = [*(note for _ in self.sets), None]
+        built = [one.build(run, tokenizer, one.pairs(), own) for one, own in zip(self._all_sets, notes, strict=False)]
+        return self._mixture(built, tokenizer)
 
     def _mixture(self, datasets: list[TokenDataset], tokenizer: Tokenizer) -> Mixture:
-        for one, dataset in zip(self.sets, datasets, strict=True):
+        for one, dataset in zip(self._all_sets, datasets, strict=True):
             one.refuse_empty(dataset)
         names = [""] if self._is_one else self.text.corpus_names
         tags, back_tags = tokenizer.tags_for(self.data.tgt_lang), tokenizer.tags_for(self.data.src_lang)
         synthetic_tags = (*tags, *(number for tag, number in tokenizer.tags.items() if tag == SYNTHETIC))
         parts = []
-        for corpus, dataset, name in zip(self.text.corpora, datasets, names, strict=True):
+        for corpus, dataset, name in zip(self.text.corpora, datasets, names, strict=False):
             own = synthetic_tags if corpus.synthetic else tags
             parts.append(Part(dataset, corpus.weight, name, own, back_tags, corpus.synthetic))
+        if self.words is not None:
+            weight = self.words.weight(datasets[-1], parts)
+            parts.append(Part(datasets[-1], weight, self.words.files[0], tags, back_tags))
         return Mixture(parts)

@@ -1,0 +1,128 @@
+"""A list of words as training text: how it is read, how much of an epoch it is, and what is not learnt from it."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import product
+from pathlib import Path
+
+import pytest
+from conftest import WORDS
+
+from mt_cli.config import DataConfig
+from mt_cli.config_file import load_config
+from mt_cli.errors import ConfigError, RunDirError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
+from mt_cli.training.prepare import PreparedData, prepare
+from mt_cli.training.reverse_run import reverse_config
+
+CARRIED = "{files: words.tsv, share: 0.2, carriers: [[the ___, die ___], [___ red, ___ rot]]}"
+
+
+@pytest.fixture
+def words(tiny: Path) -> Path:
+    pairs = [(f"{a} {b} {c}", f"{WORDS[a]} {WORDS[b]} {WORDS[c]}") for a, b, c in product(WORDS, repeat=3)]
+    Path("words.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    return tiny
+
+
+def prepared(*settings: str, words: str = "{files: words.tsv}", run: str = "run") -> PreparedData:
+    return prepare(load_config(Path("tiny.yaml"), [f"data.words={words}", *settings]), RunDir(Path(run)))
+
+
+def texts(data: PreparedData, first: int = 200) -> list[tuple[str, str]]:
+    """What the tokens of the pairs from `first` on spell."""
+    pairs = (data.train.pair(index) for index in range(first, len(data.train)))
+    return [(data.tokenizer.decode_src(pair.src), data.tokenizer.decode_tgt(pair.tgt)) for pair in pairs]
+
+
+def test_each_entry_is_trained_on_alone_and_in_each_carrier(words, caplog):
+    caplog.set_level("INFO")
+    data = prepared(words=CARRIED)
+    assert len(data.train) == 200 + 3 * 343
+    assert "words: 1,029 of 1,029 pairs kept" in caplog.text
+    assert [data.train.where(index) for index in (0, 200, 201, 202, 203)] == ["1", *["words.tsv:1"] * 3, "words.tsv:2"]
+    assert texts(data)[3:6] == [
+        ("red red cat", "rot rot Katze"),
+        ("the red red cat", "die rot rot Katze"),
+        ("red red cat red", "rot rot Katze rot"),
+    ]
+
+
+def test_it_has_no_larger_share_of_an_epoch_than_it_may_have(words):
+    for share, n_words in ((0.1, 22), (0.5, 200)):
+        data = prepared(words=f"{{files: words.tsv, share: {share}}}", run=f"run-{share}")
+        epochs = [data.train.blocks(seed=1, epoch=epoch) for epoch in range(40)]
+        places = [i for blocks in epochs for block in blocks for first, last in block for i in range(first, last)]
+        assert sum(i < 200 for i in places) == 40 * 200
+        counts = [places.count(i) for i in range(200, 543)]
+        assert sum(counts) == pytest.approx(40 * n_words, rel=0.02) and max(counts) - min(counts) <= 1
+    Path("words.tsv").write_text("cat\tKatze\n" * 3 + "dog\tHund\n")
+    assert prepared(run="few").train.parts[1].weight == 1
+
+
+def test_what_is_usual_and_what_is_held_out_is_learnt_without_it(words):
+    alone = prepare(load_config(Path("tiny.yaml"), OWN_SETS), RunDir(Path("alone")))
+    data = prepared(*OWN_SETS)
+    for field in ("several_sentences", "characters", "abbreviations"):
+        assert getattr(data.pairs[0].profile, field) == getattr(alone.pairs[0].profile, field)
+    assert data.pairs[0].dev_pairs == alone.pairs[0].dev_pairs
+    assert data.tokenizer.models != alone.tokenizer.models
+    assert data.config.model_copy(update={"data": alone.config.data}) == alone.config
+
+
+OWN_SETS = ["data.dev=null", "data.test={}"]
+
+
+def test_an_entry_that_is_held_out_is_not_trained_on(words):
+    rows = (f"{pair.src}\t{pair.tgt}\n" for pair in TrainingText(load_config(Path("tiny.yaml")).data).read())
+    Path("words.tsv").write_text("red red\trot rot\n" + "".join(rows))
+    data = prepared(*OWN_SETS)
+    held_out = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    kept = {src for src, _ in texts(data, len(data.train.parts[0].dataset))}
+    assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
+    shutil.rmtree("run/cache")
+    again = prepared(*OWN_SETS)
+    assert [again.train.pair(i) for i in range(len(again.train))] == [
+        data.train.pair(i) for i in range(len(data.train))
+    ]
+
+
+def test_a_run_keeps_its_list(words):
+    prepared()
+    shutil.move("words.tsv", "moved.tsv")
+    prepared(words="{files: moved.tsv}")
+    Path("moved.tsv").write_text("word\tWort\n")
+    with pytest.raises(RunDirError, match="the words files are not what they were"):
+        prepared(words="{files: moved.tsv}")
+
+
+def test_other_carriers_or_another_share_are_another_training(words, mt):
+    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.max_steps=2"]
+    assert mt(*train, "--words", "words.tsv").code == 0
+    assert mt(*train, "--words", "words.tsv").code == 0
+    found = mt(*train, "--words", "words.tsv", "--set", "data.words.share=0.2")
+    assert found.code == 1 and b"data.words are a share of 0.2 here, a share of 0.1 there" in found.err
+    found = mt(*train)
+    assert found.code == 1 and b"data.words are null here, a share of 0.1 there" in found.err
+
+
+def test_the_run_back_has_it_exchanged(words):
+    Path("words.de").write_text("Wort\n")
+    Path("words.en").write_text("word\n")
+    settings = [
+        "data.words={files: [words.en, words.de], carriers: [[a ___, ein ___]]}",
+        "data.monolingual.tgt=news.de",
+    ]
+    back: DataConfig = reverse_config(load_config(Path("tiny.yaml"), settings)).data
+    assert back.words is not None
+    assert (back.words.files, back.words.carriers) == (["words.de", "words.en"], [["ein ___", "a ___"]])
+
+
+@pytest.mark.parametrize(
+    "carriers", ["[[a ___, ein]]", "[[a ___ ___, ein ___]]", "[[a ___]]", "[a ___, ein ___]", "a ___"]
+)
+def test_carriers_without_one_place_for_an_entry_are_refused(words, carriers):
+    with pytest.raises(ConfigError, match=r"expected \[source sentence, target sentence\], each with ___ in"):
+        prepared(words=f"{{files: words.tsv, carriers: {carriers}}}")

@@ -32,6 +32,13 @@ class Machine:
     gflops: float  # billions of operations a second that matrix products reach
 
 
+@dataclass(frozen=True)
+class Parent:
+    """A run whose weights another one begins with."""
+
+    knows_both: bool  # directions
+
+
 class Choice(NamedTuple):
     value: Any
     reason: str
@@ -40,23 +47,23 @@ class Choice(NamedTuple):
 Choices = dict[str, Choice]  # by key, such as model.d_model
 
 
-def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any]) -> Choices:
+def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], parent: Parent | None = None) -> Choices:
     """A value and its reason for each key that depends on the corpus.
 
     `given`: the keys that are set already, such as model.d_model; what depends on them follows them. Where
-    training.minutes are given and too few for the best recipe, it is what is best in these minutes.
+    training.minutes are given and too few for the best recipe, it is what is best in these minutes. `parent`: of the
+    run that it begins with.
     """
     size = _size_for(facts, given)
     is_joint = given.get("tokenizer.joint", facts.shared_letters >= _ONE_SCRIPT or _needs_one_vocabulary(given))
     learns_twice = facts.n_distinct <= _TEACHES_ENOUGH
     tokens = facts.n_characters / _CHARACTERS_OF_A_TOKEN + facts.n_pairs
-    has_parent = given.get("training.init_from") is not None
-    steps = given.get("training.max_steps", _n_steps(facts, tokens) // (2 if has_parent else 1))
+    steps = given.get("training.max_steps", _n_steps(facts, tokens) // (2 if parent else 1))
     share = _share_of_time(given.get("training.minutes"), needed_minutes(size, steps, machine, learns_twice))
     if share < _LEAST_FOR_SIZE:
         size = _size_for(facts, given, n_smaller=1)
     chosen = _network(size, is_joint, f"for {facts.n_distinct:,} distinct pairs")
-    chosen |= _learning(size, given, is_joint, learns_twice, share)
+    chosen |= _learning(size, given, is_joint, learns_twice, share, parent)
     chosen |= _length(steps, tokens, given)
     chosen |= {
         "decoding.beam_size": Choice(
@@ -158,14 +165,20 @@ def _network(size: _Size, is_joint: bool, for_pairs: str) -> Choices:
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
-def _learning(size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twice: bool, share: float) -> Choices:
+def _learning(
+    size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twice: bool, share: float, parent: Parent | None
+) -> Choices:
     """`share`: of the time that the best recipe takes."""
-    both = given.get("training.both_directions", 0.5 if is_joint and learns_twice else 0.0)
+    knows_both = parent is not None and parent.knows_both
+    both = given.get("training.both_directions", 0.5 if is_joint and learns_twice and not knows_both else 0.0)
     uses_r_drop = learns_twice and both < 1 and share >= _LEAST_FOR_R_DROP
-    why_both = "each pair teaches twice" if both else "there are enough pairs" if is_joint else "needs one vocabulary"
+    why_one = "there are enough pairs" if not learns_twice else "the run that it begins with has learnt both"
+    why_both = "each pair teaches twice" if both else why_one if is_joint else "needs one vocabulary"
     why_r_drop = "there are enough pairs" if not learns_twice else "the minutes are too few for it"
     return {
-        "training.learning_rate": Choice(_learning_rate(size, given), f"for a width of {size.d_model}"),
+        "training.learning_rate": Choice(
+            _learning_rate(size, given, parent is not None), f"for a width of {size.d_model}"
+        ),
         "training.both_directions": Choice(both, why_both),
         "training.r_drop": Choice(
             float(uses_r_drop), "the last steps read each pair twice" if uses_r_drop else why_r_drop
@@ -176,11 +189,11 @@ def _learning(size: _Size, given: Mapping[str, Any], is_joint: bool, learns_twic
     }
 
 
-def _learning_rate(size: _Size, given: Mapping[str, Any]) -> float:
+def _learning_rate(size: _Size, given: Mapping[str, Any], has_parent: bool) -> float:
     if given.get("training.schedule") == "noam":
         return 1.0
     rate = size.learning_rate if given.get("training.optimizer", "muon") == "muon" else 1e-3
-    return rate / 2 if given.get("training.init_from") is not None else rate  # weights that are learnt shall stay near
+    return rate / 2 if has_parent else rate  # weights that are learnt shall stay near
 
 
 def _length(steps: int, tokens: float, given: Mapping[str, Any]) -> Choices:

@@ -346,6 +346,27 @@ def test_a_run_back_of_the_users_own_is_taken(nursery, whole, folder):
     assert "data.monolingual.back: whole translates en to de, expected de to en" in nursery.said
 
 
+OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolingual", "news.de"]
+
+
+def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_of_the_run_back(nursery, folder):
+    small = {"model.d_model": 16, "model.n_encoder_layers": 1, "model.n_decoder_layers": 1, "training.max_steps": 4}
+    options = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    finds = f"{SMALL_BLOCKS}back_translation.Translator.translate = lambda self, lines, **_: ['the red cat sees'] * len(lines)"
+    assert nursery.run("train", *OPEN, *options, "--run-dir", "open", before=finds) == 0, nursery.said
+    assert "begun with the weights of open/back\n" in nursery.said
+    run, back = RunDir(folder / "open"), RunDir(folder / "open/back")
+    config = run.load_config()
+    assert (back.load_config().training.both_directions, config.training.both_directions) == (1, 0)
+    assert config.training.learning_rate == back.load_config().training.learning_rate / 2
+    tokenizers = [one.text.load_tokenizer(True) for one in (back, run)]
+    assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<bt>"}
+    assert nursery.run("translate", "open", "dev.en") == 0, nursery.said
+    one_way = ["--set", "training.both_directions=0", "--run-dir", "one-way"]
+    assert nursery.run("train", *OPEN, *options, *one_way, before=finds) == 0, nursery.said
+    assert "begun with" not in nursery.said
+
+
 def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder):
     finds_nothing = (
         "from mt_cli.decoding.translator import Translator\n"

@@ -18,15 +18,15 @@ from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.directions import tags_of
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, choose, in_brief
+from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.training.pair_text import PairText
-from mt_cli.training.parent import like_parent, parent_of
-from mt_cli.training.reverse_run import TRANSLATED_SHARE
+from mt_cli.training.parent import like_parent
+from mt_cli.training.reverse_run import TRANSLATED_SHARE, run_to_begin_with
 from mt_cli.training.selection import ReadPairs
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _texts(config: Config, run: RunDir) -> list[PairText]:
 
 
 def _prepare_first(config: Config, run: RunDir) -> PreparedData:
-    parent = parent_of(config)
+    parent = run_to_begin_with(config, run)
     if parent is not None:
         config = like_parent(config, parent)
     facts, texts = FactsCounter(), _texts(config, run)
@@ -72,7 +72,8 @@ def _prepare_first(config: Config, run: RunDir) -> PreparedData:
         for text in texts:
             stack.enter_context(text.copied(facts))
         reports = [text.select(parent) for text in texts]
-        config, reasons = _completed(config, facts.facts())
+        of_parent = None if parent is None else Parent(knows_both=parent.path == run.back)
+        config, reasons = _completed(config, facts.facts(), of_parent)
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
@@ -148,14 +149,14 @@ def _hashes(texts: list[PairText], tokenizer: Tokenizer) -> dict[str, str]:
     return {**_sha256(texts), "tokenizer": tokenizer.sha256, **left_out}
 
 
-def _completed(config: Config, facts: CorpusFacts) -> tuple[Config, dict[str, str]]:
+def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tuple[Config, dict[str, str]]:
     """The config with a value for each key that it leaves open, and the reasons of those that depend on the corpus."""
     device = choose_device(config.training.device)
     dtype, _ = choose_precision(config.training.precision, device)
     given = given_keys(config)
     if config.data.monolingual is not None and config.training.minutes is not None:
         given["training.minutes"] = config.training.minutes * (1 - TRANSLATED_SHARE)
-    choices = choose(facts, Machine(measured_gflops(device, dtype)), given)
+    choices = choose(facts, Machine(measured_gflops(device, dtype)), given, parent)
     completed = complete(config, {key: choice.value for key, choice in choices.items()})
     return completed, {key: choice.reason for key, choice in choices.items()}
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from mt_cli.config import Config, DataConfig, WordList
+from mt_cli.config import Config, DataConfig, WordList, given_keys
 from mt_cli.directions import directions_of
 from mt_cli.errors import ConfigError
+from mt_cli.recipe import FactsCounter, Machine, choose
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
 from mt_cli.text.tables import find_layout
 from mt_cli.training.parent import parent_of
 
@@ -32,6 +35,16 @@ def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     return back
 
 
+def run_to_begin_with(config: Config, run: RunDir) -> RunDir | None:
+    """The one that is named, or the run back within this one if it has learnt both ways. Raises RunDirError when it is not
+    there."""
+    parent, text = parent_of(config), config.data.monolingual
+    if parent is not None or text is None or text.back is not None:
+        return parent
+    back = RunDir.existing(run.back)
+    return back if back.load_config().training.both_directions == 1 else None
+
+
 def reverse_name(data: DataConfig) -> str:
     """Of the direction from target to source, such as gn-es."""
     return f"{data.tgt_lang}-{data.src_lang}"
@@ -45,8 +58,23 @@ def reverse_config(config: Config) -> Config:
             f"{parent.path} has a vocabulary for each language, so no run back can begin with it; leave out"
             " training.init_from (--from), or give data.monolingual.back"
         )
-    training = config.training.model_copy(update={"minutes": minutes and minutes * BACK_SHARE})
+    update: dict[str, Any] = {"minutes": minutes and minutes * BACK_SHARE}
+    if parent is None and _can_learn_both_ways(config):
+        update["both_directions"] = 1.0
+    training = config.training.model_copy(update=update)
     return config.model_copy(update={"data": _exchanged(config.data), "training": training})
+
+
+def _can_learn_both_ways(config: Config) -> bool:
+    """Whether the recipe lets this config learn both ways in the beginning. Then the run back does so to its end, and no time
+    is lost: the run itself begins with its weights."""
+    given, facts = given_keys(config), FactsCounter()
+    if given.keys() & {"training.both_directions", "training.r_drop"}:
+        return False
+    for pair in TrainingText(config.data).read():
+        facts.add(pair.src, pair.tgt)
+    any_machine = Machine(1.0)
+    return bool(choose(facts.facts(), any_machine, given)["training.both_directions"].value)
 
 
 def _exchanged(data: DataConfig) -> DataConfig:

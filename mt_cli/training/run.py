@@ -26,10 +26,11 @@ from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
-from mt_cli.training.parent import about_parent, parent_of, take_weights
+from mt_cli.training.parent import about_parent, take_weights
 from mt_cli.training.prepare import PreparedData, PreparedPair, prepare
 from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
+from mt_cli.training.reverse_run import run_to_begin_with
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
 from mt_cli.training.verdict import Point, verdict
@@ -117,7 +118,7 @@ def prepared_trainer(
         multiply_float32_fast()
     torch.manual_seed(config.training.seed)
     model = build_model(config, data.tokenizer)
-    if not run.steps() and (parent := parent_of(config)) is not None:
+    if not run.steps() and (parent := run_to_begin_with(config, run)) is not None:
         take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
     state = TrainingState.new(config, model.to(device), *precision)

@@ -27,6 +27,7 @@ Value = TypeVar("Value")
 
 _BEAT_SECONDS = 3.0
 _SILENT_SECONDS = 40.0  # after which a process is taken to hang: none is busy so long without running Python
+_END_SECONDS = 10.0  # for a beat to end: Python cannot end in peace while one waits inside the store's code
 _NO_TIMEOUT = timedelta(days=3650)  # preparing takes as long as it does; who hangs is found by its heartbeat
 
 
@@ -181,7 +182,7 @@ class _Heartbeats:
     def stop(self) -> None:
         self._is_stopped.set()
         for thread in self._threads:
-            thread.join(_BEAT_SECONDS)
+            thread.join(_END_SECONDS)
 
 
 def _told(rank: int | None) -> str:

@@ -83,6 +83,8 @@ class Corpus(Section):
     synthetic: bool = False
     """Whether its source was translated from its target by a machine. It teaches to write the target language only, and none
     of its pairs is held out."""
+    hold_out: bool = True
+    """Whether pairs of it may be held out as dev and test sets. false: where its kind of text is not what will be translated."""
 
 
 class Monolingual(Section):
@@ -334,9 +336,13 @@ class TrainingConfig(Section):
     init_from: str | None = None
     """A run directory to begin with: its weights, its tokenizer, the sets that it held out, and where this config leaves
     them open its network and its search. The same as `mt train --from`. null: random weights."""
-    extend_vocabulary: bool = False
+    extend_vocabulary: bool | None = None
     """Whether to add subwords of the new text to the tokenizer of the run to begin with. The same as `mt train
-    --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. false: its tokenizer is kept."""
+    --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. null: where that run has not learnt both languages;
+    false: its tokenizer is kept."""
+    rehearsal: float = Field(0.67, ge=0, lt=1)
+    """With init_from: which share of an epoch is training text of the run to begin with, so that it is not forgotten. It is
+    taken where the new text is of the same languages and has less than half of its pairs. 0: none."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts whose weights stay what they are in the beginning, for a run with init_from that learns from little text.
     embeddings are those of both languages and the output projection."""
@@ -454,6 +460,7 @@ FREE_TO_CHANGE = {
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
+    "training.extend_vocabulary",  # which is done before the first step
     "training.n_samples", "training.report", "training.tensorboard",  # what is shown of it
 }  # fmt: skip
 """What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew: the
@@ -498,7 +505,8 @@ def _weights(config: Config) -> str:
 
 
 def _weight(corpus: Corpus) -> str:
-    return f"{corpus.weight:g}{' (synthetic)' if corpus.synthetic else ''}"
+    mark = " (synthetic)" if corpus.synthetic else "" if corpus.hold_out else " (not held out)"
+    return f"{corpus.weight:g}{mark}"
 
 
 def _search_back(config: Config) -> str:

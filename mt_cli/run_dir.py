@@ -10,6 +10,7 @@
     corpus.back.json       the same from target to source, where that was learnt for good
     estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
     back/                  the run from target to source, where data.monolingual is given; a run directory as this one
+    rehearsal/             text of the run that it began with, which it learns as well: old.es and old.gn, and about.json
     synthetic/             what it made of the monolingual text: tgt.es and tgt.gn, line for line, and about.json
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
@@ -61,6 +62,7 @@ class RunDir:
         self.text = RunText(path)
         self.sets = RunSets(path)
         self.back = path / "back"
+        self.rehearsal = path / "rehearsal"
         self.synthetic = RunSynthetic(path)
         self.lock = RunLock(path)
         self.logs = RunLogs((self.metrics_file, self.timing_file), self.lock)
@@ -115,7 +117,10 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = (self.checkpoints, self.cache, self.tensorboard, self.sets.held_out, self.back, self.synthetic.folder)
+        folders = (
+            self.checkpoints, self.cache, self.tensorboard, self.sets.held_out, self.back, self.rehearsal,
+            self.synthetic.folder,
+        )  # fmt: skip
         for path in (*self.lock.files, *self.logs.files, *folders):
             is_folder = path in folders
             if path.is_symlink():

@@ -206,7 +206,11 @@ def test_a_wrong_section_is_named(problems, section, message):
             6,
             "train.0.weight: input should be greater than or equal to 0.001, found 0",
         ),
-        ("train: [{files: a.tsv, weigth: 2}]", 4, "train.0.weigth: unknown key, known are files, weight, synthetic"),
+        (
+            "train: [{files: a.tsv, weigth: 2}]",
+            4,
+            "train.0.weigth: unknown key, known are files, weight, synthetic, hold_out",
+        ),
         ("train: [{weight: 2}]", 4, "train.0.files: missing, this key has no default"),
         (
             "train: [{files: [a, b, c]}]",

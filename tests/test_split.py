@@ -141,6 +141,26 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
     assert not made.in_stretches and len(made.held_out) == 100
 
 
+def test_single_lines_are_held_out_where_stretches_would_cost_most_of_the_text():
+    rng, pairs = random.Random(2), list[SentencePair]()
+    while len(pairs) < 200:
+        if len(pairs) % 10 == 0:  # another pattern
+            src, tgt = ([word(rng) * 2 for _ in range(9)] for _ in "ab")
+        places = rng.sample(range(9), 2)
+        sides = ([word(rng) * 2 if i in places else one for i, one in enumerate(side)] for side in (src, tgt))
+        pairs.append(SentencePair(*map(" ".join, sides), len(pairs) + 1))
+    made = split(lambda: iter(pairs), 1, True, True)
+    assert not made.in_stretches and len(made.held_out) == 40 and len(made.left_out) < 10
+
+
+def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is():
+    pairs = corpus(200, repeated=0)
+    others = [pair._replace(line=pair.line + 1) for pair in pairs]
+    made = split(lambda: iter(pairs), 1, True, True, read_others=lambda: iter(others))
+    assert len(made.held_out) == 40 and all(line % 2 == 0 for line in made.held_out)
+    assert made.left_out.keys() >= {line + 1 for line in made.held_out}
+
+
 def test_the_split_depends_on_text_and_seed_alone():
     code = (
         "import test_split as t; pairs = t.corpus(300)\n"

@@ -240,6 +240,20 @@ def test_subwords_of_new_text_join_those_of_the_parent(corpus, mt, settings):
     assert refused.code == 2 and "training.extend_vocabulary adds to the tokenizer of another run" in refused.said[0]
 
 
+def test_subwords_of_another_language_join_those_of_the_parent_unless_they_shall_not(corpus, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL).code == 0
+    Path("new.es").write_text(Path("train.es").read_text())
+    Path("new.aym").write_text(Path("train.gn").read_text().replace("a", "qhu"))
+    command = ["train", "new.es", "new.aym", *SMALL, "--from", "runs/es-gn"]
+    answer = mt(*command)
+    assert answer.code == 0, answer.said
+    assert "runs/es-gn has not learnt aym, so subwords of this text join its own" in answer.said
+    answer = mt(*command, "--set", "training.extend_vocabulary=false", "--run-dir", "kept")
+    assert answer.code == 0 and not any("join" in line for line in answer.said)
+    old, new, kept = (RunDir(Path(run)).text.load_tokenizer(True) for run in ("runs/es-gn", "runs/es-aym", "kept"))
+    assert old.src_vocab_size == kept.src_vocab_size < new.src_vocab_size
+
+
 def test_a_row_of_a_new_piece_begins_as_the_mean_of_those_that_spelt_it(corpus, mt):
     assert mt("train", "train.es", "train.gn", *SMALL).code == 0
     parent = RunDir(Path("runs/es-gn"))

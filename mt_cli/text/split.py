@@ -11,7 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from mt_cli.errors import DataError
 from mt_cli.text.corpora import TOLD, Told
@@ -24,6 +24,7 @@ _Sides = tuple[str, str]  # source and target as `letters` gives them
 _FEWEST_PAIRS = 40  # distinct ones; a tenth of fewer tells nothing
 _LARGEST_SET, _USUAL_SHARE, _SMALL_SET, _LARGEST_SHARE = 1000, 0.05, 50, 0.1
 _MAX_LEFT_OUT = 0.03  # of the pairs, for repeating a held-out pair in part or nearly
+_MOST_LOST = 0.2  # share of all pairs that are left out so that stretches are held out
 _MAX_REPETITIONS = 200  # of a held-out pair; bounds memory
 _SHORTEST = 0.2  # of the mean length of a side: a shorter sentence says too little to be scored
 
@@ -50,9 +51,10 @@ def split(
     with_test: bool,
     unfit: Container[int] = (),
     told: Told = TOLD,
+    read_others: ReadPairs = lambda: (),
 ) -> Split:
     """The lines of the sets asked for, and the lines that training leaves out because of them. The lines `unfit` are held
-    out for no set.
+    out for no set. `read_others`: pairs that training has as well, but that are not like what will be translated.
 
     `read_pairs` begins anew whenever it is called. A set is a random sample of the distinct pairs whose sides have
     letters, differ, are no longer than 1,000 characters and not much shorter than the mean.
@@ -65,7 +67,8 @@ def split(
 
     Stretches: where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a single line
     is half known from the line before it. There a set consists of runs of 10 to 25 lines from all over the corpus;
-    what is not held out in such a run, and the line on either side of it, is left out of training.
+    what is not held out in such a run, and the line on either side of it, is left out of training. Where that would cost
+    more than a fifth of the pairs or find too few, as in sentences made from patterns, single lines are held out.
 
     Raises DataError when the corpus is too small or repeats itself too much.
     """
@@ -75,16 +78,25 @@ def split(
     survey = _survey(read_pairs(), seed)
     size = set_size(len(survey.sample), names)
     n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
+
+    def select(in_stretches: bool) -> _Selection:
+        if in_stretches:
+            units = _stretches(seed, survey.n_pairs, min(25, max(10, size // 10), size), n_wanted)
+        else:
+            units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
+        _read_candidates(read_pairs(), units, survey, unfit)
+        candidates = [candidate for unit in units for candidate in unit.candidates]
+        _find_repetitions(chain(read_pairs(), read_others()), candidates)
+        selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, told)
+        for unit in units:
+            selection.try_unit(unit)
+        return selection
+
     in_stretches = _are_alike(survey.couples)
-    if in_stretches:
-        units = _stretches(seed, survey.n_pairs, min(25, max(10, size // 10), size), n_wanted)
-    else:
-        units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
-    _read_candidates(read_pairs(), units, survey, unfit)
-    _find_repetitions(read_pairs(), [candidate for unit in units for candidate in unit.candidates])
-    selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, told)
-    for unit in units:
-        selection.try_unit(unit)
+    selection = select(in_stretches)
+    if in_stretches and (selection.too_small() or len(selection.left_out()) > _MOST_LOST * survey.n_pairs):
+        in_stretches = False
+        selection = select(in_stretches)
     selection.check()
     return Split(selection.held_out, selection.left_out(), in_stretches)
 
@@ -272,14 +284,19 @@ class _Selection:
             self._near.setdefault(line, {})[name] = f"{how} {self._told(candidate.line)} ({name})"
         return True
 
+    def too_small(self) -> list[str]:
+        """The sets that are much smaller than they should be, and too small to tell anything."""
+        least = min(self._size, _SMALL_SET) / 2
+        return [name for name, n_free in self._n_free.items() if self._size - n_free < least]
+
     def check(self) -> None:
-        """Raises DataError if a set is much smaller than it should be, and too small to tell anything."""
-        for name, n_free in self._n_free.items():
-            if (n_held := self._size - n_free) < min(self._size, _SMALL_SET) / 2:
-                raise DataError(
-                    f"{n_held} pairs can be held out for a {name} set, {self._size} are needed: the others are too short, too "
-                    f"long, the same on both sides or nearly repeated in too many pairs; give {_options([*self._n_free])}"
-                )
+        """Raises DataError if a set is too small."""
+        for name in self.too_small()[:1]:
+            raise DataError(
+                f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, {self._size} are needed: the others"
+                " are too short, too long, the same on both sides or nearly repeated in too many pairs; give"
+                f" {_options([*self._n_free])}"
+            )
 
     def left_out(self) -> dict[int, str]:
         reasons = self._beside | {line: next(iter(found.values())) for line, found in self._near.items()}

@@ -23,6 +23,7 @@ from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.parent import held_out_of
+from mt_cli.training.rehearsal import with_rehearsal
 from mt_cli.training.reverse_run import reverse_run
 from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, tell_findings
 from mt_cli.training.token_sets import TokenSet, TrainingSet
@@ -38,7 +39,7 @@ class PairText:
         self.suffix = "" if self.folder is run else f" {data.name}"  # of names
         if self.folder is not run:
             self.folder.refuse_links()
-        self.train = TrainingSet(self.folder, self.folder.synthetic.with_pairs(data))
+        self.train = TrainingSet(self.folder, with_rehearsal(self.folder, data))
         self.dev_pairs = list[SentencePair]()
         self._dev: TokenSet | None = None
         self._check = SetsCheck(self.train.text.told)
@@ -75,9 +76,10 @@ class PairText:
         return self.train.copied(self.folder, lambda pairs: self._count(self._check.train(pairs), facts))
 
     def _count(self, pairs: Iterable[SentencePair], facts: FactsCounter) -> Iterator[SentencePair]:
-        """Of synthetic pairs, the recipe counts as many as an epoch has: a network learns to write from them as from others,
-        and more of them shall not make it too large for the others."""
-        shares = [min(1.0, corpus.weight) if corpus.synthetic else 1.0 for corpus in self.train.data.corpora]
+        """Of synthetic pairs and of text that is rehearsed, the recipe counts as many as an epoch has: a network learns from
+        them as from others, and more of them shall not make it too large or the training too long for the others."""
+        corpora = self.train.data.corpora
+        shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
             share = shares[corpus_of(pair.line)]
             self._description.count(pair)

@@ -25,7 +25,8 @@ from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.training.pair_text import PairText
-from mt_cli.training.parent import like_parent
+from mt_cli.training.parent import like_parent, parent_of
+from mt_cli.training.rehearsal import forget_rehearsal, rehearse
 from mt_cli.training.reverse_run import TRANSLATED_SHARE, run_to_begin_with
 from mt_cli.training.selection import ReadPairs
 
@@ -67,6 +68,9 @@ def _prepare_first(config: Config, run: RunDir) -> PreparedData:
     parent = run_to_begin_with(config, run)
     if parent is not None:
         config = like_parent(config, parent)
+    forget_rehearsal(run)
+    if (named := parent_of(config)) is not None:
+        rehearse(config, run, named)
     facts, texts = FactsCounter(), _texts(config, run)
     with ExitStack() as stack:
         for text in texts:
@@ -169,9 +173,21 @@ def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> 
     if parent is None:
         return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags)
     tokenizer = parent.text.load_tokenizer(settings.joint)
-    if config.training.extend_vocabulary:
+    extends, unknown = config.training.extend_vocabulary, _unknown_languages(config, parent)
+    if extends is None and unknown:
+        log.info(f"{parent.path} has not learnt {' and '.join(unknown)}, so subwords of this text join its own")
+    if extends or (extends is None and unknown):
         tokenizer = extend_tokenizer(tokenizer, sides, settings.algorithm, settings.vocab_size)
     return with_tags(tokenizer, tags)
+
+
+def _unknown_languages(config: Config, parent: RunDir) -> list[str]:
+    """Those of the text, which the parent has not learnt."""
+    own, known = (
+        [language for pair in one.data.directions for language in (pair.src_lang, pair.tgt_lang)]
+        for one in (config, parent.load_config())
+    )
+    return [language for language in dict.fromkeys(own) if language not in known]
 
 
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:

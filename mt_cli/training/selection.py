@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from mt_cli.check.corpus_check import ReadCorpus, quick_check
@@ -12,7 +12,7 @@ from mt_cli.check.findings import Report
 from mt_cli.check.sets import IN_TRAINING
 from mt_cli.config import Config, DataConfig
 from mt_cli.run_sets import RunSets
-from mt_cli.text.corpora import TrainingText, corpus_of
+from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.split import Split, repetitions, split
 
@@ -63,8 +63,11 @@ def hold_out(
         found.left_out = repetitions(read_kept, inherited)
     else:
         with_test = not config.data.test
-        unfit = _Unfit(faulty, report.text)
-        found = split(read_kept, _SPLIT_SEED, with_dev=True, with_test=with_test, unfit=unfit, told=report.text.told)
+        corpora, told = report.text.corpora, report.text.told
+        is_fit = [corpus.hold_out and not corpus.synthetic for corpus in corpora]  # nobody wrote synthetic sources
+        read_fit = lambda: (pair for pair in read_kept() if is_fit[corpus_of(pair.line)])  # noqa: E731
+        read_others = lambda: (pair for pair in read_kept() if not is_fit[corpus_of(pair.line)])  # noqa: E731
+        found = split(read_fit, _SPLIT_SEED, True, with_test, faulty, told, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     left_out: list[tuple[str, SentencePair]] = []
     for pair in read_all():
@@ -77,16 +80,6 @@ def hold_out(
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"
     log.info(f"held out {sizes} {kept}; {len(found.left_out):,} more are not trained on, since they resemble these")
-
-
-class _Unfit:
-    """The places that are held out for no set: faulty pairs, and all synthetic ones, whose sources nobody wrote."""
-
-    def __init__(self, faulty: Container[int], text: TrainingText):
-        self._faulty, self._is_synthetic = faulty, [corpus.synthetic for corpus in text.corpora]
-
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, int) and (self._is_synthetic[corpus_of(place)] or place in self._faulty)
 
 
 def _reasons(report: Report) -> dict[int, str]:

@@ -1,0 +1,122 @@
+"""A run that begins with another one's weights learns some of its text as well, where its own would replace it."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import WORDS
+
+from mt_cli.config_file import load_config
+from mt_cli.errors import RunDirError
+from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import read_lines
+from mt_cli.training.prepare import PreparedData, prepare
+
+NEW_WORDS = {"bird": "Vogel", "hears": "hört", "blue": "blau", "a": "ein"}
+
+
+@pytest.fixture
+def parent(tiny: Path, trained_run: Path) -> RunDir:
+    write_new(60)
+    return RunDir(Path(shutil.copytree(trained_run, "old")))
+
+
+def write_new(n_pairs: int) -> None:
+    rng, words = random.Random(3), WORDS | NEW_WORDS
+    sentences = [rng.choices(list(words), k=3) for _ in range(n_pairs)]
+    Path("new.en").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+    Path("new.de").write_text("".join(" ".join(words[word] for word in sentence) + "\n" for sentence in sentences))
+
+
+def prepared(*settings: str) -> PreparedData:
+    new = ["data.train=[new.en, new.de]", "training.init_from=old", *settings]
+    config, run = load_config(Path("tiny.yaml"), new), RunDir(Path("run"))
+    run.begin(config)
+    return prepare(config, run)
+
+
+def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog):
+    caplog.set_level("INFO")
+    data = prepared()
+    assert "67% of an epoch is text of old, so that it is not forgotten: run/rehearsal" in caplog.text
+    new, old = data.train.parts
+    assert (len(new.dataset), len(old.dataset)) == (60, 200)
+    assert old.weight * len(old.dataset) == pytest.approx(0.67 / 0.33 * 60, abs=1)
+    theirs = [pair[:2] for pair in TrainingText(parent.load_config().data).read()]
+    kept = list(zip(*(read_lines(Path(f"run/rehearsal/old.{side}")) for side in ("en", "de")), strict=True))
+    assert kept == theirs
+    assert len(RunDir(Path("run")).load_config().data.corpora) == 1
+
+
+def test_the_run_needs_neither_the_other_one_nor_its_files_any_more(parent, mt):
+    train = ["train", "tiny.yaml", "--set", "data.train=[new.en, new.de]", "--from", "old", "--run-dir", "run"]
+    short = ["--set", "training.validate_every_steps=2", "--set"]
+    assert mt(*train, *short, "training.max_steps=2").code == 0
+    shutil.rmtree("old")
+    shutil.rmtree("run/cache")
+    Path("train.en").unlink()
+    answer = mt(*train, *short, "training.max_steps=4")
+    assert answer.code == 0 and b"continuing run from step 2" in answer.err
+
+
+def test_what_the_other_run_did_not_train_on_is_not_taken(tiny, trained_run, mt):
+    write_new(60)
+    own_sets = ["--set", "data.dev=null", "--set", "data.test={}", "--set", "training.max_steps=1"]
+    assert mt("train", "tiny.yaml", "--run-dir", "old", *own_sets).code == 0
+    prepared()
+    old = RunDir(Path("old"))
+    taken = set(read_lines(Path("run/rehearsal/old.en")))
+    held_out = {pair.src for pairs in old.sets.held_out_pairs(old.load_config().data).values() for pair in pairs}
+    assert taken and not taken & held_out
+
+
+def test_sets_are_cut_from_the_new_text_alone(parent):
+    data = prepared("data.dev=null", "data.test={}")
+    held_out = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    new = set(read_lines(Path("new.en")))
+    assert held_out.keys() == {"dev", "test"} and all(pair.src in new for pairs in held_out.values() for pair in pairs)
+    assert 0 < len(held_out["dev"]) <= 6  # a tenth of 60
+
+
+@pytest.mark.parametrize("case", ["large", "other direction", "none wanted"])
+def test_it_is_left_out_where_it_is_of_no_use(parent, case):
+    settings = {"none wanted": ["training.rehearsal=0"], "other direction": OTHER_DIRECTION}.get(case, [])
+    if case == "large":
+        write_new(100)
+    assert len(prepared(*settings).train.parts) == 1
+    assert not Path("run/rehearsal").exists()
+
+
+OTHER_DIRECTION = [
+    "data.src_lang=de", "data.tgt_lang=en", "data.train=[new.de, new.en]", "data.dev=[dev.de, dev.en]", "data.test={}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["gone", "changed"])
+def test_a_run_whose_text_is_not_what_it_was_is_taken_without_it(parent, caplog, fault):
+    if fault == "gone":
+        Path("train.en").unlink()
+    else:
+        Path("train.en").write_text("cat\n" * 200)
+    assert len(prepared().train.parts) == 1
+    assert "old has no training text any more, so what it knows may be forgotten" in caplog.text
+
+
+def test_a_damaged_note_is_refused(parent):
+    prepared()
+    about = Path("run/rehearsal/about.json")
+    assert json.loads(about.read_text())["run"] == "old"
+    about.write_text(about.read_text()[:-9])
+    with pytest.raises(RunDirError, match=r"about\.json: damaged; restore it from a copy"):
+        prepared()
+
+
+def test_a_start_that_begins_anew_forgets_what_one_before_it_took(parent):
+    Path("run/rehearsal").mkdir(parents=True)
+    Path("run/rehearsal/about.json").write_text("{")
+    assert len(prepared("training.rehearsal=0").train.parts) == 1

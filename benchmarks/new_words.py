@@ -25,7 +25,7 @@ FAMILIES = {  # a known noun, and new ones that can stand in its place
         "假发": "wig", "皇冠": "crown",
     },
     ("兔子", "rabbit"): {
-        "刺猬": "hedgehog", "松鼠": "squirrel", "鹦鹉": "parrot", "乌龟": "turtle", "驴": "donkey", "熊": "bear",
+        "刺猬": "hedgehog", "松鼠": "squirrel", "鹦鹉": "parrot", "乌龟": "turtle", "驴": "donkey", "狐狸": "fox",
         "鲸鱼": "whale", "骆驼": "camel", "企鹅": "penguin", "袋鼠": "kangaroo", "海豚": "dolphin", "斑马": "zebra",
         "长颈鹿": "giraffe",
     },

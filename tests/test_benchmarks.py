@@ -213,3 +213,22 @@ def test_the_noise_finder_plants_always_the_same_and_finds_it(
     found = {row[:22].strip(): int(row[22:].split()[0]) for row in rows}
     assert list(found) == ["mt check --with RUN", "model alone", "mt check alone"]
     assert min(found["model alone"], found["mt check --with RUN"]) >= 10
+
+
+def test_new_words_are_new_and_stand_in_other_sentences_in_the_test(tmp_path: Path) -> None:
+    new_words = load("new_words")
+    new_words.make(tmp_path)
+    words = {zh: en for family in new_words.FAMILIES.values() for zh, en in family.items()}
+    known = {side: (new_words.PHRASEBOOK / f"train.{side}").read_text(encoding="utf-8") for side in ("zh", "en")}
+    assert len(words) == 30 and not any(zh in known["zh"] or en in known["en"] for zh, en in words.items())
+    pairs = {
+        name: list(zip(*((tmp_path / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("zh", "en")), strict=True))
+        for name in ("new", "new-test")
+    }  # fmt: skip
+    assert (len(pairs["new"]), len(pairs["new-test"])) == (200, 90)
+    for name, sentences in pairs.items():
+        for number, (zh, en) in enumerate(sentences):
+            new_zh, new_en = list(words.items())[number % 30]
+            assert new_zh in zh and new_en in en, name
+    patterns = [{zh.replace(list(words)[i % 30], "_") for i, (zh, _) in enumerate(one)} for one in pairs.values()]
+    assert not patterns[0] & patterns[1]

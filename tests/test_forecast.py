@@ -28,3 +28,8 @@ def test_a_slower_machine_and_more_steps_have_a_longer_forecast(tiny, monkeypatc
     monkeypatch.setattr("mt_cli.training.forecast._seconds_of_a_step", lambda trainer, step: 0.5)
     assert seconds("training.max_steps=100") == pytest.approx(50, rel=0.3)
     assert seconds("training.max_steps=1000") == pytest.approx(500, rel=0.3)
+
+
+def test_of_a_config_with_monolingual_text_the_pairs_alone_are_timed(tiny):
+    config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "data.dev=null", "data.test={}"])
+    assert forecast(config)[0].startswith("A training here: ")

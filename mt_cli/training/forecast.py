@@ -38,6 +38,8 @@ def forecast(config: Config) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="mt-forecast-") as folder:
             run = RunDir(Path(folder) / "run")
             run.path.mkdir()
+            if config.data.monolingual is not None:  # the pairs alone are timed
+                config = config.model_copy(update={"data": config.data.model_copy(update={"monolingual": None})})
             trainer = prepared_trainer(config, run, StopSignals(), began)
             preparing = time.monotonic() - began
             seconds = preparing + _training_seconds(trainer)

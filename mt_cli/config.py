@@ -111,7 +111,8 @@ class WordList(Section):
     files: Files
     """[source file, target file], line n beside line n, or one table."""
     share: float = Field(0.1, gt=0, le=0.5)
-    """The largest share of an epoch's pairs that are of the list. Where it is longer, epochs take its entries in turn."""
+    """The share of an epoch's pairs that are of the list. Of a longer list epochs take the entries in turn, a shorter one is
+    repeated, up to ten times."""
     carriers: list[Carrier] = []
     """Sentences for the entries to stand in, ___ in the place of the entry: [[Here is ___., Hier ist ___.]]. Each entry is
     then trained on alone and in each of them."""
@@ -147,8 +148,8 @@ class LanguagePair(Section):
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
     words: Annotated[WordList, Field(title="a section")] | None = None
-    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the largest part of an epoch that they
-    are, so that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
+    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are, small so
+    that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""

@@ -59,7 +59,7 @@ def test_it_has_no_larger_share_of_an_epoch_than_it_may_have(words):
         counts = [places.count(i) for i in range(200, 543)]
         assert sum(counts) == pytest.approx(40 * n_words, rel=0.02) and max(counts) - min(counts) <= 1
     Path("words.tsv").write_text("cat\tKatze\n" * 3 + "dog\tHund\n")
-    assert prepared(run="few").train.parts[1].weight == 1
+    assert prepared(run="few").train.parts[1].weight == 10
 
 
 def test_what_is_usual_and_what_is_held_out_is_learnt_without_it(words):

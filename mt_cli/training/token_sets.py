@@ -168,15 +168,16 @@ class WordListSet(TokenSet):
                 yield SentencePair(src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt), pair.line)
 
     def weight(self, dataset: TokenDataset, texts: Sequence[Part]) -> float:
-        """At most 1, and so low that the list has no larger share of an epoch than it may have: words alone end early, and
-        many of them would teach sentences to end early, too."""
+        """So that the list has its share of an epoch, and no more: words alone end early, and many of them would teach
+        sentences to end early, too. A few words are repeated, but not without end."""
         n_text = sum(part.weight * len(part.dataset) for part in texts)
-        return min(1.0, self._words.share / (1 - self._words.share) * n_text / len(dataset))
+        return min(_MOST_REPEATED, self._words.share / (1 - self._words.share) * n_text / len(dataset))
 
     def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
         return {**super()._meta(tokenizer), "carriers": str(self._words.carriers)}
 
 
+_MOST_REPEATED = 10.0  # times in an epoch
 _GAP = "___"  # where an entry stands in a carrier
 
 

@@ -84,7 +84,7 @@ class Corpus(Section):
     """Whether its source was translated from its target by a machine. It teaches to write the target language only, and none
     of its pairs is held out."""
     hold_out: bool = True
-    """Whether pairs of it may be held out as dev and test sets. false: where its kind of text is not what will be translated."""
+    """Whether pairs of it may be held out as dev and test sets. false: where it is not of the kind that will be translated."""
 
 
 class Monolingual(Section):
@@ -148,8 +148,8 @@ class LanguagePair(Section):
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
     words: Annotated[WordList, Field(title="a section")] | None = None
-    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are, small so
-    that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
+    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are, small
+    so that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""
@@ -339,8 +339,8 @@ class TrainingConfig(Section):
     them open its network and its search. The same as `mt train --from`. null: random weights."""
     extend_vocabulary: bool | None = None
     """Whether to add subwords of the new text to the tokenizer of the run to begin with. The same as `mt train
-    --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. null: where that run has not learnt both languages;
-    false: its tokenizer is kept."""
+    --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. null: where that run has not learnt both
+    languages; false: its tokenizer is kept."""
     rehearsal: float = Field(0.67, ge=0, lt=1)
     """With init_from: which share of an epoch is training text of the run to begin with, so that it is not forgotten. It is
     taken where the new text is of the same languages and has less than half of its pairs. 0: none."""

@@ -113,6 +113,8 @@ class WordList(Section):
     share: float = Field(0.1, gt=0, le=0.5)
     """The share of an epoch's pairs that are of the list. Of a longer list epochs take the entries in turn, a shorter one is
     repeated, up to ten times."""
+    columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
+    """Which columns of a table are source and target, as data.columns."""
     carriers: list[Carrier] = []
     """Sentences for the entries to stand in, ___ in the place of the entry: [[Here is ___., Hier ist ___.]]. Each entry is
     then trained on alone and in each of them."""
@@ -517,7 +519,12 @@ def _search_back(config: Config) -> str:
 
 def _told_words(config: Config) -> str:
     lists = [pair.words for pair in config.data.directions]
-    told = (f"a share of {one.share:g}{''.join(f', in {carrier}' for carrier in one.carriers)}" for one in lists if one)
+    told = (
+        f"a share of {one.share:g}{''.join(f', in {carrier}' for carrier in one.carriers)}"
+        f"{f', columns {one.columns}' if one.columns else ''}"
+        for one in lists
+        if one
+    )
     return "; ".join(told) or "null"
 
 

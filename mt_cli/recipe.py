@@ -85,7 +85,8 @@ def in_brief(config: Config) -> list[str]:
         f"chosen: {config.tokenizer.vocab_size:,} pieces, d_model {model.d_model},"
         f" {model.n_encoder_layers}+{model.n_decoder_layers} layers, dropout {model.dropout:g}, {training.max_steps:,} steps"
     ]
-    both = "the first steps learn both directions" if training.both_directions else ""
+    both = f"{'all' if training.both_directions == 1 else 'the first'} steps learn both directions"
+    both = both if training.both_directions else ""
     passes = f"the {'others' if both else 'steps'} read each pair twice" if training.r_drop else ""
     return lines + [f"        {ways}" for ways in [", ".join(filter(None, [both, passes]))] if ways]
 

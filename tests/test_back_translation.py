@@ -18,8 +18,8 @@ from conftest import WORDS
 from nursery import Nursery, nursery_in
 from same_training import differences
 
-from mt_cli.config import Config, DataConfig, Monolingual, contradictions
-from mt_cli.config_file import load_config
+from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
+from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import ConfigError, DataError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
@@ -124,7 +124,7 @@ def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
 
 def test_the_run_back_has_the_same_text_with_its_sides_exchanged(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "training.minutes=30"])
-    back = reverse_config(config)
+    back = reverse_config(config, RunDir(Path("back")))
     assert (back.data.src_lang, back.data.tgt_lang, back.data.dev) == ("de", "en", ["dev.de", "dev.en"])
     assert back.data.corpora[0].files == ["train.de", "train.en"]
     assert back.data.test == {"held_out": ["test.de", "test.en"]}
@@ -141,13 +141,23 @@ def test_the_columns_of_tables_are_exchanged(tiny):
         named = f"[{', '.join(f'{{files: {file}}}' for file in corpora)}]"
         settings = [f"data.train={named}", "data.dev=null", "data.test={}", "data.monolingual.tgt=news.de"]
         return reverse_config(
-            load_config(Path("tiny.yaml"), settings + [f"data.columns={columns}"] * bool(columns))
+            load_config(Path("tiny.yaml"), settings + [f"data.columns={columns}"] * bool(columns)),
+            RunDir(Path("back")),
         ).data
 
     assert next(TrainingText(back("a.csv")).read())[:2] == ("die Katze 0", "the cat 0")
     assert back("a.csv", "b.csv", columns="source,target").columns == "target,source"
     with pytest.raises(ConfigError, match=r"set data\.columns to names that all of them have, such as en,de"):
         back("a.csv", "b.csv")
+
+
+def test_a_run_back_that_has_begun_goes_on_as_it_began(tiny):
+    data = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"], "monolingual": {"tgt": ["news.de"]}}
+    back, config = RunDir(Path("back")), config_of(data)
+    assert reverse_config(config, back).training.both_directions == 1
+    back.path.mkdir()
+    back.text.save_hashes({"train": "", "dev": ""})
+    assert "training.both_directions" not in given_keys(reverse_config(config, back))
 
 
 def told_of(**keys: Any) -> list[str]:

@@ -254,6 +254,14 @@ def test_subwords_of_another_language_join_those_of_the_parent_unless_they_shall
     assert old.src_vocab_size == kept.src_vocab_size < new.src_vocab_size
 
 
+def test_a_side_that_has_its_own_subwords_gets_those_of_a_language_that_stood_on_the_other(corpus, mt):
+    apart = ["--set", "tokenizer.joint=false", "--set", "model.tie_embeddings=target"]
+    assert mt("train", "train.es", "train.gn", *SMALL, *apart).code == 0
+    answer = mt("train", "train.gn", "train.es", *SMALL, *apart, "--from", "runs/es-gn")
+    assert answer.code == 0, answer.said
+    assert "runs/es-gn has not learnt gn and es, so subwords of this text join its own" in answer.said
+
+
 def test_a_row_of_a_new_piece_begins_as_the_mean_of_those_that_spelt_it(corpus, mt):
     assert mt("train", "train.es", "train.gn", *SMALL).code == 0
     parent = RunDir(Path("runs/es-gn"))

@@ -115,9 +115,25 @@ def test_the_run_back_has_it_exchanged(words):
         "data.words={files: [words.en, words.de], carriers: [[a ___, ein ___]]}",
         "data.monolingual.tgt=news.de",
     ]
-    back: DataConfig = reverse_config(load_config(Path("tiny.yaml"), settings)).data
+    back = back_of(*settings)
     assert back.words is not None
     assert (back.words.files, back.words.carriers) == (["words.de", "words.en"], [["ein ___", "a ___"]])
+    for columns, expected in (("", "2,1"), (", columns: '2,1'", "1,2")):
+        back = back_of(f"data.words={{files: words.tsv{columns}}}", settings[1])
+        assert back.words is not None and back.words.columns == expected
+
+
+def back_of(*settings: str) -> DataConfig:
+    return reverse_config(load_config(Path("tiny.yaml"), settings), RunDir(Path("back"))).data
+
+
+def test_a_list_has_columns_of_its_own(words):
+    pairs = TrainingText(load_config(Path("tiny.yaml")).data).read()
+    Path("table.tsv").write_text("de\tnr\ten\n" + "".join(f"{pair.tgt}\t1\t{pair.src}\n" for pair in pairs))
+    data = prepared("data.train=[table.tsv]", "data.columns=en,de")
+    assert len(data.train) == 200 + 343 and texts(data)[0] == ("red red red", "rot rot rot")
+    turned = prepared(words="{files: words.tsv, columns: '2,1'}", run="turned")
+    assert texts(turned)[0] == ("rot rot rot", "red red red")
 
 
 @pytest.mark.parametrize(

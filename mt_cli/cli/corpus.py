@@ -80,9 +80,12 @@ def read_config(
     return config_of(data, overrides)
 
 
-def refuse_source_text(files: list[Path], data: DataConfig) -> None:
-    """Raises UsageError for `--monolingual` files whose names tell that they are in the source language."""
-    for file in files:
+def refuse_wrong_sides(monolingual: list[Path], words: list[Path], data: DataConfig) -> None:
+    """Raises UsageError for `--monolingual` files whose names tell that they are in the source language, and for a list of
+    `--words` whose names or header tell that it stands the other way round."""
+    if data.words is not None and data.words.columns is None:
+        _refuse_exchanged({"--words": words}, data.src_lang, data.tgt_lang)
+    for file in monolingual:
         if code_of_name(_suffix(file).removeprefix(".")) == data.src_lang:
             raise UsageError(
                 f"--monolingual {file}: by its name in the source language {data.src_lang}, and only text in the target"
@@ -167,8 +170,15 @@ def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, c
 
 
 def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str) -> None:
-    """Raises UsageError for two files whose names tell that they stand the other way round."""
+    """Raises UsageError for two files whose names tell that they stand the other way round, and for such a list of words
+    whose header tells it."""
     for name, files in sets.items():
+        is_table = len(files) == 1 and files[0].is_file() and _suffix(files[0]) in _TABLES
+        if name == "--words" and is_table and languages_of(find_layout(files[0])) == (tgt_lang, src_lang):
+            raise UsageError(
+                f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, expected source {src_lang} and target"
+                f" {tgt_lang}; add --set data.words.columns={src_lang},{tgt_lang}"
+            )
         if len(files) == 2 and languages_of_files(str(files[0]), str(files[1])) == (tgt_lang, src_lang):
             raise UsageError(
                 f"{files[0]} {files[1]}: by their names {tgt_lang} and {src_lang}, expected source {src_lang} and target"

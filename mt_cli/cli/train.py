@@ -18,7 +18,7 @@ from mt_cli.cli.corpus import (
     TestOption,
     TgtLangOption,
     read_config,
-    refuse_source_text,
+    refuse_wrong_sides,
     usual_run_dir,
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
@@ -98,7 +98,7 @@ def train(
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
             config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen)
-            refuse_source_text(monolingual or [], config.data)
+            refuse_wrong_sides(monolingual or [], words or [], config.data)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

@@ -62,7 +62,7 @@ def back_translate(
                 pass  # what is wrong with it shows before anything is trained
         if about is None and text.back is None:
             log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
-            train_back(reverse_config(config), back)
+            train_back(reverse_config(config, back), back)
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False

@@ -182,12 +182,14 @@ def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> 
 
 
 def _unknown_languages(config: Config, parent: RunDir) -> list[str]:
-    """Those of the text, which the parent has not learnt."""
-    own, known = (
-        [language for pair in one.data.directions for language in (pair.src_lang, pair.tgt_lang)]
-        for one in (config, parent.load_config())
-    )
-    return [language for language in dict.fromkeys(own) if language not in known]
+    """Those of the text that the parent has not learnt; where each side has its own subwords, not on that side."""
+
+    def sides(one: Config) -> list[list[str]]:
+        src, tgt = ([getattr(pair, key) for pair in one.data.directions] for key in ("src_lang", "tgt_lang"))
+        return [[*src, *tgt]] if config.tokenizer.joint else [src, tgt]
+
+    both = zip(sides(config), sides(parent.load_config()), strict=True)
+    return list(dict.fromkeys(language for own, known in both for language in own if language not in known))
 
 
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:

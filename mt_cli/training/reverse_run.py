@@ -50,8 +50,9 @@ def reverse_name(data: DataConfig) -> str:
     return f"{data.tgt_lang}-{data.src_lang}"
 
 
-def reverse_config(config: Config) -> Config:
-    """What the one within the run is trained with: the same text with its sides exchanged, and the keys that were given."""
+def reverse_config(config: Config, back: RunDir) -> Config:
+    """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that were
+    given."""
     parent, minutes = parent_of(config), config.training.minutes
     if parent is not None and not parent.load_config().tokenizer.joint:
         raise ConfigError(
@@ -59,7 +60,7 @@ def reverse_config(config: Config) -> Config:
             " training.init_from (--from), or give data.monolingual.back"
         )
     update: dict[str, Any] = {"minutes": minutes and minutes * BACK_SHARE}
-    if parent is None and _can_learn_both_ways(config):
+    if parent is None and not back.is_prepared and _can_learn_both_ways(config):
         update["both_directions"] = 1.0
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"data": _exchanged(config.data), "training": training})
@@ -95,8 +96,12 @@ def _exchanged(data: DataConfig) -> DataConfig:
 
 
 def _exchanged_words(words: WordList) -> WordList:
+    columns = ",".join(words.columns.split(",")[::-1]) if words.columns else None
+    if columns is None and len(words.files) == 1:
+        src, tgt = find_layout(Path(words.files[0])).columns
+        columns = f"{tgt + 1},{src + 1}"
     carriers = [carrier[::-1] for carrier in words.carriers]
-    return words.model_copy(update={"files": words.files[::-1], "carriers": carriers})
+    return words.model_copy(update={"files": words.files[::-1], "columns": columns, "carriers": carriers})
 
 
 def _exchanged_columns(data: DataConfig) -> str | None:
@@ -104,7 +109,6 @@ def _exchanged_columns(data: DataConfig) -> str | None:
     if data.columns is not None:
         return ",".join(data.columns.split(",")[::-1])
     sets = [*(corpus.files for corpus in data.corpora), *([data.dev] if data.dev else []), *data.test.values()]
-    sets += [data.words.files] if data.words is not None else []
     found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1}
     if len(found) > 1:
         raise ConfigError(

@@ -157,7 +157,8 @@ class WordListSet(TokenSet):
 
     def __init__(self, run: RunDir, data: DataConfig, words: WordList):
         self._words = words
-        super().__init__(run, "words", words.files, data, dedup=True, corpus=len(data.corpora))
+        own = data.model_copy(update={"columns": words.columns})
+        super().__init__(run, "words", words.files, own, dedup=True, corpus=len(data.corpora))
 
     def read(self) -> Iterator[SentencePair]:
         for pair in super().read():
@@ -174,7 +175,7 @@ class WordListSet(TokenSet):
         return min(_MOST_REPEATED, self._words.share / (1 - self._words.share) * n_text / len(dataset))
 
     def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
-        return {**super()._meta(tokenizer), "carriers": str(self._words.carriers)}
+        return {**super()._meta(tokenizer), "carriers": f"{self._words.carriers}, columns {self._words.columns}"}
 
 
 _MOST_REPEATED = 10.0  # times in an epoch

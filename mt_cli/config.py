@@ -92,6 +92,8 @@ class Monolingual(Section):
 
     tgt: TextFiles
     """A text file in the target language with a sentence on each line, or a list of such files."""
+    src: TextFiles | None = None
+    """The same in the source language. The run that translates back learns from it as this run learns from tgt."""
     search: Literal["greedy", "beam", "sampling"] = "greedy"
     """How its sources are searched for: the most probable token at each step (greedy), the search of the way back's config
     (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
@@ -172,8 +174,9 @@ class DataConfig(LanguagePair):
 
     monolingual: Annotated[Monolingual, Field(title="a section")] | None = None
     """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
-    then it translates this text, and then the run learns from these synthetic pairs, too, each marked by a tag. search:
-    greedy, beam or sampling; back: a run to translate with, instead of training one."""
+    then it translates this text, and then the run learns from these synthetic pairs, too, each marked by a tag. src: text in
+    the source language, from which the run that translates back learns in the same way; search: greedy, beam or sampling;
+    back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -514,7 +517,7 @@ def _weight(corpus: Corpus) -> str:
 
 def _search_back(config: Config) -> str:
     text = config.data.monolingual
-    return "null" if text is None else f"translated by {text.search}"
+    return "null" if text is None else f"translated by {text.search}{', with src' if text.src else ''}"
 
 
 def _told_words(config: Config) -> str:
@@ -574,10 +577,7 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
         yield from _pairs_contradictions(config.data, config.tokenizer)
     else:
         yield from _data_contradictions(config.data)
-        for file in config.data.monolingual.tgt if config.data.monolingual is not None else ():
-            if _TABLE.search(file):
-                told = f"data.monolingual.tgt: expected text, found the table {file}; cut a column"
-                yield [("data", "monolingual", "tgt")], told
+        yield from _monolingual_contradictions(config.data.monolingual)
     yield from _model_contradictions(config.model)
     yield from _training_contradictions(config.training)
     yield from decoding_contradictions(config.decoding)
@@ -607,6 +607,22 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
         yield (
             [("training", "both_directions"), ("tokenizer", "joint")],
             "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
+        )
+
+
+def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradiction]:
+    if text is None:
+        return
+    for side, files in {"tgt": text.tgt, "src": text.src or []}.items():
+        for file in files:
+            if _TABLE.search(file):
+                told = f"data.monolingual.{side}: expected text, found the table {file}; cut a column"
+                yield [("data", "monolingual", side)], told
+    if text.src and text.back is not None:
+        keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]
+        yield (
+            keys,
+            f"data.monolingual.src is for a way back that is trained here, not for {text.back}; leave out one of the two",
         )
 
 

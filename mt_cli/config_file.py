@@ -392,7 +392,7 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         expected = "expected [source sentence, target sentence], each with ___ in the place of an entry"
     elif keys == ("data", "monolingual") and kind == "model_type":
         expected = "expected {tgt: FILE}"
-    elif keys[:3] == ("data", "monolingual", "tgt"):
+    elif keys[:3] in {("data", "monolingual", "tgt"), ("data", "monolingual", "src")}:
         expected = "expected a text file or a list of text files"
     elif kind in {"model_type", "model_attributes_type", "dict_type"}:
         expected = "expected a section with keys"
@@ -450,8 +450,7 @@ def suggest_key(keys: Keys, found: Any = None) -> str:
     if sections[:2] == ["data", "train"]:
         return f"known are {', '.join(Corpus.model_fields)}"
     if sections[:2] == ["data", "monolingual"]:
-        only = "; only text in the target language teaches so far" if name == "src" else ""
-        return f"known are {', '.join(Monolingual.model_fields)}{only}"
+        return f"known are {', '.join(Monolingual.model_fields)}"
     if sections[:2] == ["data", "words"]:
         return f"known are {', '.join(WordList.model_fields)}"
     siblings = _KEYS[sections[0]] if sections else list(_KEYS)

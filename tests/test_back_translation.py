@@ -173,6 +173,10 @@ def test_a_synthetic_corpus_alone_and_a_table_of_one_language_are_refused():
     assert told_of(monolingual=Monolingual(tgt=["a.gn", "x.tsv"])) == [
         "data.monolingual.tgt: expected text, found the table x.tsv; cut a column"
     ]
+    assert told_of(monolingual=Monolingual(tgt=["a.gn"], src=["x.csv"], back="runs/gn-es")) == [
+        "data.monolingual.src: expected text, found the table x.csv; cut a column",
+        "data.monolingual.src is for a way back that is trained here, not for runs/gn-es; leave out one of the two",
+    ]
 
 
 def test_several_language_pairs_have_no_monolingual_text_so_far(tiny):
@@ -318,6 +322,28 @@ def test_a_signal_while_it_translates_keeps_what_is_done(nursery, stages, folder
     assert train(nursery, "stopped", killed("translating", "SIGTERM")) == 128 + signal.SIGTERM
     assert "stopped translating back, what is done is kept in stopped/synthetic; continue with: mt" in nursery.said
     assert len(list((folder / "stopped/synthetic/blocks").glob("*-translations.json"))) == 1
+
+
+@pytest.mark.slow
+def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
+    """The run back is a run with monolingual text itself, and is killed while its own run back translates for it."""
+    rng = random.Random(6)
+    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(5, 8))) for _ in range(40)]
+    (folder / "news.en").write_text("".join(f"{line}\n" for line in lines))
+    text = "{tgt: news.de, src: news.en}"
+    assert train(nursery, "both", monolingual=text) == 0, nursery.said
+    of_back = RunDir(folder / "both" / "back").load_config().data
+    assert of_back.monolingual == Monolingual(tgt=["news.en"])
+    made = read_lines(folder / "both" / "back" / "synthetic" / "tgt.en")
+    assert made and set(made) <= set(read_lines(folder / "news.en"))
+    assert train(nursery, "both-killed", killed("translating"), monolingual=text) == -signal.SIGKILL
+    assert (folder / "both-killed" / "back" / "back").exists()
+    assert not (folder / "both-killed" / "back" / "checkpoints").exists()
+    assert train(nursery, "both-killed", monolingual=text) == 0, nursery.said
+    assert same(folder / "both-killed", folder / "both")
+    assert same(folder / "both-killed" / "back", folder / "both" / "back")
+    assert train(nursery, "both", monolingual="{tgt: news.de}") == 1
+    assert "data.monolingual is translated by greedy here, translated by greedy, with src there" in nursery.said
 
 
 @pytest.mark.parametrize("stage", ["translating", "training"])

@@ -95,10 +95,11 @@ TINY = (
 SHORTER = {
     "--minutes 30": "--minutes 0.01",
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
+    "mt train train.en train.nb": f"mt train train.en train.nb {TINY}",
     "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
     "max_steps=40000": "max_steps=3",
     # A network that has learnt nothing finds no translation, but draws one.
-    "--monolingual news.en": "--monolingual news.en --set data.monolingual.search=sampling",
+    "--monolingual news.": "--set data.monolingual.search=sampling --monolingual news.",
 }
 
 
@@ -127,7 +128,9 @@ def folder(tiny: Path, trained_run: Path) -> Path:
             Path(f"{name}.{language}").write_text("".join(lines))
         shutil.copy(f"{name}.nb", f"moved/{name}.nb")
         shutil.copy(f"{name}.en", f"moved/{name}.en")
-    Path("news.en").write_text("".join(" ".join(rng.choices(words, k=7)) + "\n" for _ in range(20)))
+    for language, ending in (("nb", "et"), ("en", "")):
+        lines = [" ".join(word + ending for word in rng.choices(words, k=7)) + "\n" for _ in range(100)]
+        Path(f"news.{language}").write_text("".join(lines))
     Path("words.tsv").write_text("".join(f"{word}et\t{word}\n" for word in words))
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")

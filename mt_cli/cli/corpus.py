@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -57,13 +58,17 @@ def read_config(
     dev: list[Path] | None,
     test: list[Path] | None,
     overrides: list[str],
+    monolingual: list[Path] | None = None,
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
+    texts = monolingual or []
     options = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
     if is_config(corpus):
         if given := [name for name, value in options.items() if value]:
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
+        if texts:
+            overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], overrides).data.directions[0].src_lang)]
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
     if columns and len(corpus) == 2:
@@ -77,20 +82,27 @@ def read_config(
         data["dev"] = _set("dev", dev)
     if test:
         data["test"] = {"test": _set("test", test)}
-    return config_of(data, overrides)
+    return config_of(data, [*overrides, *_sides_of(texts, languages[0])])
 
 
-def refuse_wrong_sides(monolingual: list[Path], words: list[Path], data: DataConfig) -> None:
-    """Raises UsageError for `--monolingual` files whose names tell that they are in the source language, and for a list of
-    `--words` whose names or header tell that it stands the other way round."""
+def _sides_of(monolingual: list[Path], src_lang: str) -> list[str]:
+    """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
+    sides: dict[str, list[str]] = {"tgt": [], "src": []}
+    for file in monolingual:
+        is_source = code_of_name(_suffix(file).removeprefix(".")) == src_lang
+        sides["src" if is_source else "tgt"].append(str(file))
+    if sides["src"] and not sides["tgt"]:
+        raise UsageError(
+            f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}, which helps beside text in the"
+            " target language only; give such text, too, or rename it"
+        )
+    return [f"data.monolingual.{side}={json.dumps(files)}" for side, files in sides.items() if files]
+
+
+def refuse_exchanged_words(words: list[Path], data: DataConfig) -> None:
+    """Raises UsageError for a list of `--words` whose names or header tell that it stands the other way round."""
     if data.words is not None and data.words.columns is None:
         _refuse_exchanged({"--words": words}, data.src_lang, data.tgt_lang)
-    for file in monolingual:
-        if code_of_name(_suffix(file).removeprefix(".")) == data.src_lang:
-            raise UsageError(
-                f"--monolingual {file}: by its name in the source language {data.src_lang}, and only text in the target"
-                f" language {data.tgt_lang} teaches so far; give such text, or rename it"
-            )
 
 
 def is_config(corpus: list[Path]) -> bool:

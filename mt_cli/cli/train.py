@@ -18,7 +18,7 @@ from mt_cli.cli.corpus import (
     TestOption,
     TgtLangOption,
     read_config,
-    refuse_wrong_sides,
+    refuse_exchanged_words,
     usual_run_dir,
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
@@ -28,7 +28,8 @@ from mt_cli.errors import UsageError
 MonolingualOption = Annotated[
     list[Path] | None,
     typer.Option(
-        metavar="FILE", help="Text in the target language alone, to learn from by back-translation; repeatable."
+        metavar="FILE",
+        help="Text in one language alone, to learn from by back-translation; repeatable. Needed in the target language.",
     ),
 ]
 WordsOption = Annotated[
@@ -85,7 +86,6 @@ def train(
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     shorthands = {
-        "data.monolingual.tgt": json.dumps([str(file) for file in monolingual]) if monolingual else None,
         "data.words.files": json.dumps([str(file) for file in words]) if words else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
@@ -97,8 +97,8 @@ def train(
     configs = dict[Path, Config]()
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
-            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen)
-            refuse_wrong_sides(monolingual or [], words or [], config.data)
+            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen, monolingual)
+            refuse_exchanged_words(words or [], config.data)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

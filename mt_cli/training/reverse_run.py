@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config import Config, DataConfig, WordList, given_keys
+from mt_cli.config import Config, DataConfig, Monolingual, WordList, given_keys
 from mt_cli.directions import directions_of
 from mt_cli.errors import ConfigError
 from mt_cli.recipe import FactsCounter, Machine, choose
@@ -89,10 +89,15 @@ def _exchanged(data: DataConfig) -> DataConfig:
             "test": {name: files[::-1] for name, files in data.test.items()},
             "words": data.words and _exchanged_words(data.words),
             "columns": _exchanged_columns(data),
-            "monolingual": None,
+            "monolingual": data.monolingual and _exchanged_text(data.monolingual),
             "bleu_tokenize": "auto",
         }
     )
+
+
+def _exchanged_text(text: Monolingual) -> Monolingual | None:
+    """What the run back translates back, by a run of its own."""
+    return Monolingual(tgt=text.src, search=text.search) if text.src else None
 
 
 def _exchanged_words(words: WordList) -> WordList:

@@ -204,15 +204,21 @@ def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:
     if data.words is not None:
         named["words.files"] = data.words.files
     if data.monolingual is not None:
-        named["monolingual.tgt"] = data.monolingual.tgt
+        named |= {f"monolingual.{side}": files for side, files in _monolingual_files(data).items()}
     return named
+
+
+def _monolingual_files(data: DataConfig) -> dict[str, list[str]]:
+    text = data.monolingual
+    return {} if text is None else {"tgt": text.tgt, "src": text.src or []}
 
 
 def _training_files_once_more(data: DataConfig) -> list[str]:
     files = [Path(file) for corpus in data.corpora for file in corpus.files]
     return [
-        f"{text} is a file of data.train, too; give data.monolingual.tgt text that is not translated yet"
-        for text in (data.monolingual.tgt if data.monolingual is not None else ())
+        f"{text} is a file of data.train, too; give data.monolingual.{side} text that is not translated yet"
+        for side, texts in _monolingual_files(data).items()
+        for text in texts
         if Path(text).exists() and any(file.exists() and file.samefile(text) for file in files)
     ]
 

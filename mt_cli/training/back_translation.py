@@ -61,8 +61,9 @@ def back_translate(
             for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
                 pass  # what is wrong with it shows before anything is trained
         if about is None and text.back is None:
+            of_back = reverse_config(config, back)
             log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
-            train_back(reverse_config(config, back), back)
+            train_back(of_back, back)
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False

@@ -95,6 +95,13 @@ def test_few_minutes_are_not_spent_on_second_passes():
     assert chosen(facts(29_000), "training.minutes=1").model.d_model <= chosen(facts(29_000)).model.d_model
 
 
+def test_in_few_minutes_a_smaller_network_learns_the_same_subwords_with_less_dropout():
+    usual, hurried = (chosen(facts(3_000), f"training.minutes={minutes}", gflops=50) for minutes in (1000, 2))
+    assert (usual.model.dropout, hurried.model.dropout) == (0.3, 0.1)
+    assert hurried.model.d_model < usual.model.d_model
+    assert hurried.tokenizer.vocab_size == usual.tokenizer.vocab_size
+
+
 def test_facts_are_counted_from_the_text():
     counter = FactsCounter()
     for src, tgt in [("猫", "A cat."), ("狗", "A dog."), ("猫", "A cat.")]:

@@ -60,11 +60,12 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
     tokens = facts.n_characters / _CHARACTERS_OF_A_TOKEN + facts.n_pairs
     steps = given.get("training.max_steps", _n_steps(facts, tokens) // (2 if parent else 1))
     share = _share_of_time(given.get("training.minutes"), needed_minutes(size, steps, machine, learns_twice))
-    if share < _LEAST_FOR_SIZE:
+    is_hurried = share < _LEAST_FOR_SIZE
+    if is_hurried:
         size = _size_for(facts, given, n_smaller=1)._replace(vocab_size=size.vocab_size)
     chosen = _network(size, is_joint, f"for {facts.n_distinct:,} distinct pairs")
-    if share < _LEAST_FOR_DROPOUT:
-        dropout = min(size.dropout, _LITTLE_DROPOUT)
+    if is_hurried:
+        dropout = min(size.dropout, _HURRIED_DROPOUT)
         chosen["model.dropout"] = Choice(dropout, "in so few minutes hardly anything is learnt by heart")
     chosen |= _learning(size, given, is_joint, learns_twice, share, parent)
     chosen |= _length(steps, tokens, given)
@@ -126,8 +127,8 @@ _TEACHES_ENOUGH = 300_000  # distinct pairs above which one direction and one fo
 _CHARACTERS_OF_A_TOKEN = 4.0
 _STEP_TOKENS = 2048  # training.batch_tokens
 _LEAST_FOR_R_DROP = 0.5  # share of the best recipe's minutes below which other steps are worth more than second passes
-_LEAST_FOR_DROPOUT, _LITTLE_DROPOUT = 0.15, 0.1
-_LEAST_FOR_SIZE = 0.15
+_LEAST_FOR_SIZE = 0.15  # share below which a smaller network with less dropout learns more
+_HURRIED_DROPOUT = 0.1
 
 
 def _size_for(facts: CorpusFacts, given: Mapping[str, Any], n_smaller: int = 0) -> _Size:

@@ -193,6 +193,9 @@ def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(r
     assert refused.code == 1 and refused.said[0].endswith("--from runs/es-gn")
     answer = mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn")
     assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
+    assert any("as before; 0 more are not trained on" in line for line in answer.said), (
+        "they count as similar to themselves"
+    )
     new = RunDir(Path("runs/es-gn-2"))
     assert new.text.load_tokenizer(True).sha256 == run.text.load_tokenizer(True).sha256
     for file in run.sets.held_out.iterdir():

@@ -69,17 +69,19 @@ def hold_out(
         read_others = lambda: (pair for pair in read_kept() if not is_fit[corpus_of(pair.line)])  # noqa: E731
         found = split(read_fit, _SPLIT_SEED, True, with_test, faulty, told, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
-    left_out: list[tuple[str, SentencePair]] = []
+    own = {(pair.src, pair.tgt) for pairs in inherited.values() for pair in pairs}  # they resemble themselves
+    left_out, n_similar = list[tuple[str, SentencePair]](), 0
     for pair in read_all():
         if name := found.held_out.get(pair.line):
             sets[name].append(pair)
         if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
             left_out.append((reason, pair))
+        n_similar += pair.line in found.left_out and (pair.src, pair.tgt) not in own
     run_sets.save_held_out(config.data, sets)
     run_sets.save_left_out(report.text, left_out)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"
-    log.info(f"held out {sizes} {kept}; {len(found.left_out):,} more are not trained on, since they resemble these")
+    log.info(f"held out {sizes} {kept}; {n_similar:,} more are not trained on, since they resemble these")
 
 
 def _reasons(report: Report) -> dict[int, str]:

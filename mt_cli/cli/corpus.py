@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -71,10 +72,10 @@ def read_config(
             overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], overrides).data.directions[0].src_lang)]
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
-    if columns and len(corpus) == 2:
+    if columns and not any(map(_is_table, (corpus, dev, test))):
         raise UsageError("--columns is for tables; leave it out")
     languages = _languages(corpus, src_lang, tgt_lang, columns)
-    _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages)
+    _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -181,21 +182,29 @@ def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, c
     return src_lang or found[0], tgt_lang or found[1]
 
 
-def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str) -> None:
-    """Raises UsageError for two files whose names tell that they stand the other way round, and for such a list of words
-    whose header tells it."""
+def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str, columns: str | None = None) -> None:
+    """Raises UsageError for two files whose names tell that they stand the other way round, and for a table other than the
+    corpus whose header tells it."""
+    expected = f"expected source {src_lang} and target {tgt_lang}"
     for name, files in sets.items():
-        is_table = len(files) == 1 and files[0].is_file() and _suffix(files[0]) in _TABLES
-        if name == "--words" and is_table and languages_of(find_layout(files[0])) == (tgt_lang, src_lang):
-            raise UsageError(
-                f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, expected source {src_lang} and target"
-                f" {tgt_lang}; add --set data.words.columns={src_lang},{tgt_lang}"
-            )
         if len(files) == 2 and languages_of_files(str(files[0]), str(files[1])) == (tgt_lang, src_lang):
             raise UsageError(
-                f"{files[0]} {files[1]}: by their names {tgt_lang} and {src_lang}, expected source {src_lang} and target"
-                f" {tgt_lang}; exchange the two files of {name}, or rename them"
+                f"{files[0]} {files[1]}: by their names {tgt_lang} and {src_lang}, {expected}; exchange the two files of"
+                f" {name}, or rename them"
             )
+        if name == "the corpus" or not _is_table(files) or not files[0].is_file():
+            continue
+        layout = find_layout(files[0], columns)
+        if layout.header is not None and languages_of(layout) == (tgt_lang, src_lang):
+            option = "--set data.words.columns=" if name == "--words" else "--columns "
+            named = ",".join(layout.header[i] for i in reversed(layout.columns))
+            raise UsageError(
+                f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, {expected}; add {option}{shlex.quote(named)}"
+            )
+
+
+def _is_table(files: list[Path] | None) -> bool:
+    return files is not None and len(files) == 1 and _suffix(files[0]) in _TABLES
 
 
 def _languages_of_table(file: Path, columns: str | None) -> tuple[str, str] | None:

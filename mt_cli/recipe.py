@@ -26,10 +26,15 @@ class CorpusFacts:
     n_signs: int  # distinct characters of both sides
     shared_letters: float  # share of the target's letters that are letters of the source too, each as often as written
 
+    @property
+    def n_tokens(self) -> float:
+        """Of the target, end symbols included, before there is a tokenizer."""
+        return self.n_characters / _CHARACTERS_OF_A_TOKEN + self.n_pairs
+
 
 @dataclass(frozen=True)
 class Machine:
-    gflops: float  # billions of operations a second that matrix products reach
+    update_seconds: float  # with one forward pass, of the network that suits the corpus best
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,8 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
     size = _size_for(facts, given)
     is_joint = given.get("tokenizer.joint", facts.shared_letters >= _ONE_SCRIPT or _needs_one_vocabulary(given))
     learns_twice = facts.n_distinct <= _TEACHES_ENOUGH
-    tokens = facts.n_characters / _CHARACTERS_OF_A_TOKEN + facts.n_pairs
-    steps = given.get("training.max_steps", _n_steps(facts, tokens) // (2 if parent else 1))
-    share = _share_of_time(given.get("training.minutes"), needed_minutes(size, steps, machine, learns_twice))
+    steps = given.get("training.max_steps", _n_steps(facts) // (2 if parent else 1))
+    share = _share_of_time(given.get("training.minutes"), steps, machine, learns_twice)
     is_hurried = share < _LEAST_FOR_SIZE
     if is_hurried:
         size = _size_for(facts, given, n_smaller=1)._replace(vocab_size=size.vocab_size)
@@ -68,7 +72,7 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
         dropout = min(size.dropout, _HURRIED_DROPOUT)
         chosen["model.dropout"] = Choice(dropout, "in so few minutes hardly anything is learnt by heart")
     chosen |= _learning(size, given, is_joint, learns_twice, share, parent)
-    chosen |= _length(steps, tokens, given)
+    chosen |= _length(steps, facts, given)
     chosen |= {
         "decoding.beam_size": Choice(
             max(5, given.get("decoding.n_best", 1)), "better than greedy search, at a fifth of its speed"
@@ -125,8 +129,8 @@ _ONE_SCRIPT = 0.5
 _LOOPS = 15_000  # distinct pairs up to which a beam finds loops more probable than sentences
 _TEACHES_ENOUGH = 300_000  # distinct pairs above which one direction and one forward pass teach enough
 _CHARACTERS_OF_A_TOKEN = 4.0
-_STEP_TOKENS = 2048  # training.batch_tokens
-_LEAST_FOR_R_DROP = 0.5  # share of the best recipe's minutes below which other steps are worth more than second passes
+STEP_TOKENS = 2048  # training.batch_tokens
+_LEAST_FOR_R_DROP = 0.4  # share of the best recipe's minutes below which other steps are worth more than second passes
 _LEAST_FOR_SIZE = 0.15  # share below which a smaller network with less dropout learns more
 _HURRIED_DROPOUT = 0.1
 
@@ -202,33 +206,26 @@ def _learning_rate(size: _Size, given: Mapping[str, Any], has_parent: bool) -> f
     return rate / 2 if has_parent else rate  # weights that are learnt shall stay near
 
 
-def _length(steps: int, tokens: float, given: Mapping[str, Any]) -> Choices:
+def _length(steps: int, facts: CorpusFacts, given: Mapping[str, Any]) -> Choices:
     return {
-        "training.max_steps": Choice(steps, f"about {max(1, steps * _STEP_TOKENS / tokens):,.0f} epochs"),
+        "training.max_steps": Choice(steps, f"about {max(1, steps * STEP_TOKENS / facts.n_tokens):,.0f} epochs"),
         "training.warmup_steps": Choice(min(400, steps // 10), "a tenth of the steps, at most 400"),
         "training.validate_every_steps": Choice(max(200, steps // 12), "at most twelve validations"),
     }
 
 
-def _n_steps(facts: CorpusFacts, tokens: float) -> int:
+def _n_steps(facts: CorpusFacts) -> int:
     """Epochs fall with the root of the number of distinct pairs: 30 for 29,000."""
     epochs = min(160.0, max(3.0, 30 * (29_000 / max(1, facts.n_distinct)) ** 0.5))
-    return max(200, round(epochs * tokens / _STEP_TOKENS / 100) * 100)
+    return max(200, round(epochs * facts.n_tokens / STEP_TOKENS / 100) * 100)
 
 
-def _share_of_time(minutes: float | None, needed: float) -> float:
-    return 1.0 if minutes is None else minutes / max(needed, 1e-9)
-
-
-def needed_minutes(size: _Size, steps: int, machine: Machine, learns_twice: bool) -> float:
-    """A first estimate, before there is a network to be timed: 6 operations for each weight and token."""
-    layers = size.n_layers * (8 * size.d_model**2 + 4 * size.d_model * size.ffn_dim + 4 * size.d_model**2)
-    operations = 6 * (layers + size.vocab_size * size.d_model) * _STEP_TOKENS * steps
-    r_drop = 1.5 if learns_twice else 1.0  # the second half of the steps has two forward passes
-    return operations * r_drop / (_PRODUCTS_SHARE * machine.gflops * 1e9) / 60
-
-
-_PRODUCTS_SHARE = 0.5  # of the time of a step that matrix products of these sizes take
+def _share_of_time(minutes: float | None, steps: int, machine: Machine, learns_twice: bool) -> float:
+    """Of the minutes that the best recipe takes, validations left out."""
+    if minutes is None or not machine.update_seconds:
+        return 1.0
+    passes = 1.5 if learns_twice else 1.0  # the second half of the steps has two forward passes
+    return 60 * minutes / (passes * steps * machine.update_seconds)
 
 
 # What to expect ------------------------------------------------------------------------------------------------------

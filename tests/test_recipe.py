@@ -18,9 +18,9 @@ def facts(n_pairs: int, shared_letters: float = 1.0, n_signs: int = 80) -> Corpu
     return CorpusFacts(n_pairs, n_pairs, 70 * n_pairs, n_signs, shared_letters)
 
 
-def chosen(corpus: CorpusFacts, *overrides: str, gflops: float = 100.0) -> Any:
+def chosen(corpus: CorpusFacts, *overrides: str, update_seconds: float = 0.5) -> Any:
     config = config_of(DATA, overrides)
-    choices = choose(corpus, Machine(gflops), given_keys(config))
+    choices = choose(corpus, Machine(update_seconds), given_keys(config))
     return complete(config, {key: choice.value for key, choice in choices.items()})
 
 
@@ -35,7 +35,7 @@ def test_any_corpus_gets_a_config_without_contradictions(n_pairs, shared_letters
 
 
 def test_the_open_keys_are_those_that_are_chosen():
-    assert set(choose(facts(29_000), Machine(100), {})) == OPEN_KEYS
+    assert set(choose(facts(29_000), Machine(0.5), {})) == OPEN_KEYS
 
 
 def test_a_model_of_few_pairs_is_kept_from_loops():
@@ -47,7 +47,7 @@ def test_a_key_that_is_set_stays_and_others_follow_it():
     assert (config.model.d_model, config.training.max_steps, config.model.dropout) == (96, 1000, 0.05)
     assert 96 % config.model.n_heads == 0 and config.model.ffn_dim < 512
     assert config.training.warmup_steps == 100
-    assert "model.dropout" not in choose(facts(29_000), Machine(100), {"model.dropout": 0.05})
+    assert "model.dropout" not in choose(facts(29_000), Machine(0.5), {"model.dropout": 0.05})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_few_minutes_are_not_spent_on_second_passes():
 
 
 def test_in_few_minutes_a_smaller_network_learns_the_same_subwords_with_less_dropout():
-    usual, hurried = (chosen(facts(3_000), f"training.minutes={minutes}", gflops=50) for minutes in (1000, 2))
+    usual, hurried = (chosen(facts(3_000), f"training.minutes={minutes}") for minutes in (1000, 2))
     assert (usual.model.dropout, hurried.model.dropout) == (0.3, 0.1)
     assert hurried.model.d_model < usual.model.d_model
     assert hurried.tokenizer.vocab_size == usual.tokenizer.vocab_size

@@ -14,10 +14,10 @@ from itertools import chain
 
 from mt_cli.config import Config, DataConfig, SeveralPairs, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
-from mt_cli.device import choose_device, choose_precision, measured_gflops
 from mt_cli.directions import tags_of
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
+from mt_cli.processes import n_processes
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
@@ -29,6 +29,7 @@ from mt_cli.training.parent import like_parent, parent_of
 from mt_cli.training.rehearsal import forget_rehearsal, rehearse
 from mt_cli.training.reverse_run import TRANSLATED_SHARE, run_to_begin_with
 from mt_cli.training.selection import ReadPairs
+from mt_cli.training.timed_update import update_seconds
 
 log = logging.getLogger(__name__)
 
@@ -155,14 +156,19 @@ def _hashes(texts: list[PairText], tokenizer: Tokenizer) -> dict[str, str]:
 
 def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tuple[Config, dict[str, str]]:
     """The config with a value for each key that it leaves open, and the reasons of those that depend on the corpus."""
-    device = choose_device(config.training.device)
-    dtype, _ = choose_precision(config.training.precision, device)
-    given = given_keys(config)
-    if config.data.monolingual is not None and config.training.minutes is not None:
-        given["training.minutes"] = config.training.minutes * (1 - TRANSLATED_SHARE)
-    choices = choose(facts, Machine(measured_gflops(device, dtype)), given, parent)
-    completed = complete(config, {key: choice.value for key, choice in choices.items()})
-    return completed, {key: choice.reason for key, choice in choices.items()}
+    given, minutes = given_keys(config), config.training.minutes
+
+    def completed(seconds: float) -> tuple[Config, dict[str, str]]:
+        choices = choose(facts, Machine(seconds), given, parent)
+        values = {key: choice.value for key, choice in choices.items()}
+        return complete(config, values), {key: choice.reason for key, choice in choices.items()}
+
+    if minutes is None:
+        return completed(0.0)
+    if config.data.monolingual is not None:
+        given["training.minutes"] = minutes * (1 - TRANSLATED_SHARE)
+    best, _ = completed(0.0)
+    return completed(update_seconds(best, facts) / n_processes())
 
 
 def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> Tokenizer:

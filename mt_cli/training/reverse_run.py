@@ -74,7 +74,7 @@ def _can_learn_both_ways(config: Config) -> bool:
         return False
     for pair in TrainingText(config.data).read():
         facts.add(pair.src, pair.tgt)
-    any_machine = Machine(1.0)
+    any_machine = Machine(0.0)
     return bool(choose(facts.facts(), any_machine, given)["training.both_directions"].value)
 
 

@@ -1,0 +1,56 @@
+"""How long an update takes is measured before the recipe chooses for given minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mt_cli.config import Config, given_keys
+from mt_cli.config_file import complete, config_of, load_config
+from mt_cli.recipe import CorpusFacts, Machine, choose
+from mt_cli.training import timed_update
+from mt_cli.training.timed_update import update_seconds
+
+FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
+
+
+def recipe(*overrides: str) -> Config:
+    config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, overrides)
+    choices = choose(FACTS, Machine(0.0), given_keys(config))
+    return complete(config, {key: choice.value for key, choice in choices.items()})
+
+
+def test_more_arithmetic_takes_longer():
+    small = update_seconds(recipe("training.batch_tokens=128"), FACTS)
+    assert 0 < small < update_seconds(recipe("training.batch_tokens=128", "training.accumulate=4"), FACTS)
+    assert small < update_seconds(recipe("training.batch_tokens=128", "model.n_encoder_layers=12"), FACTS)
+
+
+@pytest.mark.parametrize(
+    "override", ["training.batch_tokens=auto", "training.batch_tokens=48", "tokenizer.joint=false"]
+)
+def test_any_config_is_timed(override):
+    assert 0 < update_seconds(recipe(override), FACTS) < float("inf")
+
+
+def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes")
+
+    monkeypatch.setattr(timed_update, "Transformer", refuse)
+    assert update_seconds(recipe(), FACTS) == float("inf")
+
+
+@pytest.mark.parametrize(("seconds", "r_drop"), [(1e-6, 1.0), (1e6, 0.0)])
+def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monkeypatch, seconds, r_drop):
+    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", lambda config, facts: seconds)
+    sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16", "--run-dir", "run")
+    answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small)
+    assert answer.code == 0, answer.err.decode()
+    assert load_config(Path("run/config.yaml")).training.r_drop == r_drop
+
+
+def test_a_training_without_minutes_waits_for_no_measurement(tiny, mt, monkeypatch):
+    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", None)
+    assert mt("train", "tiny.yaml", "--set", "training.max_steps=2").code == 0

@@ -1,4 +1,5 @@
-"""Which files are the dev set and the test sets of a run, and which training pairs are left out, in its own directory.
+"""Which files are the dev set and the test sets of a run, which training pairs are left out, and how the others are spelled,
+in its own directory.
 
 Where a config names no dev set, some pairs of the training text are held out and kept here.
 """
@@ -11,11 +12,14 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from mt_cli.config import DataConfig
 from mt_cli.errors import RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
 from mt_cli.text.corpora import TrainingText, places_in_table
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
+from mt_cli.text.spelling import Spelling
 
 _MAX_LIST_BYTES = 1 << 31
 
@@ -25,6 +29,7 @@ class RunSets:
         self._folder = folder
         self.held_out = folder / "held_out"
         self.left_out_file = folder / "left_out.tsv"
+        self.spelling_file = folder / "spelling.json"
         self.check_file = folder / "check.json"
 
     def dev_files(self, data: DataConfig) -> list[str]:
@@ -62,6 +67,19 @@ class RunSets:
     def forget(self) -> None:
         shutil.rmtree(self.held_out, ignore_errors=True)
         self.left_out_file.unlink(missing_ok=True)
+        self.spelling_file.unlink(missing_ok=True)
+
+    def save_spelling(self, spelling: Spelling) -> None:
+        write_text(self.spelling_file, json.dumps(spelling, ensure_ascii=False, indent=2) + "\n")
+
+    def spelling(self) -> Spelling:
+        """Of the targets that are trained on. Raises RunDirError when the file is damaged."""
+        try:
+            return TypeAdapter(Spelling).validate_json(read_inside(self._folder, self.spelling_file), strict=True)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError):
+            raise RunDirError(f"{self.spelling_file}: damaged; restore it from a copy") from None
 
     def save_left_out(self, text: TrainingText, pairs: Iterable[tuple[str, SentencePair]]) -> None:
         """`pairs` come with the reason why they are not trained on."""
@@ -86,7 +104,13 @@ class RunSets:
             return 0.0  # it is for people; a training does not need it
 
     def left_out_sha256(self) -> str | None:
+        return self._sha256_of(self.left_out_file)
+
+    def spelling_sha256(self) -> str | None:
+        return self._sha256_of(self.spelling_file)
+
+    def _sha256_of(self, file: Path) -> str | None:
         try:
-            return hashlib.sha256(read_inside(self._folder, self.left_out_file, _MAX_LIST_BYTES)).hexdigest()
+            return hashlib.sha256(read_inside(self._folder, file, _MAX_LIST_BYTES)).hexdigest()
         except OSError:
             return None

@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import Literal
 
 from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.spelling import SignCounter, Spelling
 
 WRONG_SCRIPT = Kind(
     "wrong_script", "a side is written in a script that is rare on that side", "Look whether these are in the right language; drop those that are not.",
@@ -183,6 +185,24 @@ class Spellings:
             examples = tuple(self._first[side, sign, spelling] for spelling, _ in used[:2])
             found.append(Finding.of(kind.at(n_rarer / n_pairs), n_rarer, n_rarer / n_pairs, examples, name))
         return found
+
+
+def spelling_findings(spelling: Spelling, train: SignCounter, choice: Literal["dev", "own"]) -> list[Finding]:
+    """What to know of signs that training writes otherwise than dev. `choice`: the key data.spelling."""
+    counts = {sign: train.counts[sign] for sign in spelling if train.counts[sign]}
+    if not counts:
+        return []
+    told = ", ".join(f"{spelling[sign]} for {sign} ({n:,} times)" for sign, n in counts.items())
+    kind = Kind(
+        "other_spelling",
+        f"dev writes the target otherwise than training does: {told}",
+        "Nothing to do: mt train learns to write as dev does. If you want it as in training, --set data.spelling=own."
+        if choice == "dev"
+        else "Write both in one way, or leave out data.spelling: own, so that mt train learns to write as dev does.",
+        severity="info" if choice == "dev" else "warning",
+    )
+    n = sum(counts.values())
+    return [Finding.of(kind, n, n / train.counts.total(), (), "dev")]
 
 
 _BEFORE_A_SIGN = 30  # characters of an example: what is further away may be cut off in a terminal

@@ -25,7 +25,7 @@ from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.parent import held_out_of
 from mt_cli.training.rehearsal import with_rehearsal
 from mt_cli.training.reverse_run import reverse_run
-from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, tell_findings
+from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, respell, tell_findings
 from mt_cli.training.token_sets import TokenSet, TrainingSet
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,11 @@ class PairText:
         return {f"{name}{self.suffix}": sha256 for name, sha256 in found.items()}
 
     @property
-    def left_out_sha256(self) -> dict[str, str]:
-        return {f"left_out{self.suffix}": self.folder.sets.left_out_sha256() or "none"}
+    def settled_sha256(self) -> dict[str, str]:
+        """Of what else was settled at the first start."""
+        sets = self.folder.sets
+        found = {"left_out": sets.left_out_sha256(), "spelling": sets.spelling_sha256()}
+        return {f"{name}{self.suffix}": sha256 or "none" for name, sha256 in found.items()}
 
     # The first start -------------------------------------------------------------------------------------------------
 
@@ -103,15 +106,19 @@ class PairText:
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
-        self._leave_out()
+        if report.spelling and self.data.spelling == "dev":
+            respell(sets, report.spelling)
+        self.settle()
         return report
 
     def keep_report(self, report: Report) -> None:
         tell_findings(report)
         write_text(self.folder.sets.check_file, report.as_json() + "\n")
 
-    def _leave_out(self) -> None:
+    def settle(self) -> None:
+        """Reads the training text from now on as the first start has settled it."""
         sets = self.folder.sets
+        self.train.respell(sets.spelling())
         self.train.leave_out(sets.left_out_lines(), sets.held_out_pairs(self.data) if self.data.dev is None else {})
 
     # Ids -------------------------------------------------------------------------------------------------------------
@@ -128,7 +135,7 @@ class PairText:
 
     def load_or_build(self, tokenizer: Tokenizer, keeps_edge_spaces: bool) -> tuple[Mixture, CorpusProfile]:
         """What an earlier start made, as far as it is whole."""
-        self._leave_out()
+        self.settle()
         kept = [self.folder.text.load_profile(is_back) for is_back in (False, True)[: self._description.n]]
         if kept[0] is not None and kept[-1] is not None:
             return self.train.open_or_build(self.folder, tokenizer), kept[0]

@@ -113,6 +113,7 @@ def trained_text(run: RunDir, config: Config, tokenizer: Tokenizer) -> tuple[Mix
     DataError or RunDirError where they are gone or are not what they were."""
     [text] = _texts(config, run)
     run.text.refuse_other_data(text.sha256, bool(run.steps()))
+    text.settle()
     dataset = text.train.open(run, tokenizer)
     if dataset is None:
         raise RunDirError(f"{run.cache}: not the ids of the training text; the same `mt train` again makes them")
@@ -150,8 +151,8 @@ def _sha256(texts: list[PairText]) -> dict[str, str]:
 
 
 def _hashes(texts: list[PairText], tokenizer: Tokenizer) -> dict[str, str]:
-    left_out = {name: value for text in texts for name, value in text.left_out_sha256.items()}
-    return {**_sha256(texts), "tokenizer": tokenizer.sha256, **left_out}
+    settled = {name: value for text in texts for name, value in text.settled_sha256.items()}
+    return {**_sha256(texts), "tokenizer": tokenizer.sha256, **settled}
 
 
 def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tuple[Config, dict[str, str]]:

@@ -1,4 +1,5 @@
-"""Which pairs of the corpus are trained on: what its check finds, what is held out, what is cleaned away."""
+"""Which pairs of the corpus are trained on, and in which spelling: what its check finds, what is held out, what is cleaned
+away."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.run_sets import RunSets
 from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.spelling import Spelling
 from mt_cli.text.split import Split, repetitions, split
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,13 @@ def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> 
     reasons = _reasons(report)
     found = ((reasons[pair.line], pair) for pair in read_all() if pair.line in reasons)
     run_sets.save_left_out(report.text, found)
+
+
+def respell(run_sets: RunSets, spelling: Spelling) -> None:
+    """Writes into the run which signs of the targets are replaced."""
+    run_sets.save_spelling(spelling)
+    told = ", ".join(f"{other} for {sign}" for sign, other in spelling.items())
+    log.info(f"trains with {told}, as dev writes the target (data.spelling)")
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text

@@ -21,6 +21,7 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.spelling import Respelling, Spelling
 from mt_cli.text.split import repetitions
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer
 
@@ -47,6 +48,7 @@ class TokenSet:
         self.name, self.files, self._data, self._dedup, self._corpus = name, files, data, dedup, corpus
         self.sha256 = known_sha256(files, run.cache / HASHES)
         self.left_out: Container[int] = ()  # places that are not trained on
+        self.spelling: Spelling = {}  # of the targets
         self.report = CorpusReport()  # on what was read last
         self._copy: Path | None = None
 
@@ -80,8 +82,9 @@ class TokenSet:
         self._copy = None
 
     def pairs(self) -> Iterator[SentencePair]:
-        """What `read` gives, from the copy while there is one."""
-        return self.read() if self._copy is None else read_copy(self._copy)
+        """What `read` gives, from the copy while there is one, with its targets in the spelling that is trained on."""
+        pairs, respell = self.read() if self._copy is None else read_copy(self._copy), Respelling(self.spelling)
+        return (pair._replace(tgt=respell(pair.tgt)) for pair in pairs) if self.spelling else pairs
 
     def open(self, run: RunDir, tokenizer: Tokenizer) -> TokenDataset | None:
         """The ids that an earlier start made of the same text, if they are whole."""
@@ -144,6 +147,7 @@ class TokenSet:
             "tokenizer": tokenizer.sha256,
             "max_length": str(self._data.max_length),
             "reading": f"dedup {self._dedup}, bad lines {self._data.on_bad_line}",
+            **({"spelling": str(self.spelling)} if self.spelling else {}),  # ids of earlier versions have none
         }
 
     def refuse_empty(self, dataset: TokenDataset) -> None:
@@ -220,6 +224,11 @@ class TrainingSet:
     def kept_pairs(self) -> Iterator[SentencePair]:
         """Those that are trained on, and the list of words."""
         return (pair for one in self._all_sets for pair in one.pairs() if pair.line not in one.left_out)
+
+    def respell(self, spelling: Spelling) -> None:
+        """From now on."""
+        for one in self._all_sets:
+            one.spelling = spelling
 
     def leave_out(self, places: Container[int], held_out: dict[str, list[SentencePair]]) -> None:
         """From now on. `held_out`: the sets that were cut from the text, which the list of words shall not repeat."""

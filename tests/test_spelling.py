@@ -1,0 +1,113 @@
+"""Training text is written as the dev set writes, where the two write a sign in different ways."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt_cli.check.corpus_check import check
+from mt_cli.config_file import config_of, load_config
+from mt_cli.run_dir import RunDir
+from mt_cli.text.spelling import Respelling, SignCounter, other_spelling
+from mt_cli.training.prepare import prepare
+
+TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
+
+
+def spelling(train: list[str], dev: list[str]) -> dict[str, str]:
+    return other_spelling(SignCounter(train), SignCounter(dev))
+
+
+def test_letters_with_other_marks_and_other_apostrophes_are_found():
+    small = {sign: other for sign, other in spelling(TRAIN, DEV).items() if sign.islower() or sign == "’"}
+    assert small == {"ã": "â", "ẽ": "ê", "ĩ": "î", "’": "'"}
+
+
+def test_capitals_follow_small_letters():
+    assert spelling(TRAIN, DEV)["Ã"] == "Â"
+
+
+def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
+    assert spelling(["ko ba̱ ta "] * 400, ["ko bã ta "] * 40) == {"a̱": "ã"}
+    assert Respelling({"a̱": "ã"})("ba̱ a") == "bã a"
+    assert Respelling({"ã": "â"})("ã ã̱") == "â ã̱", "with another mark it is another letter"
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "why"),
+    [
+        (TRAIN, TRAIN[:1], "they write alike"),
+        (TRAIN, ["mbae koa petei mita " * 20], "the dev set has no other sign"),
+        (TRAIN, ["mbaê ko'â " * 4], "so short a dev set may lack a sign by chance"),
+        (TRAIN, TRAIN[:1] + DEV, "the dev set writes both"),
+        (["sí está qué "] * 400, ["àà " * 40] * 40, "the other sign is far more frequent, so it means something else"),
+        (["각 나 "] * 400, ["간 나 "] * 40, "syllables are not letters with marks"),
+        (["ba bo "] * 400, ["be bu "] * 40, "other letters are other letters"),
+    ],
+)
+def test_what_is_no_other_spelling(train, dev, why):
+    assert spelling(train, dev) == {}, why
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    for name, n, text in (("train", 200, "mitã ko’ape oĩ"), ("dev", 60, "mitâ ko'ape oî")):
+        Path(f"{name}.es").write_text("".join(f"el niño {i} está aquí\n" for i in range(n)))
+        Path(f"{name}.gn").write_text("".join(f"{text} {i}\n" for i in range(n)))
+    sets = {"train": ["train.es", "train.gn"], "dev": ["dev.es", "dev.gn"]}
+    return {"src_lang": "es", "tgt_lang": "gn", **sets}
+
+
+SMALL = ["model.d_model=16", "training.max_steps=2", "training.device=cpu"]
+
+
+def targets(data: dict[str, Any], run: RunDir, *overrides: str) -> str:
+    run.path.mkdir(exist_ok=True)
+    prepared = prepare(config_of(data, [*SMALL, *overrides]), run)
+    return " ".join(prepared.tokenizer.decode_tgt(prepared.train.tgt(i).tolist()) for i in range(len(prepared.train)))
+
+
+def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_path, said):
+    run = RunDir(tmp_path / "run")
+    first = targets(data, run)
+    assert "mitâ ko'ape oî" in first and not set("ã’ĩ") & set(first)
+    assert any("' for ’" in line and "(data.spelling)" in line for line in said())
+    assert run.sets.spelling()["ã"] == "â"
+    assert "mitã" in Path("train.gn").read_text(), "nobody's files are changed"
+    assert targets(load_config(run.config_file).data.model_dump(exclude={"pairs"}), run) == first, "a later start"
+
+
+def test_the_own_spelling_is_kept_on_demand(data, tmp_path):
+    run = RunDir(tmp_path / "run")
+    assert "mitã ko’ape oĩ" in targets(data, run, "data.spelling=own")
+    assert run.sets.spelling() == {} and not run.sets.spelling_file.exists()
+
+
+def test_ids_that_are_lost_are_made_in_the_same_spelling(data, tmp_path):
+    run = RunDir(tmp_path / "run")
+    first = targets(data, run)
+    (run.cache / "train" / "meta.json").unlink()
+    assert targets(data, run) == first
+
+
+def test_a_spelling_that_was_changed_or_damaged_is_refused(data, tmp_path, mt):
+    command = ["train", "train.es", "train.gn", "--dev", "dev.es", "--dev", "dev.gn", "--run-dir", "run"]
+    command += [word for setting in SMALL for word in ("--set", setting)]
+    assert mt(*command).code == 0
+    file = RunDir(tmp_path / "run").sets.spelling_file
+    file.write_text(json.dumps({"ã": "a"}))
+    assert "the spelling files are not what they were" in mt(*command, "--set", "training.max_steps=4").said[0]
+    file.write_text("[]")
+    assert mt(*command, "--set", "training.max_steps=4").said[-1].startswith("error: ")
+
+
+def test_the_check_tells_it_and_what_to_do(data):
+    for choice, severity in (("dev", "info"), ("own", "warning")):
+        report = check(config_of(data, [f"data.spelling={choice}"]).data)
+        [found] = [finding for finding in report.findings if finding.kind == "other_spelling"]
+        assert (found.set, found.severity, found.count) == ("dev", severity, 600)
+        assert "â for ã (200 times)" in found.what and "data.spelling" in found.advice

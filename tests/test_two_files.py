@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
@@ -50,10 +51,21 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, s
     return write_corpus()
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> Path:
+    """The folder of a run, not to be changed."""
+    folder = tmp_path_factory.mktemp("two-files")
+    with contextlib.chdir(folder):
+        write_corpus()
+        answer = mt("train", "train.es", "train.gn", *SMALL)
+        assert answer.code == 0, answer.err.decode()
+    return folder
+
+
 @pytest.fixture
-def run(corpus: list[tuple[str, str]], mt: Mt) -> RunDir:
-    answer = mt("train", "train.es", "train.gn", *SMALL)
-    assert answer.code == 0, answer.err.decode()
+def run(corpus: list[tuple[str, str]], trained: Path) -> RunDir:
+    """A copy of it beside the corpus."""
+    shutil.copytree(trained / "runs", "runs")
     return RunDir(Path("runs/es-gn"))
 
 

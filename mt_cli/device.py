@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import re
 import sys
@@ -53,6 +54,7 @@ def choose_precision(requested: str, device: torch.device) -> tuple[torch.dtype,
     return torch.float32, f"bf16 is not known to be fast on this {device.type}"
 
 
+@functools.cache
 def _cpu_multiplies_bf16() -> bool:
     # torch has no public function for it; where it lacks these two, the answer is no.
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))

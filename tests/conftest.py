@@ -22,7 +22,7 @@ import pytest
 import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from nursery import ADDRESS, nursery_in, start_server
+from nursery import ADDRESS, nursery_in, start_server, wait_for_no_disk
 from torch import Tensor
 
 from mt_cli import cli
@@ -42,6 +42,7 @@ app._make_command = functools.cache(
 torch.set_num_threads(1)
 
 avoid_saturated_int8()  # before a test imports ctranslate2
+wait_for_no_disk()
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -20,7 +20,7 @@ from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE
 from mt_cli.training.workers import Workers
 
-_N_TIMED = 3  # after one that is slower
+_N_UPDATES, _SECONDS = 4, 5.0  # at least two, as the first one is slower; at most so many, and none after this time
 
 
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
@@ -57,16 +57,18 @@ def _seconds_of_updates(config: Config, facts: CorpusFacts, device: torch.device
 
     parts = [list(range(k, len(dataset), workers.n)) for k in range(min(workers.n, len(dataset)))]
     seconds = list[float]()
-    for number in range(1 + _N_TIMED):
+    for number in range(1, _N_UPDATES + 1):
         began = time.perf_counter()
         for _ in range(training.accumulate):
             for of_part in workers.map(gradients, parts):
                 optimizer.add(of_part)
         optimizer.add_up(ALONE)
         norm = optimizer.average_and_clip(batch_tokens)
-        optimizer.step(0.0, 0.0, number + 1)
+        optimizer.step(0.0, 0.0, number)
         norm.item()  # waits for a GPU
         seconds.append(time.perf_counter() - began)
+        if number > 1 and sum(seconds) > _SECONDS:
+            break
     return seconds
 
 

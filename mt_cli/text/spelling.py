@@ -38,7 +38,7 @@ class SignCounter:
 
 def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
     """The signs of training that the dev set never or hardly ever writes, where it has another sign for them: the same letter
-    with other marks, or another apostrophe, of which it has so much more."""
+    with other marks, or another apostrophe, of which it has so much more; else the letter without marks."""
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
     expected = {
@@ -53,6 +53,8 @@ def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
         both = times + expected.get(other, 0.0)
         if rises.get(other, 0.0) >= _RISES and both / _ALIKE < others[other] < both * _ALIKE:
             found[sign] = other
+        elif dev.counts[kin] > times / _ALIKE:  # the kin of apostrophes is no sign
+            found[sign] = kin
     capitals = {sign.upper(): other.upper() for sign, other in found.items() if sign.islower()}
     return {sign: other for sign, other in capitals.items() if len(sign) == len(other) == 1} | found
 

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -19,7 +20,7 @@ from mt_cli.errors import RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
 from mt_cli.text.corpora import TrainingText, places_in_table
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
-from mt_cli.text.spelling import Spelling
+from mt_cli.text.spelling import AS_IT_IS, Spelling, Spellings
 
 _MAX_LIST_BYTES = 1 << 31
 
@@ -69,15 +70,18 @@ class RunSets:
         self.left_out_file.unlink(missing_ok=True)
         self.spelling_file.unlink(missing_ok=True)
 
-    def save_spelling(self, spelling: Spelling) -> None:
-        write_text(self.spelling_file, json.dumps(spelling, ensure_ascii=False, indent=2) + "\n")
+    def save_spellings(self, spellings: Spellings) -> None:
+        sides = dict(zip(("src", "tgt"), spellings, strict=True))
+        write_text(self.spelling_file, json.dumps(sides, ensure_ascii=False, indent=2) + "\n")
 
-    def spelling(self) -> Spelling:
-        """Of the targets that are trained on. Raises RunDirError when the file is damaged."""
+    def spellings(self) -> Spellings:
+        """Of the pairs that are trained on. Raises RunDirError when the file is damaged."""
         try:
-            return TypeAdapter(Spelling).validate_json(read_inside(self._folder, self.spelling_file), strict=True)
+            content = read_inside(self._folder, self.spelling_file)
+            sides = TypeAdapter(dict[Literal["src", "tgt"], Spelling]).validate_json(content, strict=True)
+            return sides.get("src", {}), sides.get("tgt", {})
         except FileNotFoundError:
-            return {}
+            return AS_IT_IS
         except (OSError, ValueError):
             raise RunDirError(f"{self.spelling_file}: damaged; restore it from a copy") from None
 

@@ -61,8 +61,8 @@ class RunText:
             return None
 
     def save_profile(self, profile: CorpusProfile, is_back: bool = False) -> None:
-        # The checkpoints of runs made earlier have the hash of a file without this key.
-        without = set() if profile.keeps_edge_spaces else {"keeps_edge_spaces"}
+        # The checkpoints of runs made earlier have the hash of a file without these keys.
+        without = {key for key in ("keeps_edge_spaces", "spelling") if not getattr(profile, key)}
         file = self.back_profile_file if is_back else self.profile_file
         write_text(file, profile.model_dump_json(indent=2, exclude=without) + "\n")
 

@@ -10,6 +10,8 @@ import pytest
 
 from mt_cli.check.corpus_check import check
 from mt_cli.config_file import config_of, load_config
+from mt_cli.decoding.translator import Translator
+from mt_cli.explain.json_lines import explain_lines
 from mt_cli.run_dir import RunDir
 from mt_cli.text.spelling import Respelling, SignCounter, other_spelling
 from mt_cli.training.prepare import prepare
@@ -60,8 +62,9 @@ def test_what_is_no_other_spelling(train, dev, why):
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
-    for name, n, text in (("train", 200, "mitã ko’ape oĩ"), ("dev", 60, "mitâ ko'ape oî")):
-        Path(f"{name}.es").write_text("".join(f"el niño {i} está aquí\n" for i in range(n)))
+    texts = ("train", 200, "D’Artagnan", "mitã ko’ape oĩ"), ("dev", 60, "D'Artagnan", "mitâ ko'ape oî")
+    for name, n, source, text in texts:
+        Path(f"{name}.es").write_text("".join(f"{source} {i} está aquí\n" for i in range(n)))
         Path(f"{name}.gn").write_text("".join(f"{text} {i}\n" for i in range(n)))
     sets = {"train": ["train.es", "train.gn"], "dev": ["dev.es", "dev.gn"]}
     return {"src_lang": "es", "tgt_lang": "gn", **sets}
@@ -72,7 +75,8 @@ SMALL = ["model.d_model=16", "training.max_steps=2", "training.device=cpu"]
 
 def targets(data: dict[str, Any], run: RunDir, *overrides: str) -> str:
     run.path.mkdir(exist_ok=True)
-    prepared = prepare(config_of(data, [*SMALL, *overrides]), run)
+    config = load_config(run.config_file) if run.config_file.exists() else config_of(data, [*SMALL, *overrides])
+    prepared = prepare(config, run)
     return " ".join(prepared.tokenizer.decode_tgt(prepared.train.tgt(i).tolist()) for i in range(len(prepared.train)))
 
 
@@ -81,15 +85,35 @@ def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_pat
     first = targets(data, run)
     assert "mitâ ko'ape oî" in first and not set("ã’ĩ") & set(first)
     assert any("' for ’" in line and "(data.spelling)" in line for line in said())
-    assert run.sets.spelling()["ã"] == "â"
+    assert run.sets.spellings() == ({"’": "'"}, {"ã": "â", "Ã": "Â", "ĩ": "î", "Ĩ": "Î", "’": "'"})
     assert "mitã" in Path("train.gn").read_text(), "nobody's files are changed"
-    assert targets(load_config(run.config_file).data.model_dump(exclude={"pairs"}), run) == first, "a later start"
+    assert targets(data, run) == first, "a later start"
+
+
+def test_a_line_to_translate_is_read_in_the_spelling_of_training(data, mt):
+    command = ["train", "train.es", "train.gn", "--dev", "dev.es", "--dev", "dev.gn", "--run-dir", "run"]
+    assert mt(*command, *(word for setting in SMALL for word in ("--set", setting))).code == 0
+    translator = Translator.load("run", device="cpu")
+    assert translator.split("D’Artagnan está") == translator.split("D'Artagnan está")
+    assert translator.encode_pair("D’A", "a") == translator.encode_pair("D'A", "a")
+    assert "’" not in translator.profile.characters
+    [translation] = translator.translations(["D’Artagnan está aquí"])
+    assert translation.source == "D’Artagnan está aquí", "what is shown is what was given"
+    [explanation] = explain_lines(translator, [translation])
+    assert "unseen" not in {doubt.kind for doubt in explanation.doubts}
+
+
+def test_the_way_back_reads_its_sources_alike(data, tmp_path):
+    run = RunDir(tmp_path / "run")
+    targets(data, run, "training.both_directions=1")
+    assert run.text.load_profile().spelling == {"’": "'"}
+    assert run.text.load_profile(is_back=True).spelling["ã"] == "â"
 
 
 def test_the_own_spelling_is_kept_on_demand(data, tmp_path):
     run = RunDir(tmp_path / "run")
     assert "mitã ko’ape oĩ" in targets(data, run, "data.spelling=own")
-    assert run.sets.spelling() == {} and not run.sets.spelling_file.exists()
+    assert run.sets.spellings() == ({}, {}) and not run.sets.spelling_file.exists()
 
 
 def test_ids_that_are_lost_are_made_in_the_same_spelling(data, tmp_path):
@@ -104,7 +128,7 @@ def test_a_spelling_that_was_changed_or_damaged_is_refused(data, tmp_path, mt):
     command += [word for setting in SMALL for word in ("--set", setting)]
     assert mt(*command).code == 0
     file = RunDir(tmp_path / "run").sets.spelling_file
-    file.write_text(json.dumps({"ã": "a"}))
+    file.write_text(json.dumps({"src": {}, "tgt": {"ã": "a"}}))
     assert "the spelling files are not what they were" in mt(*command, "--set", "training.max_steps=4").said[0]
     file.write_text("[]")
     assert mt(*command, "--set", "training.max_steps=4").said[-1].startswith("error: ")
@@ -113,6 +137,7 @@ def test_a_spelling_that_was_changed_or_damaged_is_refused(data, tmp_path, mt):
 def test_the_check_tells_it_and_what_to_do(data):
     for choice, severity in (("dev", "info"), ("own", "warning")):
         report = check(config_of(data, [f"data.spelling={choice}"]).data)
-        [found] = [finding for finding in report.findings if finding.kind == "other_spelling"]
-        assert (found.set, found.severity, found.count) == ("dev", severity, 600)
-        assert "â for ã (200 times)" in found.what and "data.spelling" in found.advice
+        src, tgt = (finding for finding in report.findings if finding.kind == "other_spelling")
+        assert (src.set, src.severity, src.count) == ("dev", severity, 200)
+        assert (tgt.set, tgt.severity, tgt.count) == ("dev", severity, 600)
+        assert "â for ã (200 times)" in tgt.what and "data.spelling" in tgt.advice

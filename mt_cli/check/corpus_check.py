@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
 from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
 from mt_cli.check.sets import HeldOut
-from mt_cli.check.signs import NOT_UTF8, SignFaults, Spellings, spelling_findings
+from mt_cli.check.signs import NOT_UTF8, SignFaults, SpellingCounter, spelling_findings
 from mt_cli.check.usual import Sample, Usual
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
@@ -27,7 +27,7 @@ from mt_cli.text.corpora import Told, TrainingText, corpus_of
 from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
-from mt_cli.text.spelling import SignCounter, Spelling, other_spelling
+from mt_cli.text.spelling import AS_IT_IS, SignCounter, other_spelling
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -102,11 +102,12 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings.append(Finding.of(SAME_WORDS, round(usual.common_words * facts[0].n_words), usual.common_words))
     findings += tally.findings(survey.n_lines, "train")
     findings += survey.spellings.findings(survey.n_lines, "train")
-    spelling = Spelling()
+    spellings = AS_IT_IS
     for one, raw_pairs in held_out:
         if one.name == "dev":
-            spelling = other_spelling(survey.signs, SignCounter(pair.tgt for pair in one.pairs))
-            findings += spelling_findings(spelling, survey.signs, data.spelling)
+            signs = SignCounter(pair.src for pair in one.pairs), SignCounter(pair.tgt for pair in one.pairs)
+            spellings = other_spelling(survey.signs[0], signs[0]), other_spelling(survey.signs[1], signs[1])
+            findings += spelling_findings(spellings, survey.signs, data.spelling)
         findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
     return Report(
         text,
@@ -117,7 +118,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings,
         dropped,
         read,
-        spelling,
+        spellings,
     )
 
 
@@ -173,7 +174,7 @@ class _Survey:
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]
-        self.spellings, self.signs = Spellings(), SignCounter()  # signs of the targets
+        self.spellings, self.signs = SpellingCounter(), (SignCounter(), SignCounter())
         for raw in read(report=reading):
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
@@ -193,7 +194,8 @@ class _Survey:
         self._n_words[1][len(tgt_words)] += 1
         self._n_characters[0] += len(pair.src)
         self._n_characters[1] += len(pair.tgt)
-        self.signs.add(pair.tgt[:_MAX_COUNTED])
+        for signs, text in zip(self.signs, pair[:2], strict=True):
+            signs.add(text[:_MAX_COUNTED])
         if pair.src and pair.tgt:
             self._sample.add(pair)
             if held_out:

@@ -15,7 +15,7 @@ from typing import IO, Any, Literal
 from mt_cli.files import write_atomically
 from mt_cli.text.corpora import TOLD, TrainingText, corpus_of, line_of, place_of
 from mt_cli.text.corpus import SentencePair, normalize
-from mt_cli.text.spelling import Spelling
+from mt_cli.text.spelling import AS_IT_IS, Spellings
 
 Severity = Literal["info", "warning", "fatal"]
 _ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
@@ -137,7 +137,7 @@ class Report:
     findings: list[Finding]
     dropped: Dropped
     read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
-    spelling: Spelling = field(default_factory=dict)  # signs of the training targets that dev writes otherwise
+    spellings: Spellings = AS_IT_IS  # signs of training that dev writes otherwise
     forecast: list[str] = field(default_factory=list)  # what a training would need and reach: the end of the report
 
     @property

@@ -12,7 +12,7 @@ from typing import Literal
 from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import SignCounter, Spelling
+from mt_cli.text.spelling import SignCounter, Spellings
 
 WRONG_SCRIPT = Kind(
     "wrong_script", "a side is written in a script that is rare on that side", "Look whether these are in the right language; drop those that are not.",
@@ -145,7 +145,7 @@ _SPELLINGS = [
 ]
 
 
-class Spellings:
+class SpellingCounter:
     """Counts on either side the lines that have each spelling of a sign."""
 
     def __init__(self) -> None:
@@ -187,22 +187,25 @@ class Spellings:
         return found
 
 
-def spelling_findings(spelling: Spelling, train: SignCounter, choice: Literal["dev", "own"]) -> list[Finding]:
+def spelling_findings(
+    spellings: Spellings, train: tuple[SignCounter, SignCounter], choice: Literal["dev", "own"]
+) -> list[Finding]:
     """What to know of signs that training writes otherwise than dev. `choice`: the key data.spelling."""
-    counts = {sign: train.counts[sign] for sign in spelling if train.counts[sign]}
-    if not counts:
-        return []
-    told = ", ".join(f"{spelling[sign]} for {sign} ({n:,} times)" for sign, n in counts.items())
-    kind = Kind(
-        "other_spelling",
-        f"dev writes the target otherwise than training does: {told}",
-        "Nothing to do: mt train learns to write as dev does. If you want it as in training, --set data.spelling=own."
-        if choice == "dev"
-        else "Write both in one way, or leave out data.spelling: own, so that mt train learns to write as dev does.",
-        severity="info" if choice == "dev" else "warning",
-    )
-    n = sum(counts.values())
-    return [Finding.of(kind, n, n / train.counts.total(), (), "dev")]
+    found = []
+    for side, spelling, signs in zip(("source", "target"), spellings, train, strict=True):
+        counts = {sign: signs.counts[sign] for sign in spelling if signs.counts[sign]}
+        told = ", ".join(f"{spelling[sign]} for {sign} ({n:,} times)" for sign, n in counts.items())
+        kind = Kind(
+            "other_spelling",
+            f"dev writes the {side} otherwise than training does: {told}",
+            "Nothing to do: mt train reads it as dev writes it. If you want it as in training, --set data.spelling=own."
+            if choice == "dev"
+            else "Write both in one way, or leave out data.spelling: own, so that mt train reads it as dev writes it.",
+            severity="info" if choice == "dev" else "warning",
+        )
+        if n := sum(counts.values()):
+            found.append(Finding.of(kind, n, n / signs.counts.total(), (), "dev"))
+    return found
 
 
 _BEFORE_A_SIGN = 30  # characters of an example: what is further away may be cut off in a terminal

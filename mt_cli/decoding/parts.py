@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.text.languages import writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
+from mt_cli.text.spelling import Respelling
 from mt_cli.text.splitting import halves, sentences
 from mt_cli.text.tokenizer import Tokenizer
 
@@ -44,6 +45,7 @@ class LineSplitter:
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None):
         self._tokenizer, self._max_tokens = tokenizer, max_tokens
         self._saw_several_sentences, self._abbreviations = True, tuple[str, ...]()
+        self.respell = Respelling(profile.spelling if profile is not None else {})
         if profile is not None:
             self._max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
             self._saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
@@ -58,6 +60,7 @@ class LineSplitter:
         """
         if not text:
             return []
+        text = self.respell(text)
         if self._saw_several_sentences and (ids := self._encode_if_short(text)) is not None:
             return [ids]
         return [part for sentence in sentences(text, self._abbreviations) for part in self._split_sentence(sentence)]

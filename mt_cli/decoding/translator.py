@@ -137,8 +137,8 @@ class Translator:
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""
-        tokenizer = self.tokenizer
-        return tokenizer.encode_src(normalize(src)), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt))
+        src, tgt = self._splitter.respell(normalize(src)), self.tokenizer.normalize_tgt(tgt)
+        return self.tokenizer.encode_src(src), self.tokenizer.encode_tgt(tgt)
 
     def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Log-probabilities of the target's tokens for each pair of ids, the end symbol's last.

@@ -31,6 +31,7 @@ from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.spelling import respelled
 from mt_cli.text.tokenizer import Tokenizer
 
 SHARE = 0.02  # of the pairs that are shown
@@ -58,9 +59,10 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     """The worst 2% of the training pairs of `data`, by the best checkpoint of a run. Raises UsageError for a run of other
     languages, and DataError for files that are no parallel text."""
     config = run.load_config()
-    known = [f"{one.src_lang} to {one.tgt_lang}" for one in config.data.directions]
-    if (languages := f"{data.src_lang} to {data.tgt_lang}") not in known:
-        told = " and ".join(known)
+    learnt = next((one for one in config.data.directions if one.name == data.name), None)
+    if learnt is None:
+        told = " and ".join(f"{one.src_lang} to {one.tgt_lang}" for one in config.data.directions)
+        languages = f"{data.src_lang} to {data.tgt_lang}"
         raise UsageError(f"{run.path}: translates {told}, the corpus {languages}; give a run of these languages")
     model, tokenizer, config, _, _ = load_model(run)
     model.to(choose_device(device))
@@ -68,7 +70,7 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     learnt_both = config.training.both_directions == 1
     lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
-    pairs = text.read()
+    pairs = respelled(text.read(), run.of_pair(config.data, learnt).sets.spellings())
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = _encoded(chunk, tokenizer)

@@ -21,6 +21,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention
 from mt_cli.text.languages import writes_spaces
 from mt_cli.text.profile import CorpusProfile
+from mt_cli.text.spelling import Respelling
 
 _MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled word of up to three pieces is no loop
 _MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence
@@ -132,7 +133,7 @@ def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, 
 
 
 def _find_unseen(profile: CorpusProfile, source: str) -> Doubt | None:
-    seen = set(profile.characters)
+    source, seen = Respelling(profile.spelling)(source), set(profile.characters)
     unseen = dict.fromkeys(char for char in source if char not in seen and char != " ")
     return Doubt("unseen", "".join(list(unseen)[:_MAX_SHOWN])) if unseen else None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt_cli.text.spelling import Spelling
 from mt_cli.text.splitting import MAX_ABBREVIATIONS, sentences
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CorpusProfile(BaseModel):
         (), max_length=MAX_ABBREVIATIONS
     )  # of the source; runs made earlier have none
     keeps_edge_spaces: bool = False  # whether translations get those of their line; not in runs made earlier
+    spelling: Spelling = {}  # of the source; runs made earlier have none
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
         """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
@@ -61,7 +63,11 @@ class ProfileBuilder:
         self._characters.update(src)
 
     def profile(
-        self, src_lengths: npt.NDArray[np.int64], tgt_lengths: npt.NDArray[np.int64], keeps_edge_spaces: bool = True
+        self,
+        src_lengths: npt.NDArray[np.int64],
+        tgt_lengths: npt.NDArray[np.int64],
+        keeps_edge_spaces: bool = True,
+        spelling: Spelling | None = None,
     ) -> CorpusProfile:
         """The profile of at least one pair, from the lengths in tokens of all pairs, without end symbols."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
@@ -78,4 +84,5 @@ class ProfileBuilder:
             characters="".join(sorted(self._characters)),
             abbreviations=self._abbreviations,
             keeps_edge_spaces=keeps_edge_spaces,
+            spelling=spelling or {},
         )

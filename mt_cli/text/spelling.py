@@ -1,5 +1,7 @@
 """Signs that a dev set writes otherwise than the training text, such as â for ã or ' for ’: languages with a young or a
 disputed spelling are written in several ways, and a translation should be written as the reader writes.
+
+Both sides of the training text are read as the dev set writes them; and what is translated later is, too.
 """
 
 from __future__ import annotations
@@ -7,9 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from mt_cli.text.corpus import SentencePair
 
 Spelling = dict[str, str]  # of a sign that training has: what the dev set writes for it
+Spellings = tuple[Spelling, Spelling]  # of source and target
+AS_IT_IS: Spellings = ({}, {})
 
 _APOSTROPHES = "'’‘´`ʼʻꞌ"
 _MARKS = "\u0300-\u036f"
@@ -81,3 +87,8 @@ class Respelling:
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._spelling[found[0]], text)
+
+
+def respelled(pairs: Iterable[SentencePair], spellings: Spellings) -> Iterator[SentencePair]:
+    src, tgt = map(Respelling, spellings)
+    return (pair._replace(src=src(pair.src), tgt=tgt(pair.tgt)) for pair in pairs)

@@ -20,6 +20,7 @@ from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
+from mt_cli.text.spelling import Spellings
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.parent import held_out_of
@@ -106,8 +107,8 @@ class PairText:
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
-        if report.spelling and self.data.spelling == "dev":
-            respell(sets, report.spelling)
+        if any(report.spellings) and self.data.spelling == "dev":
+            respell(sets, report.spellings)
         self.settle()
         return report
 
@@ -118,7 +119,7 @@ class PairText:
     def settle(self) -> None:
         """Reads the training text from now on as the first start has settled it."""
         sets = self.folder.sets
-        self.train.respell(sets.spelling())
+        self.train.respell(sets.spellings())
         self.train.leave_out(sets.left_out_lines(), sets.held_out_pairs(self.data) if self.data.dev is None else {})
 
     # Ids -------------------------------------------------------------------------------------------------------------
@@ -127,7 +128,8 @@ class PairText:
         """The ids of the training pairs, and their description in each direction that is learnt."""
         self._description.begin()
         mixture = self.train.build(self.folder, tokenizer, self._description.note)
-        return mixture, self._description.profiles(self.train.without_words(mixture), keeps_edge_spaces)
+        spellings = self.folder.sets.spellings()
+        return mixture, self._description.profiles(self.train.without_words(mixture), keeps_edge_spaces, spellings)
 
     def save_profiles(self, profiles: list[CorpusProfile]) -> None:
         for number, profile in enumerate(profiles):
@@ -180,7 +182,10 @@ class _Description:
         for builder, text in zip(self._builders, (pair.src, pair.tgt), strict=False):
             builder.add(text)
 
-    def profiles(self, mixture: Mixture, keeps_edge_spaces: bool) -> list[CorpusProfile]:
+    def profiles(self, mixture: Mixture, keeps_edge_spaces: bool, spellings: Spellings) -> list[CorpusProfile]:
         ways = (mixture, mixture.backwards())
         lengths = [way.lengths(0, len(way)) for way in ways[: self.n]]
-        return [builder.profile(*one, keeps_edge_spaces) for builder, one in zip(self._builders, lengths, strict=True)]
+        return [
+            builder.profile(*one, keeps_edge_spaces, spelling)
+            for builder, one, spelling in zip(self._builders, lengths, spellings, strict=False)
+        ]

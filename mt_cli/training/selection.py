@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.run_sets import RunSets
 from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import Spelling
+from mt_cli.text.spelling import Spellings
 from mt_cli.text.split import Split, repetitions, split
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,13 @@ def leave_out_faulty(run_sets: RunSets, read_all: ReadPairs, report: Report) -> 
     run_sets.save_left_out(report.text, found)
 
 
-def respell(run_sets: RunSets, spelling: Spelling) -> None:
-    """Writes into the run which signs of the targets are replaced."""
-    run_sets.save_spelling(spelling)
-    told = ", ".join(f"{other} for {sign}" for sign, other in spelling.items())
-    log.info(f"trains with {told}, as dev writes the target (data.spelling)")
+def respell(run_sets: RunSets, spellings: Spellings) -> None:
+    """Writes into the run which signs of either side are replaced."""
+    run_sets.save_spellings(spellings)
+    for side, spelling in zip(("source", "target"), spellings, strict=True):
+        if spelling:
+            told = ", ".join(f"{other} for {sign}" for sign, other in spelling.items() if not sign.isupper())
+            log.info(f"trains with {told}, as dev writes the {side} (data.spelling)")
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text

@@ -21,7 +21,7 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.spelling import Respelling, Spelling
+from mt_cli.text.spelling import AS_IT_IS, Spellings, respelled
 from mt_cli.text.split import repetitions
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer
 
@@ -48,7 +48,7 @@ class TokenSet:
         self.name, self.files, self._data, self._dedup, self._corpus = name, files, data, dedup, corpus
         self.sha256 = known_sha256(files, run.cache / HASHES)
         self.left_out: Container[int] = ()  # places that are not trained on
-        self.spelling: Spelling = {}  # of the targets
+        self.spellings = AS_IT_IS
         self.report = CorpusReport()  # on what was read last
         self._copy: Path | None = None
 
@@ -82,9 +82,9 @@ class TokenSet:
         self._copy = None
 
     def pairs(self) -> Iterator[SentencePair]:
-        """What `read` gives, from the copy while there is one, with its targets in the spelling that is trained on."""
-        pairs, respell = self.read() if self._copy is None else read_copy(self._copy), Respelling(self.spelling)
-        return (pair._replace(tgt=respell(pair.tgt)) for pair in pairs) if self.spelling else pairs
+        """What `read` gives, from the copy while there is one, in the spelling that is trained on."""
+        pairs = self.read() if self._copy is None else read_copy(self._copy)
+        return respelled(pairs, self.spellings) if any(self.spellings) else pairs
 
     def open(self, run: RunDir, tokenizer: Tokenizer) -> TokenDataset | None:
         """The ids that an earlier start made of the same text, if they are whole."""
@@ -147,7 +147,7 @@ class TokenSet:
             "tokenizer": tokenizer.sha256,
             "max_length": str(self._data.max_length),
             "reading": f"dedup {self._dedup}, bad lines {self._data.on_bad_line}",
-            **({"spelling": str(self.spelling)} if self.spelling else {}),  # ids of earlier versions have none
+            **({"spellings": str(self.spellings)} if any(self.spellings) else {}),  # ids of earlier versions have none
         }
 
     def refuse_empty(self, dataset: TokenDataset) -> None:
@@ -225,10 +225,10 @@ class TrainingSet:
         """Those that are trained on, and the list of words."""
         return (pair for one in self._all_sets for pair in one.pairs() if pair.line not in one.left_out)
 
-    def respell(self, spelling: Spelling) -> None:
+    def respell(self, spellings: Spellings) -> None:
         """From now on."""
         for one in self._all_sets:
-            one.spelling = spelling
+            one.spellings = spellings
 
     def leave_out(self, places: Container[int], held_out: dict[str, list[SentencePair]]) -> None:
         """From now on. `held_out`: the sets that were cut from the text, which the list of words shall not repeat."""

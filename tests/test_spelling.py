@@ -110,6 +110,17 @@ def test_the_way_back_reads_its_sources_alike(data, tmp_path):
     assert run.text.load_profile(is_back=True).spelling["ã"] == "â"
 
 
+def test_each_of_several_pairs_has_its_own(data, tmp_path):
+    for name, n in ("train", 200), ("dev", 60):
+        Path(f"{name}.hch").write_text("".join(f"wixa {i}\n" for i in range(n)))
+    other = {"src_lang": "es", "tgt_lang": "hch", "train": ["train.es", "train.hch"], "dev": ["dev.es", "dev.hch"]}
+    run = RunDir(tmp_path / "run")
+    assert "mitâ ko'ape oî" in targets({"pairs": [data, other]}, run)
+    config = load_config(run.config_file)
+    found = [run.of_pair(config.data, pair).sets.spellings() for pair in config.data.directions]
+    assert found[0][1]["ã"] == "â" and found[1] == ({"’": "'"}, {})
+
+
 def test_the_own_spelling_is_kept_on_demand(data, tmp_path):
     run = RunDir(tmp_path / "run")
     assert "mitã ko’ape oĩ" in targets(data, run, "data.spelling=own")

@@ -47,9 +47,8 @@ def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
     with other marks, or another apostrophe, of which it has so much more; else the letter without marks."""
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
-    expected = {
-        sign: n * scale for sign, n in train.counts.items()
-    }  # times in the dev set, if it wrote as training does
+    # Times in the dev set, if it wrote as training does.
+    expected = {sign: n * scale for sign, n in train.counts.items()}
     for sign, times in expected.items():
         if times < _LEAST_EXPECTED or dev.counts[sign] > _HARDLY * times or not (kin := _kin(sign)):
             continue

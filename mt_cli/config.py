@@ -188,9 +188,9 @@ class DataConfig(LanguagePair):
     """Whether to leave out the training pairs that `mt check` would drop: without text on a side, copied, repeated,
     untranslated, of a shifted stretch and so on. The same as `mt train --clean`; the run's left_out.tsv lists them."""
     spelling: Literal["dev", "own"] = "dev"
-    """How training reads a letter with marks or an apostrophe that data.dev never writes so, such as ã where that has â, or ’
-    where it has '. dev: as it is there, and so does `mt translate`; own: as it is in the files. `mt check` and `mt train`
-    tell which signs these are."""
+    """How training reads an apostrophe, or marks on a Latin letter, that data.dev hardly ever writes so, such as ã where that
+    has â, or ’ where it has '. dev: as it is there, and so does `mt translate`; own: as it is in the files. `mt check` and
+    `mt train` tell which signs these are. With training.init_from, as the other run has learnt it."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""

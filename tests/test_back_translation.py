@@ -24,6 +24,7 @@ from mt_cli.errors import ConfigError, DataError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
+from mt_cli.text.spelling import Spelling
 from mt_cli.text.tokenizer import SYNTHETIC
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.prepare import prepare
@@ -79,8 +80,8 @@ class SplitAtSpaces:
         return [7] * len(text.split())
 
 
-def selection(data: DataConfig) -> Selection:
-    return Selection(data, held_out_targets(data, {}), SplitAtSpaces())  # type: ignore[arg-type]
+def selection(data: DataConfig, spelling: Spelling | None = None) -> Selection:
+    return Selection(data, held_out_targets(data, {}), SplitAtSpaces(), spelling or {})  # type: ignore[arg-type]
 
 
 def test_lines_of_no_use_are_left_out_and_counted(tiny):
@@ -117,6 +118,8 @@ def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
         )
     }
     assert chosen.n_trained == 200
+    respelled = selection(load_config(Path("tiny.yaml")).data, {"ß": "7"})
+    assert list(respelled.pairs([("the cat 7", "die Katze")])), "the run back writes such a sign for another"
 
 
 # What the run back is trained with -----------------------------------------------------------------------------------

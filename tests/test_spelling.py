@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from mt_cli.explain.json_lines import explain_lines
 from mt_cli.run_dir import RunDir
 from mt_cli.text.spelling import Respelling, SignCounter, other_spelling
 from mt_cli.training.prepare import prepare
+from mt_cli.training.run import train
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
+PAD = "e s t a u r n i o " * 6000
 
 
 def spelling(train: list[str], dev: list[str]) -> dict[str, str]:
@@ -28,16 +31,28 @@ def test_letters_with_other_marks_and_other_apostrophes_are_found():
     assert small == {"ã": "â", "ẽ": "ê", "ĩ": "î", "’": "'"}
 
 
-def test_marks_may_be_left_out():
-    assert spelling(["māmā "] * 400, ["mama "] * 40) == {"ā": "a", "Ā": "A"}
+@pytest.mark.parametrize(
+    ("train", "dev", "found"),
+    [
+        ("ș" * 800 + "ş" * 200, "ș" * 1000, {"ş": "ș"}),  # most of training writes it already
+        ("ẹ" * 800 + "ẹ́" * 100 + "ẹ̀" * 100, "ẹ" * 1000, {"ẹ́": "ẹ", "ẹ̀": "ẹ"}),  # without tones
+        ("’" * 100 + "´" * 50 + "ʼ" * 20, "'" * 170, {"’": "'", "´": "'", "ʼ": "'"}),
+        ("ã" * 100 + "â" * 5, "â" * 105 + "ä" * 20, {"ã": "â"}),  # another sign is new, too
+    ],
+)
+def test_a_sign_stands_for_all_that_are_lost(train, dev, found):
+    assert {
+        sign: other for sign, other in spelling([PAD + train], [PAD + dev]).items() if not sign[0].isupper()
+    } == found
 
 
 def test_capitals_follow_small_letters():
     assert spelling(TRAIN, DEV)["Ã"] == "Â"
+    assert spelling([PAD + "g̃" * 100], [PAD + "ĝ" * 100]) == {"g̃": "ĝ", "G̃": "Ĝ"}
 
 
 def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
-    assert spelling(["ko ba̱ ta "] * 400, ["ko bã ta "] * 40) == {"a̱": "ã"}
+    assert spelling(["ko ba̱ ta "] * 400, ["ko bã ta "] * 40) == {"a̱": "ã", "A̱": "Ã"}
     assert Respelling({"a̱": "ã"})("ba̱ a") == "bã a"
     assert Respelling({"ã": "â"})("ã ã̱") == "â ã̱", "with another mark it is another letter"
 
@@ -51,6 +66,16 @@ def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
         (TRAIN, ["mbaê ko'â " * 4], "so short a dev set may lack a sign by chance"),
         (TRAIN, TRAIN[:1] + DEV, "the dev set writes both"),
         (["sí está qué "] * 400, ["àà " * 40] * 40, "the other sign is far more frequent, so it means something else"),
+        ([PAD + "ä" * 100 + "ü" * 100], [PAD + "ae" * 100 + "ue" * 100], "the dev set writes digraphs"),
+        (
+            [PAD + "é" * 1000 + "ë" * 60],
+            [PAD + "é" * 1500],
+            "another sign is so frequent that it has other reasons to rise",
+        ),
+        ([PAD + "é" * 200 + "ë" * 40], [PAD + "é" * 205], "another sign has hardly risen"),
+        (["e" * 100 + "ë"], ["e" * 4000 + "ê" * 40], "training has it once"),
+        ([PAD + "‘a’ " * 150 + "'" * 100], [PAD + "'" * 400 + "’" * 150], "quotations open and close"),
+        (["ウヴバ"] * 400, ["ウバブ"] * 400, "in other scripts they are other letters"),
         (["각 나 "] * 400, ["간 나 "] * 40, "syllables are not letters with marks"),
         (["ba bo "] * 400, ["be bu "] * 40, "other letters are other letters"),
     ],
@@ -125,6 +150,35 @@ def test_the_own_spelling_is_kept_on_demand(data, tmp_path):
     run = RunDir(tmp_path / "run")
     assert "mitã ko’ape oĩ" in targets(data, run, "data.spelling=own")
     assert run.sets.spellings() == ({}, {}) and not run.sets.spelling_file.exists()
+
+
+def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_path):
+    parent = RunDir(tmp_path / "run")
+    targets(data, parent)
+    train(parent.config_file, parent.path)
+    rng = random.Random(1)
+    for name in "es", "gn":  # a corpus of which sets can be held out
+        lines = (" ".join("".join(rng.choices("abdegilmnoprstu", k=6)) for _ in range(6)) for _ in range(400))
+        Path(f"train.{name}").write_text("".join(f"ã’ {line}\n" for line in lines))
+    for name, setting, expected in (
+        ("child", "data.spelling=dev", parent.sets.spellings()),
+        ("own", "data.spelling=own", ({}, {})),
+    ):
+        child = RunDir(tmp_path / name)
+        targets(data | {"dev": None}, child, f"training.init_from={parent.path}", setting)
+        assert child.sets.spellings() == expected
+
+
+def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
+    Path("train.es").write_text("".join(f"La casa, např. Voda {i}.\n" for i in range(200)))
+    Path("dev.es").write_text("".join(f"La casa, napŕ. Voda {i}.\n" for i in range(60)))
+    run = RunDir(tmp_path / "run")
+    targets(data, run)
+    assert run.text.load_profile().abbreviations == ("napŕ",)
+    before = run.text.profile_file.read_bytes()
+    run.text.profile_file.unlink()
+    targets(data, run)
+    assert run.text.profile_file.read_bytes() == before, "made anew from what is trained on"
 
 
 def test_ids_that_are_lost_are_made_in_the_same_spelling(data, tmp_path):

@@ -101,13 +101,14 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     if usual.common_words > _MANY_COMMON_WORDS and not pair_faults.is_one_language:
         findings.append(Finding.of(SAME_WORDS, round(usual.common_words * facts[0].n_words), usual.common_words))
     findings += tally.findings(survey.n_lines, "train")
-    findings += survey.spellings.findings(survey.n_lines, "train")
     spellings = AS_IT_IS
+    for dev in (one for one, _ in held_out if one.name == "dev"):
+        signs = SignCounter(pair.src for pair in dev.pairs), SignCounter(pair.tgt for pair in dev.pairs)
+        spellings = other_spelling(survey.signs[0], signs[0]), other_spelling(survey.signs[1], signs[1])
+    findings += spelling_findings(spellings, survey.signs, data.spelling)
+    settled = spellings if data.spelling == "dev" else AS_IT_IS
+    findings += survey.spellings.findings(survey.n_lines, "train", settled)
     for one, raw_pairs in held_out:
-        if one.name == "dev":
-            signs = SignCounter(pair.src for pair in one.pairs), SignCounter(pair.tgt for pair in one.pairs)
-            spellings = other_spelling(survey.signs[0], signs[0]), other_spelling(survey.signs[1], signs[1])
-            findings += spelling_findings(spellings, survey.signs, data.spelling)
         findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
     return Report(
         text,

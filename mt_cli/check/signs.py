@@ -166,10 +166,12 @@ class SpellingCounter:
                         shown = _around(text, match.start())
                         self._first[key] = Example(pair.line, *((shown, "") if side == 0 else ("", shown)))
 
-    def findings(self, n_pairs: int, name: str) -> list[Finding]:
-        """A finding for each sign that has two spellings on a side."""
+    def findings(self, n_pairs: int, name: str, settled: Spellings) -> list[Finding]:
+        """A finding for each sign that has two spellings on a side, but for apostrophes that are `settled`."""
         found = []
         for (side, sign), counts in sorted(self._counts.items()):
+            if sign == "apostrophe" and any(not other.isalpha() for other in settled[side].values()):
+                continue
             used = sorted(counts.items(), key=lambda item: -item[1])
             if len(used) < 2 or used[1][1] < _N_OF_A_SPELLING:
                 continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,7 +71,7 @@ def read_config(
             overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], overrides).data.directions[0].src_lang)]
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
-    if columns and not any(map(_is_table, (corpus, dev, test))):
+    if columns and len(corpus) == 2:
         raise UsageError("--columns is for tables; leave it out")
     languages = _languages(corpus, src_lang, tgt_lang, columns)
     _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
@@ -195,12 +194,12 @@ def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str,
         if name == "the corpus" or not _is_table(files) or not files[0].is_file():
             continue
         layout = find_layout(files[0], columns)
-        if layout.header is not None and languages_of(layout) == (tgt_lang, src_lang):
-            option = "--set data.words.columns=" if name == "--words" else "--columns "
-            named = ",".join(layout.header[i] for i in reversed(layout.columns))
-            raise UsageError(
-                f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, {expected}; add {option}{shlex.quote(named)}"
+        if languages_of(layout) == (tgt_lang, src_lang):
+            src, tgt = layout.columns
+            advice = (
+                f"add --set data.words.columns={tgt + 1},{src + 1}" if name == "--words" else "exchange the columns"
             )
+            raise UsageError(f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, {expected}; {advice}")
 
 
 def _is_table(files: list[Path] | None) -> bool:

@@ -17,16 +17,20 @@ Spelling = dict[str, str]  # of a sign that training has: what the dev set write
 Spellings = tuple[Spelling, Spelling]  # of source and target
 AS_IT_IS: Spellings = ({}, {})
 
-_APOSTROPHES = "'’‘´`ʼʻꞌ"
+_APOSTROPHES = "'’´`ʼʻꞌ"  # not ‘, which opens quotations
 _MARKS = "\u0300-\u036f"
 _HAS_MARKS = re.compile(f"[{_MARKS}]")
 _SIGN = re.compile(f".[{_MARKS}]*", re.DOTALL)  # a letter with the marks that no single character has it with
+_LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another word more often than another spelling
 
-# Times that the dev set would have a sign if it wrote as training does: with fewer it may lack one by chance.
-_LEAST_EXPECTED = 20
+# Times that training has a sign, and that the dev set would have it, if it wrote as training does: with fewer it may lack one
+# by chance.
+_LEAST = 20
 _HARDLY = 0.05  # share of these times up to which it does not write so
-_RISES = 1.4  # times as frequent as in training that the other sign is
-_ALIKE = 3.0  # times as frequent as both signs in training that the other one may be: otherwise it means something else
+# The sign that stands for lost ones must be more frequent than in training by this share of theirs, and by this share of its
+# own; at most so many times as frequent as all of them were; and they must be so large a share of it. Otherwise its rise has
+# another reason.
+_RISES, _GROWS, _MOST, _SHARE = 0.5, 0.2, 3.0, 0.1
 
 
 class SignCounter:
@@ -44,33 +48,39 @@ class SignCounter:
 
 def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
     """The signs of training that the dev set never or hardly ever writes, where it has another sign for them: the same letter
-    with other marks, or another apostrophe, of which it has so much more; else the letter without marks."""
+    with other marks, or another apostrophe, of which it has so much more."""
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
-    # Times in the dev set, if it wrote as training does.
-    expected = {sign: n * scale for sign, n in train.counts.items()}
-    for sign, times in expected.items():
-        if times < _LEAST_EXPECTED or dev.counts[sign] > _HARDLY * times or not (kin := _kin(sign)):
-            continue
-        others = {other: n for other, n in dev.counts.items() if other != sign and _kin(other) == kin}
-        rises = {other: n / (expected.get(other, 0.0) + 1) for other, n in others.items()}
-        other = max(rises, key=rises.__getitem__, default="")
-        both = times + expected.get(other, 0.0)
-        if rises.get(other, 0.0) >= _RISES and both / _ALIKE < others[other] < both * _ALIKE:
-            found[sign] = other
-        elif dev.counts[kin] > times / _ALIKE:  # the kin of apostrophes is no sign
-            found[sign] = kin
+    expected = {sign: n * scale for sign, n in train.counts.items()}  # times, if dev wrote as training does
+    for kin in _grouped(train.counts.keys() | dev.counts.keys()):
+        lost = [
+            sign for sign in kin
+            if min(train.counts[sign], expected.get(sign, 0)) >= _LEAST and dev.counts[sign] <= _HARDLY * expected[sign]
+        ]  # fmt: skip
+        n_lost = sum(expected[sign] for sign in lost)
+        rises = {sign: dev.counts[sign] - expected.get(sign, 0) for sign in kin if sign not in lost}
+        others = [
+            sign for sign, rise in rises.items()
+            if rise >= max(_RISES * n_lost, _GROWS * expected.get(sign, 0))
+            and dev.counts[sign] <= _MOST * (n_lost + expected.get(sign, 0))
+            and n_lost >= _SHARE * expected.get(sign, 0)
+        ]  # fmt: skip
+        if lost and others:
+            found |= dict.fromkeys(lost, max(others, key=lambda sign: (rises[sign], sign)))
     capitals = {sign.upper(): other.upper() for sign, other in found.items() if sign.islower()}
-    return {sign: other for sign, other in capitals.items() if len(sign) == len(other) == 1} | found
+    return found | {sign: other for sign, other in capitals.items() if sign not in found}
 
 
-def _kin(sign: str) -> str:
-    """What signs have in common that may stand for each other; '' where a sign stands for itself alone."""
-    if sign in _APOSTROPHES:
-        return _APOSTROPHES
-    parts = unicodedata.normalize("NFD", sign)
-    has_marks = len(parts) > 1 and unicodedata.combining(parts[1]) > 0  # which the parts of a Korean syllable are not
-    return parts[0] if has_marks and parts[0].isalpha() else ""
+def _grouped(signs: Iterable[str]) -> Iterable[list[str]]:
+    """The signs that may stand for each other: apostrophes, and the forms of each Latin letter with marks."""
+    groups: dict[str, list[str]] = {}
+    for sign in sorted(signs):
+        parts = unicodedata.normalize("NFD", sign)
+        if sign in _APOSTROPHES:
+            groups.setdefault(_APOSTROPHES, []).append(sign)
+        elif len(parts) > 1 and parts[0].isalpha() and parts[0] <= _LAST_LATIN:
+            groups.setdefault(parts[0], []).append(sign)
+    return groups.values()
 
 
 class Respelling:

@@ -69,7 +69,7 @@ def back_translate(
             signals.is_saving_needed = False
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
-        selection = Selection(config.data, held_out, tokenizer)
+        selection = Selection(config.data, held_out, tokenizer, back.sets.spellings()[1])
         about = about or _choose(config, sha256, run, back, selection)
         _translate(config, run, back, about, signals)
         about = _join(config, run, about, selection)

@@ -13,6 +13,7 @@ from mt_cli.text.corpora import TrainingText, corpus_of
 from mt_cli.text.corpus import SentencePair, normalize, read_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import NearIndex, letters
+from mt_cli.text.spelling import Spelling
 from mt_cli.text.tokenizer import Tokenizer
 
 _MAX_PIECE = 16  # characters, by sentencepiece's default
@@ -22,12 +23,13 @@ _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking 
 class Selection:
     """Chooses lines of monolingual text, and then pairs of a line and its translation. Counts what it leaves out."""
 
-    def __init__(self, data: DataConfig, held_out: Iterable[str], tokenizer: Tokenizer):
-        """`held_out`: the targets of all dev and test sets. `tokenizer`: of the run that translates back."""
+    def __init__(self, data: DataConfig, held_out: Iterable[str], tokenizer: Tokenizer, spelling: Spelling):
+        """`held_out`: the targets of all dev and test sets. `tokenizer`, `spelling`: of the run that translates back, and of what
+        it writes."""
         self._max_length, self._tokenizer = data.max_length, tokenizer
         self.left_out = Counter[str]()  # by the reason
         self.n_trained = 0.0  # pairs of an epoch of the training text
-        self._trained, self._src_characters, sample = set[int](), set[str](), Sample()
+        self._trained, self._src_characters, sample = set[int](), set[str]().union(*spelling.values()), Sample()
         for pair in TrainingText(data).read():
             self.n_trained += data.corpora[corpus_of(pair.line)].weight
             sample.add(pair)

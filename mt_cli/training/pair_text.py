@@ -20,7 +20,7 @@ from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.spelling import Spellings
+from mt_cli.text.spelling import AS_IT_IS, Spellings
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.parent import held_out_of
@@ -107,10 +107,25 @@ class PairText:
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
-        if any(report.spellings) and self.data.spelling == "dev":
-            respell(sets, report.spellings)
+        spellings = self._spellings(report, parent)
+        if any(spellings):
+            respell(sets, spellings)
         self.settle()
+        if any(spellings):
+            self._description.count_again(self.train.pairs())
         return report
+
+    def _spellings(self, report: Report, parent: RunDir | None) -> Spellings:
+        """Those of the run that this one begins with, if it has learnt the same pair, as its tokenizer knows no other signs;
+        else those of the dev set."""
+        if self.data.spelling == "own":
+            return AS_IT_IS
+        if parent is not None:
+            learnt = parent.load_config().data
+            for pair in learnt.directions:
+                if pair.name == self.data.name:
+                    return parent.of_pair(learnt, pair).sets.spellings()
+        return report.spellings
 
     def keep_report(self, report: Report) -> None:
         tell_findings(report)
@@ -168,6 +183,12 @@ class _Description:
         self.n = 2 if both_ways else 1
         self._counters = [AbbreviationCounter() for _ in range(self.n)]
         self._builders = list[ProfileBuilder]()
+
+    def count_again(self, pairs: Iterable[SentencePair]) -> None:
+        """What was counted before has been in another spelling."""
+        self._counters = [AbbreviationCounter() for _ in range(self.n)]
+        for pair in pairs:
+            self.count(pair)
 
     def count(self, pair: SentencePair) -> None:
         """To be called with all pairs."""

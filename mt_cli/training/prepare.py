@@ -164,11 +164,11 @@ def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tup
         values = {key: choice.value for key, choice in choices.items()}
         return complete(config, values), {key: choice.reason for key, choice in choices.items()}
 
-    if minutes is None:
-        return completed(0.0)
+    best, reasons = completed(0.0)
+    if minutes is None or not reasons:
+        return best, reasons
     if config.data.monolingual is not None:
         given["training.minutes"] = minutes * (1 - TRANSLATED_SHARE)
-    best, _ = completed(0.0)
     return completed(update_seconds(best, facts) / n_processes())
 
 

@@ -54,7 +54,11 @@ def respell(run_sets: RunSets, spellings: Spellings) -> None:
     run_sets.save_spellings(spellings)
     for side, spelling in zip(("source", "target"), spellings, strict=True):
         if spelling:
-            told = ", ".join(f"{other} for {sign}" for sign, other in spelling.items() if not sign.isupper())
+            told = ", ".join(
+                f"{other} for {sign}"
+                for sign, other in spelling.items()
+                if sign.lower() == sign or sign.lower() not in spelling
+            )
             log.info(f"trains with {told}, as dev writes the {side} (data.spelling)")
 
 

@@ -14,7 +14,7 @@ from mt_cli.config_file import config_of, load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.run_dir import RunDir
-from mt_cli.text.spelling import Respelling, SignCounter, other_spelling
+from mt_cli.text.spelling import Respelling, SignCounter, other_spelling, told
 from mt_cli.training.prepare import prepare
 from mt_cli.training.run import train
 
@@ -46,6 +46,16 @@ def test_a_sign_stands_for_all_that_are_lost(train, dev, found):
     } == found
 
 
+def test_apostrophes_may_have_spaces():
+    train = ["jach ’ a walt 'äwi uta " * 10] * 40
+    found = spelling(train, ["jach'a walt'äwi uta " * 30])
+    assert found == {" ’ ": "'", " '": "'"}
+    assert told(found) == '\' for " \'", \' for " ’ "'
+    assert Respelling(found)("jach ’ a, walt 'äwi ’ 'b'") == "jach'a, walt'äwi ’ 'b'", "between letters alone"
+    quotations = ["he says 'yes' don't can't won't isn't " * 10] * 40
+    assert spelling(quotations, ["don't can't won't isn't aren't I'm he's " * 40]) == {}
+
+
 def test_capitals_follow_small_letters():
     assert spelling(TRAIN, DEV)["Ã"] == "Â"
     assert spelling([PAD + "g̃" * 100], [PAD + "ĝ" * 100]) == {"g̃": "ĝ", "G̃": "Ĝ"}
@@ -75,6 +85,7 @@ def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
         ([PAD + "é" * 200 + "ë" * 40], [PAD + "é" * 205], "another sign has hardly risen"),
         (["e" * 100 + "ë"], ["e" * 4000 + "ê" * 40], "training has it once"),
         ([PAD + "‘a’ " * 150 + "'" * 100], [PAD + "'" * 400 + "’" * 150], "quotations open and close"),
+        ([PAD + "a\u00a0b" * 200], [PAD + "a'b" * 200], "a no-break space is no apostrophe"),
         (["ウヴバ"] * 400, ["ウバブ"] * 400, "in other scripts they are other letters"),
         (["각 나 "] * 400, ["간 나 "] * 40, "syllables are not letters with marks"),
         (["ba bo "] * 400, ["be bu "] * 40, "other letters are other letters"),

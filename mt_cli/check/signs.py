@@ -12,7 +12,7 @@ from typing import Literal
 from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import SignCounter, Spellings
+from mt_cli.text.spelling import SignCounter, Spellings, told
 
 WRONG_SCRIPT = Kind(
     "wrong_script", "a side is written in a script that is rare on that side", "Look whether these are in the right language; drop those that are not.",
@@ -196,10 +196,10 @@ def spelling_findings(
     found = []
     for side, spelling, signs in zip(("source", "target"), spellings, train, strict=True):
         counts = {sign: signs.counts[sign] for sign in spelling if signs.counts[sign]}
-        told = ", ".join(f"{spelling[sign]} for {sign} ({n:,} times)" for sign, n in counts.items())
+        times = ", ".join(f"{told({sign: spelling[sign]})} ({n:,} times)" for sign, n in counts.items())
         kind = Kind(
             "other_spelling",
-            f"dev writes the {side} otherwise than training does: {told}",
+            f"dev writes the {side} otherwise than training does: {times}",
             "Nothing to do: mt train reads it as dev writes it. If you want it as in training, --set data.spelling=own."
             if choice == "dev"
             else "Write both in one way, or leave out data.spelling: own, so that mt train reads it as dev writes it.",

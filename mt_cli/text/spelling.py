@@ -19,8 +19,11 @@ AS_IT_IS: Spellings = ({}, {})
 
 _APOSTROPHES = "'’´`ʼʻꞌ"  # not ‘, which opens quotations
 _MARKS = "\u0300-\u036f"
-_HAS_MARKS = re.compile(f"[{_MARKS}]")
-_SIGN = re.compile(f".[{_MARKS}]*", re.DOTALL)  # a letter with the marks that no single character has it with
+_LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
+# An apostrophe between letters, with the spaces that some tokenizers put there; a letter with the marks that no single
+# character has it with.
+_SIGN = re.compile(f"{_LETTER_BEFORE} ?[{_APOSTROPHES}] ?{_LETTER_AFTER}|.[{_MARKS}]*", re.DOTALL)
+_OF_SEVERAL = re.compile(f"[{_MARKS}]| [{_APOSTROPHES}]|[{_APOSTROPHES}] ")  # found where a sign has several characters
 _LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another word more often than another spelling
 
 # Times that training has a sign, and that the dev set would have it, if it wrote as training does: with fewer it may lack one
@@ -31,6 +34,7 @@ _HARDLY = 0.05  # share of these times up to which it does not write so
 # own; at most so many times as frequent as all of them were; and they must be so large a share of it. Otherwise its rise has
 # another reason.
 _RISES, _GROWS, _MOST, _SHARE = 0.5, 0.2, 3.0, 0.1
+_MAINLY = 3.0  # times as frequent that apostrophes with spaces must be as others: they can be quotation marks
 
 
 class SignCounter:
@@ -43,12 +47,12 @@ class SignCounter:
 
     def add(self, text: str) -> None:
         """`text` is NFC."""
-        self.counts.update(_SIGN.findall(text) if _HAS_MARKS.search(text) else text)
+        self.counts.update(_SIGN.findall(text) if _OF_SEVERAL.search(text) else text)
 
 
 def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
     """The signs of training that the dev set never or hardly ever writes, where it has another sign for them: the same letter
-    with other marks, or another apostrophe, of which it has so much more."""
+    with other marks, or an apostrophe that is another one or has no spaces, of which it has so much more."""
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
     expected = {sign: n * scale for sign, n in train.counts.items()}  # times, if dev wrote as training does
@@ -57,8 +61,10 @@ def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
             sign for sign in kin
             if min(train.counts[sign], expected.get(sign, 0)) >= _LEAST and dev.counts[sign] <= _HARDLY * expected[sign]
         ]  # fmt: skip
+        joined, spaced = (sum(expected.get(sign, 0) for sign in kin if (" " in sign) == has) for has in (False, True))
+        lost = [sign for sign in lost if " " not in sign or spaced >= _MAINLY * joined]
         n_lost = sum(expected[sign] for sign in lost)
-        rises = {sign: dev.counts[sign] - expected.get(sign, 0) for sign in kin if sign not in lost}
+        rises = {sign: dev.counts[sign] - expected.get(sign, 0) for sign in kin if sign not in lost and " " not in sign}
         others = [
             sign for sign, rise in rises.items()
             if rise >= max(_RISES * n_lost, _GROWS * expected.get(sign, 0))
@@ -72,11 +78,11 @@ def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
 
 
 def _grouped(signs: Iterable[str]) -> Iterable[list[str]]:
-    """The signs that may stand for each other: apostrophes, and the forms of each Latin letter with marks."""
+    """The signs that may stand for each other: apostrophes with and without spaces; the forms of a Latin letter with marks."""
     groups: dict[str, list[str]] = {}
     for sign in sorted(signs):
-        parts = unicodedata.normalize("NFD", sign)
-        if sign in _APOSTROPHES:
+        bare, parts = sign.strip(" "), unicodedata.normalize("NFD", sign)
+        if bare and bare in _APOSTROPHES:
             groups.setdefault(_APOSTROPHES, []).append(sign)
         elif len(parts) > 1 and parts[0].isalpha() and parts[0] <= _LAST_LATIN:
             groups.setdefault(parts[0], []).append(sign)
@@ -88,14 +94,29 @@ class Respelling:
 
     def __init__(self, spelling: Spelling):
         self._spelling = spelling
-        signs = "|".join(map(re.escape, sorted(spelling, key=len, reverse=True)))
-        self._pattern = re.compile(f"(?:{signs})(?![{_MARKS}])") if spelling else None
+        signs = "|".join(map(_pattern_of, sorted(spelling, key=len, reverse=True)))
+        self._pattern = re.compile(signs) if spelling else None
 
     def __call__(self, text: str) -> str:
         """`text` is NFC, and so is what comes out."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._spelling[found[0]], text)
+
+
+def _pattern_of(sign: str) -> str:
+    if " " in sign:
+        return f"{_LETTER_BEFORE}{re.escape(sign)}{_LETTER_AFTER}"
+    return f"{re.escape(sign)}(?![{_MARKS}])"
+
+
+def told(spelling: Spelling) -> str:
+    """For people: â for ã, ' for " ’ "."""
+    return ", ".join(f"{other} for {_quoted(sign)}" for sign, other in spelling.items())
+
+
+def _quoted(sign: str) -> str:
+    return f'"{sign}"' if " " in sign else sign
 
 
 def respelled(pairs: Iterable[SentencePair], spellings: Spellings) -> Iterator[SentencePair]:

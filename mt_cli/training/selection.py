@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.run_sets import RunSets
 from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import Spellings
+from mt_cli.text.spelling import Spellings, told
 from mt_cli.text.split import Split, repetitions, split
 
 log = logging.getLogger(__name__)
@@ -54,12 +54,8 @@ def respell(run_sets: RunSets, spellings: Spellings) -> None:
     run_sets.save_spellings(spellings)
     for side, spelling in zip(("source", "target"), spellings, strict=True):
         if spelling:
-            told = ", ".join(
-                f"{other} for {sign}"
-                for sign, other in spelling.items()
-                if sign.lower() == sign or sign.lower() not in spelling
-            )
-            log.info(f"trains with {told}, as dev writes the {side} (data.spelling)")
+            small = {s: o for s, o in spelling.items() if s.lower() == s or s.lower() not in spelling}
+            log.info(f"trains with {told(small)}, as dev writes the {side} (data.spelling)")
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text

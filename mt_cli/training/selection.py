@@ -55,7 +55,7 @@ def respell(run_sets: RunSets, spellings: Spellings) -> None:
     for side, spelling in zip(("source", "target"), spellings, strict=True):
         if spelling:
             small = {s: o for s, o in spelling.items() if s.lower() == s or s.lower() not in spelling}
-            log.info(f"trains with {told(small)}, as dev writes the {side} (data.spelling)")
+            log.info(f"trains with {told(small)} in the {side} (data.spelling)")
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text

@@ -30,6 +30,14 @@ def test_a_slower_machine_and_more_steps_have_a_longer_forecast(tiny, monkeypatc
     assert seconds("training.max_steps=1000") == pytest.approx(500, rel=0.3)
 
 
+def test_what_follows_the_last_step_is_counted(tiny, monkeypatch):
+    n_dev = len(Path("dev.de").read_text().splitlines())
+    monkeypatch.setattr("mt_cli.training.forecast._seconds_of_a_step", lambda trainer, step: 0.0)
+    monkeypatch.setattr("mt_cli.training.forecast._validation_seconds", lambda trainer: (0.0, 60 / n_dev))
+    line = forecast(load_config(Path("tiny.yaml"), ["training.max_steps=10", "training.validate_every_steps=5"]))[0]
+    assert line.startswith("A training here: 5 min"), "two validations of a minute each, and what is fitted to dev"
+
+
 def test_of_a_config_with_monolingual_text_the_pairs_alone_are_timed(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "data.dev=null", "data.test={}"])
     assert forecast(config)[0].startswith("A training here: ")

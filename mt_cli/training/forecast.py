@@ -27,6 +27,9 @@ from mt_cli.training.update import compute_update
 from mt_cli.training.workers import Workers
 
 _N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
+# After the training, sentences of dev to which estimates are fitted; and how many times as long as in a validation each takes,
+# as it is searched for with a beam and then looked into.
+_N_FITTED, _FITTED_TAKES = 500, 3.0
 
 
 def forecast(config: Config) -> list[str]:
@@ -55,7 +58,10 @@ def _training_seconds(trainer: Trainer) -> float:
     for one, step in steps.items():
         timed[one.n_passes].append(_seconds_of_a_step(trainer, step))
     one_pass, two_pass = (sum(seconds) / max(1, len(seconds)) for seconds in timed.values())
-    return seconds_left(settings, 0, (one_pass, two_pass), _validation_seconds(trainer))
+    n_sentences = sum(len(pair.dev) for pair in trainer.data.pairs)
+    losses, search = _validation_seconds(trainer)
+    fitting = _FITTED_TAKES * search * min(_N_FITTED, n_sentences)
+    return seconds_left(settings, 0, (one_pass, two_pass), losses + search * n_sentences) + fitting
 
 
 def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
@@ -76,11 +82,11 @@ def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
 
 
 @torch.inference_mode()
-def _validation_seconds(trainer: Trainer) -> float:
-    """Of the losses, which are computed, and of the search: a network that has learnt nothing would not end its sentences,
-    so one batch is decoded for as long as the references are."""
+def _validation_seconds(trainer: Trainer) -> tuple[float, float]:
+    """Of the losses of all sentences, which are computed, and of the search for one: a network that has learnt nothing would
+    not end its sentences, so one batch is decoded for as long as the references are."""
     pairs, config = trainer.data.pairs, trainer.state.config
-    dev, n_sentences = pairs[0].dev, sum(len(pair.dev) for pair in pairs)
+    dev = pairs[0].dev
     began = time.monotonic()
     for model in trainer.state.candidates.values():
         for pair in pairs:
@@ -96,7 +102,7 @@ def _validation_seconds(trainer: Trainer) -> float:
     last_ids = torch.ones(n, dtype=torch.long, device=translator.device)
     for _ in range(n_steps):
         last_ids = translator.search_model.advance(decoder, last_ids).argmax(-1)
-    return losses + (time.monotonic() - began) * n_sentences / n
+    return losses, (time.monotonic() - began) / n
 
 
 def _lines(trainer: Trainer, seconds: float) -> list[str]:

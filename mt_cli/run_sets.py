@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from mt_cli.errors import RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
 from mt_cli.text.corpora import TrainingText, places_in_table
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
-from mt_cli.text.spelling import AS_IT_IS, Spelling, Spellings
+from mt_cli.text.spelling import AS_IT_IS, Spelling, Spellings, respelled
 
 _MAX_LIST_BYTES = 1 << 31
 
@@ -98,6 +98,12 @@ class RunSets:
             return set()
         except (OSError, ValueError):
             raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
+
+    def trained(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """Those of the pairs of the training text that are trained on, in the spelling of the training. Raises RunDirError as
+        `left_out_lines` and `spellings` do."""
+        left_out = self.left_out_lines()
+        return respelled((pair for pair in pairs if pair.line not in left_out), self.spellings())
 
     def share_faulty(self) -> float:
         """The share of the pairs that the check of the corpus would drop; 0 where nothing is known."""

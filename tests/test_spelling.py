@@ -12,6 +12,7 @@ import pytest
 from mt_cli.check.corpus_check import check
 from mt_cli.config_file import config_of, load_config
 from mt_cli.decoding.translator import Translator
+from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.run_dir import RunDir
 from mt_cli.text.spelling import Respelling, SignCounter, other_spelling, told
@@ -217,3 +218,19 @@ def test_the_check_tells_it_and_what_to_do(data):
         assert (src.set, src.severity, src.count) == ("dev", severity, 200)
         assert (tgt.set, tgt.severity, tgt.count) == ("dev", severity, 600)
         assert "â for ã (200 times)" in tgt.what and "data.spelling" in tgt.advice
+
+
+def test_the_check_knows_the_words_of_dev_by_the_spelling_that_is_trained_with(data):
+    def share_unknown(choice: str) -> float:
+        report = check(config_of(data, [f"data.spelling={choice}"]).data)
+        return sum(finding.share for finding in report.findings if finding.kind == "unknown_words")
+
+    assert share_unknown("dev") == 0 and share_unknown("own") > 0.3
+
+
+def test_the_translation_memory_writes_as_the_run(data, tmp_path):
+    run = RunDir(tmp_path / "run")
+    targets(data, run)
+    config = load_config(run.config_file)
+    source = "D'Artagnan 7 está aquí"
+    assert memory_of(run, run, config.data, [source]).translate(source) == "mitâ ko'ape oî 7"

@@ -27,7 +27,7 @@ from mt_cli.text.corpora import Told, TrainingText, corpus_of
 from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
-from mt_cli.text.spelling import AS_IT_IS, SignCounter, other_spelling
+from mt_cli.text.spelling import AS_IT_IS, SignCounter, other_spelling, respelled
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -107,6 +107,9 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         spellings = other_spelling(survey.signs[0], signs[0]), other_spelling(survey.signs[1], signs[1])
     findings += spelling_findings(spellings, survey.signs, data.spelling)
     settled = spellings if data.spelling == "dev" else AS_IT_IS
+    if any(settled):  # words that dev writes otherwise are known to who trains with its spelling
+        for pair in respelled(map(_normalized, read()), settled):
+            _look([one for one, _ in held_out], pair, _words_of(pair))
     findings += survey.spellings.findings(survey.n_lines, "train", settled)
     for one, raw_pairs in held_out:
         findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
@@ -155,6 +158,18 @@ def _read_held_out(data: DataConfig, told: Told) -> list[tuple[HeldOut, list[Sen
     return found
 
 
+def _words_of(pair: SentencePair) -> tuple[list[str], list[str]]:
+    return words(pair.src[:_MAX_COUNTED].casefold()), words(pair.tgt[:_MAX_COUNTED].casefold())
+
+
+def _look(held_out: list[HeldOut], pair: SentencePair, pair_words: tuple[list[str], list[str]]) -> None:
+    """Lets the dev and test sets see a training pair."""
+    if held_out:
+        keys = letters(pair.src), letters(pair.tgt)
+        for one in held_out:
+            one.look(pair, pair_words, keys)
+
+
 def _judge(
     held_out: HeldOut, raw_pairs: list[SentencePair], pair_faults: PairFaults, sign_faults: SignFaults
 ) -> list[Finding]:
@@ -190,7 +205,7 @@ class _Survey:
     def _count(self, pair: SentencePair, held_out: list[HeldOut]) -> None:
         self._hashes[0].append(hash(pair.src) % 2**64)
         self._hashes[1].append(hash(pair.tgt) % 2**64)
-        src_words, tgt_words = (words(text[:_MAX_COUNTED].casefold()) for text in pair[:2])
+        src_words, tgt_words = _words_of(pair)
         self._n_words[0][len(src_words)] += 1
         self._n_words[1][len(tgt_words)] += 1
         self._n_characters[0] += len(pair.src)
@@ -199,10 +214,7 @@ class _Survey:
             signs.add(text[:_MAX_COUNTED])
         if pair.src and pair.tgt:
             self._sample.add(pair)
-            if held_out:
-                keys = letters(pair.src), letters(pair.tgt)
-                for one in held_out:
-                    one.look(pair, (src_words, tgt_words), keys)
+            _look(held_out, pair, (src_words, tgt_words))
 
     @property
     def n_read(self) -> int:

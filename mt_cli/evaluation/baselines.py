@@ -121,8 +121,7 @@ def memory_of(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
-    left_out = folder.sets.left_out_lines()
-    pairs = (pair for pair in text.read() if pair.line not in left_out)
+    pairs = folder.sets.trained(text.read())
     if is_back:
         pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
     return TranslationMemory(pairs, sources)

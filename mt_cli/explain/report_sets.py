@@ -151,10 +151,8 @@ def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], not
         return []
     wanted, counts = {word for one in sources for word in one}, Counter[str]()
     try:
-        left_out = run.sets.left_out_lines()
-        for pair in text.read(on_bad_line="skip"):
-            if pair.line not in left_out:
-                counts.update(word for word in words(pair.src.lower()) if word in wanted)
+        for pair in run.sets.trained(text.read(on_bad_line="skip")):
+            counts.update(word for word in words(pair.src.lower()) if word in wanted)
     except (DataError, RunDirError) as error:
         notes.append(f"It is not known how rare the words of the test sets are: {error}")
         return []

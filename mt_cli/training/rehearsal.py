@@ -76,16 +76,13 @@ class _Text:
         config = run.load_config()
         folder = run.of_pair(config.data, data)
         name = f"train {data.name}" if isinstance(config.data, SeveralPairs) else "train"
-        self._text, self._left_out = TrainingText(with_rehearsal(folder, data)), folder.sets.left_out_lines()
+        self._text, self._sets = TrainingText(with_rehearsal(folder, data)), folder.sets
         run.text.refuse_other_data({name: self._text.sha256()}, True)
 
     def read(self) -> Iterator[SentencePair]:
         is_synthetic = [corpus.synthetic for corpus in self._text.corpora]
-        return (
-            pair
-            for pair in self._text.read(on_bad_line="skip")
-            if not is_synthetic[corpus_of(pair.line)] and pair.line not in self._left_out
-        )
+        pairs = self._text.read(on_bad_line="skip")
+        return self._sets.trained(pair for pair in pairs if not is_synthetic[corpus_of(pair.line)])
 
 
 def forget_rehearsal(run: RunDir) -> None:

@@ -39,6 +39,8 @@ def test_letters_with_other_marks_and_other_apostrophes_are_found():
         ("ẹ" * 800 + "ẹ́" * 100 + "ẹ̀" * 100, "ẹ" * 1000, {"ẹ́": "ẹ", "ẹ̀": "ẹ"}),  # without tones
         ("’" * 100 + "´" * 50 + "ʼ" * 20, "'" * 170, {"’": "'", "´": "'", "ʼ": "'"}),
         ("ã" * 100 + "â" * 5, "â" * 105 + "ä" * 20, {"ã": "â"}),  # another sign is new, too
+        ("u̱" * 80 + "i̱" * 80, "ʉ" * 80 + "ɨ" * 80, {"u̱": "ʉ", "i̱": "ɨ"}),  # strokes, bars and hooks are like marks
+        ("ɛ" * 80 + "ɔ" * 80, "ẹ" * 80 + "ọ" * 80, {"ɛ": "ẹ", "ɔ": "ọ"}),
     ],
 )
 def test_a_sign_stands_for_all_that_are_lost(train, dev, found):

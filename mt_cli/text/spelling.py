@@ -25,6 +25,9 @@ _LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
 _SIGN = re.compile(f"{_LETTER_BEFORE} ?[{_APOSTROPHES}] ?{_LETTER_AFTER}|.[{_MARKS}]*", re.DOTALL)
 _OF_SEVERAL = re.compile(f"[{_MARKS}]| [{_APOSTROPHES}]|[{_APOSTROPHES}] ")  # found where a sign has several characters
 _LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another word more often than another spelling
+_CHANGED = re.compile(
+    "LATIN (?:SMALL|CAPITAL) LETTER (?:OPEN )?([A-Z])(?: BAR| WITH .*)?"
+)  # names such as those of ʉ, ɨ, ɛ, ɓ
 
 # Times that training has a sign, and that the dev set would have it, if it wrote as training does: with fewer it may lack one
 # by chance.
@@ -78,15 +81,26 @@ def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
 
 
 def _grouped(signs: Iterable[str]) -> Iterable[list[str]]:
-    """The signs that may stand for each other: apostrophes with and without spaces; the forms of a Latin letter with marks."""
+    """The signs that may stand for each other: apostrophes with and without spaces; the forms of a Latin letter with marks,
+    strokes and hooks."""
     groups: dict[str, list[str]] = {}
     for sign in sorted(signs):
-        bare, parts = sign.strip(" "), unicodedata.normalize("NFD", sign)
+        bare = sign.strip(" ")
         if bare and bare in _APOSTROPHES:
             groups.setdefault(_APOSTROPHES, []).append(sign)
-        elif len(parts) > 1 and parts[0].isalpha() and parts[0] <= _LAST_LATIN:
-            groups.setdefault(parts[0], []).append(sign)
+        elif (letter := _plain_letter(sign)) != sign:
+            groups.setdefault(letter, []).append(sign)
     return groups.values()
+
+
+def _plain_letter(sign: str) -> str:
+    """The Latin letter that a sign is a form of: u of ü, u̱ and ʉ. Other signs as they are."""
+    first = unicodedata.normalize("NFD", sign)[0]
+    if not first.isalpha() or first > _LAST_LATIN:
+        return sign
+    changed = _CHANGED.fullmatch(unicodedata.name(first, ""))
+    letter = changed[1] if changed else first
+    return letter.lower() if first.islower() else letter
 
 
 class Respelling:

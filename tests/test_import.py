@@ -16,11 +16,15 @@ import sentencepiece as spm
 import torch
 
 from mt_cli.checkpoint import build_model
+from mt_cli.config_file import config_of
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
+from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import batch_of
 from mt_cli.text.piece_model import SYMBOLS, UNUSED, algorithm_of, with_our_symbols
 from mt_cli.text.tokenizer import BOS_ID, Tokenizer
+from mt_cli.training.parent import take_weights
+from mt_cli.training.prepare import prepare
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
@@ -460,3 +464,23 @@ def test_pieces_that_are_never_read_change_no_text(algorithm: str) -> None:
         assert after.encode(text, out_type=str) == before.encode(text, out_type=str)
     assert algorithm_of(adapted) == algorithm
     assert Tokenizer([adapted]).tgt_pieces(Tokenizer([adapted]).tgt_ids(unused)) == unused
+
+
+def test_a_piece_that_the_rules_of_an_imported_tokenizer_delete_begins_as_the_mean_of_all(
+    marian, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for file, words, joint in (("new.en", WORDS, " "), ("new.de", GERMAN, "\u200b")):
+        rng = random.Random(2)
+        lines = (joint.join(rng.choices(words, k=4)) for _ in range(200))
+        Path(file).write_text("".join(f"{line}\n" for line in lines))
+    settings = [f"training.init_from={marian[2]}", "training.extend_vocabulary=true", "training.rehearsal=0"]
+    data = {"src_lang": "en", "tgt_lang": "de", "train": ["new.en", "new.de"], "dev": ["new.en", "new.de"]}
+    run = RunDir(Path("run"))
+    config = config_of(data, settings)
+    run.begin(config)
+    prepared = prepare(config, run)
+    assert "\u200b" in "".join(prepared.tokenizer.tgt_vocabulary())
+    model = build_model(prepared.config, prepared.tokenizer)
+    take_weights(model, prepared.tokenizer, RunDir(marian[2]))
+    assert all(weight.isfinite().all() for weight in model.parameters())

@@ -69,17 +69,20 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
 
 
 def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
-    """For each piece that only the new tokenizer has, the ids whose mean it begins as: those by which the old one writes it."""
+    """For each piece that only the new tokenizer has, the ids whose mean it begins as: those by which the old one writes it, or
+    all of them."""
     encode, pieces_of = (old.encode_src, old.src_pieces) if is_src else (old.encode_tgt, old.tgt_pieces)
     vocabularies = (new.src_vocabulary(), old.src_vocab_size) if is_src else (new.tgt_vocabulary(), old.tgt_vocab_size)
-    found, old_tags = [], list(old.tags.values()) or list(range(vocabularies[1]))
+    every = list(range(vocabularies[1]))
+    found, old_tags = [], list(old.tags.values()) or every
     for piece in vocabularies[0][vocabularies[1] :]:
         if piece in new.tags:
             found.append(old_tags)
             continue
         ids = encode(piece.replace("▁", " "))
         is_begun = len(ids) > 1 and not piece.startswith("▁") and pieces_of(ids[:1]) == ["▁"]
-        found.append(ids[1:] if is_begun else ids)  # a piece within a word has no space before it
+        # A piece within a word has no space before it. The rules of an imported tokenizer may delete all of a piece.
+        found.append((ids[1:] if is_begun else ids) or every)
     return found
 
 

@@ -37,6 +37,10 @@ class BlockFolder:
                 f"{self._folder}: has blocks of another input, run or search; delete it or choose another --output"
             )
 
+    @property
+    def is_joined(self) -> bool:
+        return self._output.exists()
+
     def file(self, number: int) -> Path:
         return self._folder / f"{number:08d}"
 
@@ -54,7 +58,10 @@ class BlockFolder:
                     shutil.copyfileobj(block, out)
 
         write_atomically(self._output, write)
-        shutil.rmtree(self._folder)
+        self.delete()
+
+    def delete(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)  # a process that comes late may be writing there
 
 
 def share_blocks(
@@ -70,6 +77,8 @@ def share_blocks(
     waits for the others and joins the blocks. Raises what `process_lines` raises."""
     n_blocks, n_own = 0, 0
     for number, (n_before, lines) in enumerate(_blocks(source)):
+        if rank and folder.is_joined:
+            break
         n_blocks = number + 1
         if number % n_processes == rank and not folder.file(number).exists():
             texts = decode_block(lines, n_before, name, replaces_bad_input)
@@ -79,6 +88,8 @@ def share_blocks(
     process.finish(n_own)
     if rank == 0:
         folder.join(n_blocks)
+    elif folder.is_joined:
+        folder.delete()  # made anew by this process, which came late
 
 
 def _blocks(source: io.RawIOBase) -> Iterator[tuple[int, list[bytes]]]:

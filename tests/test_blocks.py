@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -79,3 +80,20 @@ def test_variables_that_a_cluster_sets_for_every_job_start_no_processes(
     answer = mt("translate", trained_run, "none.txt")
     assert answer.said == ["error: none.txt: No such file or directory; give a text file, or none to read stdin"]
     assert len(mt("translate", trained_run, file).lines) == len(LINES)
+
+
+def test_a_process_that_comes_late_leaves_nothing_behind(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("translate", trained_run, file, "--output", "out.txt")
+    assert mt(*command).code == 0
+    whole = Path("out.txt").read_bytes()
+    as_process(monkeypatch, 1, 3)
+    answers = iter([False, True])  # when it starts, and when it has loaded its model
+    monkeypatch.setattr("mt_cli.cli.translate._is_there", lambda output: next(answers))
+    assert mt(*command).code == 0
+    assert not list(Path().glob(".out*"))
+    folder = blocks.BlockFolder(Path("out.txt"), "late")  # joined just before
+    with file.open("rb", buffering=0) as source:
+        blocks.share_blocks(source, "in.txt", Mock(side_effect=AssertionError), folder, 1, 3, False)
+    assert not list(Path().glob(".out*")) and Path("out.txt").read_bytes() == whole

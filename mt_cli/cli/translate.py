@@ -111,6 +111,8 @@ def _share(
     from mt_cli.blocks import BlockFolder, share_blocks
     from mt_cli.text.corpus import sha256_of
 
+    if _is_there(output):  # while this process loaded its model, the others have done all
+        return
     about = [sha256_of([process.name]), replaces_bad_input, process.prefix, process.has_prefix_column, process.is_json]
     folder = BlockFolder(output, "\n".join(map(str, [*about, *made_by])))
     share_blocks(source, process.name, process, folder, rank(), n_processes(), replaces_bad_input)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
     Raises RunDirError when the disk is full or the folder cannot be written.
     """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    temporary = _beside(path)
     try:
         make_folder(path.parent)  # but no parents: a run directory that was removed is not made again
         try:
@@ -39,6 +41,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def _beside(path: Path) -> Path:
+    """A new name. Several machines may write into one folder, and number their processes alike."""
+    return path.with_name(f".tmp-{secrets.token_hex(4)}-{path.name}")
 
 
 def _replace(temporary: Path, path: Path) -> None:
@@ -70,12 +77,17 @@ def refuse_outside(folder: Path, file: Path) -> None:
         raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
 
 
-def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
-    """The content of a file of a run directory. Raises RunDirError if it leads outside, is larger or is not a regular file;
-    OSError if it is missing."""
+def open_inside(folder: Path, file: Path) -> io.BufferedReader:
+    """A file of a run directory, to be read. Raises RunDirError if it leads outside or is not a regular file; OSError if it is
+    missing."""
     refuse_outside(folder, file)
     refuse_special_file(file)
-    with file.open("rb") as handle:
+    return file.open("rb")
+
+
+def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
+    """The content of a file of a run directory. Raises RunDirError if it is larger, and as `open_inside` does."""
+    with open_inside(folder, file) as handle:
         if os.fstat(handle.fileno()).st_size > max_bytes:
             raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
         return handle.read()  # reading "at most so many" would take memory for that many
@@ -102,7 +114,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
     Raises RunDirError when the disk is full or the parent folder cannot be written.
     """
-    unfinished = folder.with_name(f".tmp-{os.getpid()}-{folder.name}")
+    unfinished = _beside(folder)
     try:
         unfinished.mkdir(parents=True)
         yield unfinished

@@ -605,3 +605,16 @@ def test_a_device_that_failed_is_not_taken_for_a_full_disk(tmp_path, monkeypatch
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(torch.AcceleratorError):
         save_checkpoint(tmp_path / "step-000001.pt", {})
+
+
+def test_two_machines_that_number_their_processes_alike_write_one_file_each_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 17)
+    file = tmp_path / "file"
+
+    def write(handle):
+        handle.write(b"one")
+        write_bytes(file, b"two")
+        assert file.read_bytes() == b"two"
+
+    write_atomically(file, write)
+    assert file.read_bytes() == b"one" and [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -134,3 +134,20 @@ def test_a_corpus_of_which_no_pair_fits_is_refused(mt, tiny, trained_run):
     assert answer.said == [
         f"error: long.en: no pair is short enough for {trained_run}; give a run with a larger data.max_length"
     ]
+
+
+def test_the_longest_pair_fits_with_its_tag(mt, tiny):
+    sizes = ("model.max_positions=16", "data.max_length=15", "training.max_steps=2", "training.both_directions=1")
+    command = [word for size in sizes for word in ("--set", size)]
+    assert mt("train", "tiny.yaml", "--run-dir", "both", *command).code == 0
+    tokenizer = RunDir(Path("both")).text.load_tokenizer(True)
+    lengths = set()
+    for code in ("en", "de"):
+        word = Path(f"train.{code}").read_text().split()[0]
+        texts = [" ".join([word] * n) for n in range(1, 20)]
+        lengths |= {len(tokenizer.encode_src(text)) for text in texts}
+        Path(f"train.{code}").write_text("".join(f"{text}\n" for text in texts))
+    assert {14, 15} <= lengths
+    answer = mt("check", "train.en", "train.de", "--with", "both")
+    assert answer.code == 0, answer.err.decode()
+    assert "too long for the model" in answer.said[-1]

@@ -68,18 +68,19 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     model.to(choose_device(device))
     # A model that went on in one direction alone has forgotten most of the other.
     learnt_both = config.training.both_directions == 1
+    tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
+    most = config.data.max_length - max(map(len, tags))  # tokens
     lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
     pairs = respelled(text.read(), run.of_pair(config.data, learnt).sets.spellings())
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = _encoded(chunk, tokenizer)
-            fitting = [i for i, pair in enumerate(all_encoded) if _fits(pair, config.data.max_length)]
+            fitting = [i for i, pair in enumerate(all_encoded) if max(len(pair.src), len(pair.tgt)) <= most]
             encoded = [all_encoded[i] for i in fitting]
             n_too_long += len(chunk) - len(encoded)
             if not encoded:
                 continue
-            tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
             dataset = Mixture([Part(TokenDataset.in_memory(encoded), 1.0, "", *tags)])
             directions = [dataset, dataset.backwards()] if learnt_both else [dataset]
             bar.total = (bar.total or 0) + len(directions) * len(encoded)
@@ -103,10 +104,6 @@ def _encoded(pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]
         TokenPair(tokenizer.encode_src(src), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt)), line)
         for src, tgt, line in pairs
     ]
-
-
-def _fits(pair: TokenPair, max_length: int) -> bool:
-    return max(len(pair.src), len(pair.tgt)) <= max_length
 
 
 def _gains(model: Transformer, dataset: Mixture, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:

@@ -72,6 +72,7 @@ class RunSynthetic:
     # While they are made: blocks of lines, each with its translations once it has them
 
     def begin(self) -> None:
+        self.delete_blocks()  # of a start that broke off
         for folder in (self.folder, self._blocks):
             make_folder(folder)
 
@@ -95,8 +96,8 @@ class RunSynthetic:
 
     def forget(self) -> None:
         """So that the next start begins anew: lets the run back learn for longer, chooses and translates."""
-        self.delete_blocks()
         self._about_file.unlink(missing_ok=True)
+        self.delete_blocks()
 
     def delete_blocks(self) -> None:
         """Also what a process left that was killed while it wrote."""

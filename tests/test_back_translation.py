@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import crash_points
 import pytest
@@ -22,6 +23,7 @@ from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import ConfigError, DataError
 from mt_cli.run_dir import RunDir
+from mt_cli.run_synthetic import About
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.text.spelling import Spelling
@@ -442,3 +444,18 @@ def test_a_training_disturbed_anywhere_on_the_way_loses_nothing(nursery, whole, 
         assert train(nursery, "disturbed") == 0, (moment, nursery.said)
         assert same(folder / "disturbed", whole), moment
     assert moment > 100
+
+
+def test_a_kill_while_synthetic_pairs_are_forgotten_lets_the_next_start_begin_anew(tmp_path, monkeypatch):
+    synthetic = RunDir(tmp_path).synthetic
+    synthetic.begin()
+    synthetic.save_lines(0, ["old"])
+    synthetic.save_translations(0, ["alt"], 1.0)
+    synthetic.save_about(About("a", "back", "b", 1, 1, {}, 1.0))
+    with monkeypatch.context() as killed:
+        killed.setattr(type(synthetic), "delete_blocks", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            synthetic.forget()
+    assert synthetic.about() is None
+    synthetic.begin()
+    assert not synthetic.has_translations(0)

@@ -180,3 +180,19 @@ def test_a_page_that_fails_is_told_once_and_the_training_goes_on(tiny, mt, pages
     told = [line for line in answer.said if "report" in line]
     assert told == ["warning: run/report.html: not written (a curve of no points); try: mt report run"]
     assert answer.code == 0 and answer.said[-1].startswith("finished at step 12")
+
+
+def test_a_value_that_this_machine_cannot_use_is_told_and_the_others_go_on(tiny, mt):
+    answer = mt("train", "tiny.yaml", *SHORT, "--set", "training.device=cuda,cpu")
+    assert answer.code == 1
+    assert any(line.startswith("error: runs/tiny-device-cuda failed: ") for line in answer.said)
+    assert Path("runs/tiny-device-cpu/best").exists()
+
+
+@pytest.mark.parametrize("name", ["runs/a,b", "2024", "null"])
+def test_the_name_of_a_run_to_begin_with_is_no_yaml(tiny, mt, name):
+    answer = mt("train", "tiny.yaml", *SHORT, "--from", name)
+    assert (answer.code, answer.said[-1].partition(":")[2][1:]) == (
+        1,
+        f"{name}: no such directory; expected a run directory, as `mt train` makes it",
+    )

@@ -14,7 +14,7 @@ from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
-from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError
+from mt_cli.errors import MTError, UsageError
 from mt_cli.processes import n_processes, rank
 from mt_cli.run_dir import RunDir
 
@@ -65,7 +65,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
             if rank() == 0:
                 keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
-        except (ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
+        except MTError as error:
             if len(configs) == 1:
                 raise
             for problem in error.args:

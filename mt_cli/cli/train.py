@@ -89,7 +89,7 @@ def train(
         "data.words.files": json.dumps([str(file) for file in words]) if words else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
-        "training.init_from": init_from,
+        "training.init_from": json.dumps(str(init_from)) if init_from else None,
         "training.extend_vocabulary": "true" if extend_vocabulary else None,
     }
     settings = [*(overrides or ()), *(f"{key}={value}" for key, value in shorthands.items() if value is not None)]

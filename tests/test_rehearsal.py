@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -12,6 +14,7 @@ from conftest import WORDS
 
 from mt_cli.config_file import load_config
 from mt_cli.errors import RunDirError
+from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import read_lines
@@ -120,3 +123,12 @@ def test_a_start_that_begins_anew_forgets_what_one_before_it_took(parent):
     Path("run/rehearsal").mkdir(parents=True)
     Path("run/rehearsal/about.json").write_text("{")
     assert len(prepared("training.rehearsal=0").train.parts) == 1
+
+
+def test_a_full_disk_is_no_lack_of_the_other_run(parent, monkeypatch):
+    def fail(path: Path, write: object) -> None:
+        raise cannot_write(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    monkeypatch.setattr("mt_cli.training.rehearsal.write_atomically", fail)
+    with pytest.raises(RunDirError, match="No space left on device; free space and run the same command again"):
+        prepared()

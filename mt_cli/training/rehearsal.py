@@ -51,18 +51,18 @@ def rehearse(config: Config, run: RunDir, parent: RunDir) -> None:
     try:
         pairs = _Text(parent, theirs)
         n_theirs = sum(1 for _ in pairs.read())
-        if not n_theirs or n_new >= _TAKES_ITS_PLACE * n_theirs:
-            return
-        n_pairs = min(n_theirs, max(_N_COPIED, n_wanted))
-        is_chosen = np.zeros(n_theirs, bool)
-        is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
-        make_folder(run.rehearsal)
-        for side, file in enumerate(_files(run, config.data)):
-            lines = (f"{pair[side]}\n".encode() for pair in compress(pairs.read(), is_chosen))
-            write_atomically(Path(file), methodcaller("writelines", lines))
     except (DataError, RunDirError) as error:
         log.warning(f"{parent.path} has no training text any more, so what it knows may be forgotten ({error})")
         return
+    if not n_theirs or n_new >= _TAKES_ITS_PLACE * n_theirs:
+        return
+    n_pairs = min(n_theirs, max(_N_COPIED, n_wanted))
+    is_chosen = np.zeros(n_theirs, bool)
+    is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
+    make_folder(run.rehearsal)
+    for side, file in enumerate(_files(run, config.data)):
+        lines = (f"{pair[side]}\n".encode() for pair in compress(pairs.read(), is_chosen))
+        write_atomically(Path(file), methodcaller("writelines", lines))
     about = About(str(parent.path), n_pairs, max(0.001, min(1.0, n_wanted / n_pairs)))
     write_text(_about_file(run), json.dumps(asdict(about), indent=2, ensure_ascii=False) + "\n")
     log.info(f"{share:.0%} of an epoch is text of {parent.path}, so that it is not forgotten: {run.rehearsal}")

@@ -9,7 +9,9 @@ import pytest
 from mt_cli.config import Config, given_keys
 from mt_cli.config_file import complete, config_of, load_config
 from mt_cli.recipe import CorpusFacts, Machine, choose
+from mt_cli.run_dir import RunDir
 from mt_cli.training import timed_update
+from mt_cli.training.prepare import prepare
 from mt_cli.training.timed_update import update_seconds
 
 FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
@@ -54,3 +56,19 @@ def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monk
 def test_a_training_without_minutes_waits_for_no_measurement(tiny, mt, monkeypatch):
     monkeypatch.setattr("mt_cli.training.prepare.update_seconds", None)
     assert mt("train", "tiny.yaml", "--set", "training.max_steps=2").code == 0
+
+
+def test_processes_that_share_the_updates_make_more_of_them(tiny, monkeypatch):
+    seconds = 60 * 0.02 / 100
+    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", lambda config, facts: seconds)
+    monkeypatch.setenv("WORLD_SIZE", "1000")  # those that a run back trains beside, alone
+    found = []
+    for n in (1, 1000):
+        run = RunDir(Path(f"run-{n}"))
+        config = config_of(
+            {"train": ["train.en", "train.de"], "dev": ["dev.en", "dev.de"], "src_lang": "en", "tgt_lang": "de"},
+            ["training.minutes=0.02"],
+        )
+        run.begin(config)
+        found.append(prepare(config, run, n).config.training.r_drop)
+    assert found == [0.0, 1.0]

@@ -17,7 +17,6 @@ from mt_cli.config_file import complete
 from mt_cli.directions import tags_of
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.processes import n_processes
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
@@ -53,19 +52,19 @@ class PreparedData:
     sha256: dict[str, str]  # of the training and the dev files
 
 
-def prepare(config: Config, run: RunDir) -> PreparedData:
-    """Raises DataError for what is wrong with the files, before anything is trained, and RunDirError if the run began
-    with other files."""
+def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
+    """`n_processes`: those that train the run. Raises DataError for what is wrong with the files, before anything is trained,
+    and RunDirError if the run began with other files."""
     for data in config.data.directions:
         refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
-    return _prepare_again(config, run) if run.is_prepared else _prepare_first(config, run)
+    return _prepare_again(config, run) if run.is_prepared else _prepare_first(config, run, n_processes)
 
 
 def _texts(config: Config, run: RunDir) -> list[PairText]:
     return [PairText(config, data, run) for data in config.data.directions]
 
 
-def _prepare_first(config: Config, run: RunDir) -> PreparedData:
+def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedData:
     parent = run_to_begin_with(config, run)
     if parent is not None:
         config = like_parent(config, parent)
@@ -78,7 +77,7 @@ def _prepare_first(config: Config, run: RunDir) -> PreparedData:
             stack.enter_context(text.copied(facts))
         reports = [text.select(parent) for text in texts]
         of_parent = None if parent is None else Parent(knows_both=parent.path == run.back)
-        config, reasons = _completed(config, facts.facts(), of_parent)
+        config, reasons = _completed(config, facts.facts(), of_parent, n_processes)
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
@@ -155,7 +154,9 @@ def _hashes(texts: list[PairText], tokenizer: Tokenizer) -> dict[str, str]:
     return {**_sha256(texts), "tokenizer": tokenizer.sha256, **settled}
 
 
-def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tuple[Config, dict[str, str]]:
+def _completed(
+    config: Config, facts: CorpusFacts, parent: Parent | None, n_processes: int
+) -> tuple[Config, dict[str, str]]:
     """The config with a value for each key that it leaves open, and the reasons of those that depend on the corpus."""
     given, minutes = given_keys(config), config.training.minutes
 
@@ -169,7 +170,7 @@ def _completed(config: Config, facts: CorpusFacts, parent: Parent | None) -> tup
         return best, reasons
     if config.data.monolingual is not None:
         given["training.minutes"] = minutes * (1 - TRANSLATED_SHARE)
-    return completed(update_seconds(best, facts) / n_processes())
+    return completed(update_seconds(best, facts) / n_processes)
 
 
 def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> Tokenizer:

@@ -108,7 +108,7 @@ def prepared_trainer(
     """A trainer that continues from the run's newest checkpoint, if there is one. The first process must hold the run's
     lock; the others use what it has prepared."""
     ranks.first(lambda: run.begin(config))
-    data = ranks.first(lambda: prepare(config, run))
+    data = ranks.first(lambda: prepare(config, run, ranks.n))
     if data is None:
         data = prepare(continued_config(config, run), run)
     config = data.config

@@ -7,9 +7,11 @@ Where a config names no dev set, some pairs of the training text are held out an
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +19,7 @@ from pydantic import TypeAdapter
 
 from mt_cli.config import DataConfig
 from mt_cli.errors import RunDirError
-from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
+from mt_cli.files import make_folder, open_inside, read_inside, refuse_outside, write_atomically, write_text
 from mt_cli.text.corpora import TrainingText, places_in_table
 from mt_cli.text.corpus import CorpusReport, SentencePair, read_pairs
 from mt_cli.text.spelling import AS_IT_IS, Spelling, Spellings, respelled
@@ -87,13 +89,15 @@ class RunSets:
 
     def save_left_out(self, text: TrainingText, pairs: Iterable[tuple[str, SentencePair]]) -> None:
         """`pairs` come with the reason why they are not trained on."""
-        write_text(self.left_out_file, "".join(text.table(pairs)))
+        lines = (line.encode("utf-8", "backslashreplace") for line in text.table(pairs))  # a path need not be UTF-8
+        write_atomically(self.left_out_file, methodcaller("writelines", lines))
 
     def left_out_lines(self) -> set[int]:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
         try:
-            content = read_inside(self._folder, self.left_out_file, _MAX_LIST_BYTES)
-            return places_in_table(content.decode("utf-8"))
+            file = open_inside(self._folder, self.left_out_file)
+            with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
+                return places_in_table(rows)
         except FileNotFoundError:
             return set()
         except (OSError, ValueError):
@@ -121,6 +125,7 @@ class RunSets:
 
     def _sha256_of(self, file: Path) -> str | None:
         try:
-            return hashlib.sha256(read_inside(self._folder, file, _MAX_LIST_BYTES)).hexdigest()
+            with open_inside(self._folder, file) as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
         except OSError:
             return None

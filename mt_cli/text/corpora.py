@@ -100,10 +100,9 @@ class TrainingText:
 CORPUS_COLUMNS = "\tcorpus\tfile"
 
 
-def places_in_table(table: str) -> set[int]:
+def places_in_table(rows: Iterator[str]) -> set[int]:
     """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
-    header, *rows, _ = table.split("\n")
-    if not header.endswith(CORPUS_COLUMNS):
+    if not next(rows, "").endswith(f"{CORPUS_COLUMNS}\n"):
         return {int(row.partition("\t")[0]) for row in rows}
     cells = (row.split("\t") for row in rows)
     return {place_of(int(number) - 1, int(line)) for line, _, _, _, number, _ in cells}

@@ -3,6 +3,7 @@
     config.yaml            every key with its value, and why, where it was chosen; can be trained from again
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
     held_out/              dev.es, dev.gn, test.es, test.gn: the sets that were cut from the training text, if it was
+    spelling.json          signs that training reads as the dev set writes them, if there are any
     left_out.tsv           training pairs that are not trained on: line, reason, source, target
     check.json             what a check of the corpus found
     data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
@@ -22,8 +23,8 @@
     cache/                 token ids of the corpus; may be deleted, is built again
     .lock, .owner          held, and by whom, while it trains
 
-A run of several language pairs has held_out/, left_out.tsv, check.json, corpus.json and cache/ of each in a folder of its
-own, such as en-de/.
+A run of several language pairs has held_out/, spelling.json, left_out.tsv, check.json, corpus.json and cache/ of each in a
+folder of its own, such as en-de/.
 
 `mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.
 """

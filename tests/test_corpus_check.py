@@ -16,6 +16,7 @@ import pytest
 from mt_cli.check import usual
 from mt_cli.check.corpus_check import check, quick_check
 from mt_cli.check.findings import shown
+from mt_cli.check.signs import SpellingCounter
 from mt_cli.check.usual import MAX_CHARACTERS
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
@@ -477,3 +478,11 @@ def test_mistakes_of_the_command_line_are_told(mt, tiny):
         "error: 3 files; give two text files, source and target, or one table, or one config\n",
     )
     assert error("none.en", "none.de")[0] == 2 and "none.en: no such file" in error("none.en", "none.de")[1]
+
+
+def test_letters_that_are_settled_settle_no_apostrophes():
+    counter = SpellingCounter()
+    for n, sign in enumerate("'’" * 10):
+        counter.add(SentencePair("", f"ko{sign}ape", n))
+    for settled, n_told in (({}, 1), ({"ĝ": "g̃"}, 1), ({"’": "'"}, 0), ({" ’ ": "'"}, 0)):
+        assert len(counter.findings(20, "train", ({}, settled))) == n_told

@@ -14,8 +14,10 @@ from mt_cli.config_file import config_of, load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.json_lines import explain_lines
+from mt_cli.explain.report_sets import _rarities
 from mt_cli.run_dir import RunDir
 from mt_cli.text.spelling import Respelling, SignCounter, other_spelling, told
+from mt_cli.training.parent import spellings_of
 from mt_cli.training.prepare import prepare
 from mt_cli.training.run import train
 
@@ -44,9 +46,7 @@ def test_letters_with_other_marks_and_other_apostrophes_are_found():
     ],
 )
 def test_a_sign_stands_for_all_that_are_lost(train, dev, found):
-    assert {
-        sign: other for sign, other in spelling([PAD + train], [PAD + dev]).items() if not sign[0].isupper()
-    } == found
+    assert {sign: other for sign, other in spelling([PAD, train], [PAD, dev]).items() if not sign[0].isupper()} == found
 
 
 def test_apostrophes_may_have_spaces():
@@ -61,7 +61,7 @@ def test_apostrophes_may_have_spaces():
 
 def test_capitals_follow_small_letters():
     assert spelling(TRAIN, DEV)["Ã"] == "Â"
-    assert spelling([PAD + "g̃" * 100], [PAD + "ĝ" * 100]) == {"g̃": "ĝ", "G̃": "Ĝ"}
+    assert spelling([PAD, "g̃" * 100], [PAD, "ĝ" * 100]) == {"g̃": "ĝ", "G̃": "Ĝ"}
 
 
 def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
@@ -79,16 +79,16 @@ def test_marks_that_are_signs_of_their_own_are_part_of_the_letter():
         (TRAIN, ["mbaê ko'â " * 4], "so short a dev set may lack a sign by chance"),
         (TRAIN, TRAIN[:1] + DEV, "the dev set writes both"),
         (["sí está qué "] * 400, ["àà " * 40] * 40, "the other sign is far more frequent, so it means something else"),
-        ([PAD + "ä" * 100 + "ü" * 100], [PAD + "ae" * 100 + "ue" * 100], "the dev set writes digraphs"),
+        ([PAD, "ä" * 100 + "ü" * 100], [PAD, "ae" * 100 + "ue" * 100], "the dev set writes digraphs"),
         (
-            [PAD + "é" * 1000 + "ë" * 60],
-            [PAD + "é" * 1500],
+            [PAD, "é" * 1000 + "ë" * 60],
+            [PAD, "é" * 1500],
             "another sign is so frequent that it has other reasons to rise",
         ),
-        ([PAD + "é" * 200 + "ë" * 40], [PAD + "é" * 205], "another sign has hardly risen"),
+        ([PAD, "é" * 200 + "ë" * 40], [PAD, "é" * 205], "another sign has hardly risen"),
         (["e" * 100 + "ë"], ["e" * 4000 + "ê" * 40], "training has it once"),
-        ([PAD + "‘a’ " * 150 + "'" * 100], [PAD + "'" * 400 + "’" * 150], "quotations open and close"),
-        ([PAD + "a\u00a0b" * 200], [PAD + "a'b" * 200], "a no-break space is no apostrophe"),
+        ([PAD, "‘a’ " * 150 + "'" * 100], [PAD, "'" * 400 + "’" * 150], "quotations open and close"),
+        ([PAD, "a\u00a0b" * 200], [PAD, "a'b" * 200], "a no-break space is no apostrophe"),
         (["ウヴバ"] * 400, ["ウバブ"] * 400, "in other scripts they are other letters"),
         (["각 나 "] * 400, ["간 나 "] * 40, "syllables are not letters with marks"),
         (["ba bo "] * 400, ["be bu "] * 40, "other letters are other letters"),
@@ -181,6 +181,43 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
         child = RunDir(tmp_path / name)
         targets(data | {"dev": None}, child, f"training.init_from={parent.path}", setting)
         assert child.sets.spellings() == expected
+    back = RunDir(tmp_path / "back")
+    exchanged = {"src_lang": "gn", "tgt_lang": "es", "train": data["train"][::-1]}
+    targets(exchanged, back, f"training.init_from={parent.path}")
+    assert back.sets.spellings() == parent.sets.spellings()[::-1]
+
+
+def test_of_a_run_of_several_pairs_the_spelling_is_that_of_the_pair_in_either_direction(data, tmp_path):
+    other = {"src_lang": "es", "tgt_lang": "hch", "train": data["train"], "dev": data["dev"]}
+    run = RunDir(tmp_path / "run")
+    targets({"pairs": [other, data]}, run)
+    learnt = run.load_config().data
+    src, tgt = run.of_pair(learnt, learnt.directions[1]).sets.spellings()
+    assert src != tgt
+    assert spellings_of(run, config_of(data)) == (src, tgt)
+    assert spellings_of(run, config_of(data | {"src_lang": "gn", "tgt_lang": "es"})) == (tgt, src)
+    assert spellings_of(run, config_of(data | {"tgt_lang": "quz"})) is None
+
+
+def test_text_that_a_machine_translated_hides_no_spelling(data, tmp_path):
+    for name, text in (("es", "está aquí"), ("gn", "mitâ ko'ape oî")):
+        Path(f"machine.{name}").write_text("".join(f"{text} {i} D'Artagnan\n" for i in range(4000)))
+    corpora = [{"files": data["train"]}, {"files": ["machine.es", "machine.gn"], "synthetic": True}]
+    run = RunDir(tmp_path / "run")
+    targets(data | {"train": corpora}, run)
+    assert run.sets.spellings()[1]["ã"] == "â"
+    report = check(config_of(data | {"train": corpora}).data)
+    assert report.spellings == run.sets.spellings()
+
+
+def test_a_large_corpus_is_spelled_by_all_of_it(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.training.selection._MOST_CHECKED", 100)
+    for name, text in (("es", "está aquí"), ("gn", "mitâ")):
+        lines = Path(f"train.{name}").read_text()
+        Path(f"train.{name}").write_text("".join(f"{text} {i}\n" for i in range(100)) + lines)
+    run = RunDir(tmp_path / "run")
+    targets(data, run)
+    assert run.sets.spellings() == check(config_of(data).data).spellings != ({}, {})
 
 
 def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
@@ -234,5 +271,6 @@ def test_the_translation_memory_writes_as_the_run(data, tmp_path):
     run = RunDir(tmp_path / "run")
     targets(data, run)
     config = load_config(run.config_file)
-    source = "D'Artagnan 7 está aquí"
-    assert memory_of(run, run, config.data, [source]).translate(source) == "mitâ ko'ape oî 7"
+    for source in ("D'Artagnan 7 está aquí", "D’Artagnan 7 está aquí"):
+        assert memory_of(run, run, config.data, [source]).translate(source) == "mitâ ko'ape oî 7"
+    assert _rarities(run, config, [["d’artagnan"], ["d'artagnan"]], []) == ["100 and more"] * 2

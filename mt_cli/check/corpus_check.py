@@ -27,7 +27,7 @@ from mt_cli.text.corpora import Told, TrainingText, corpus_of
 from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
-from mt_cli.text.spelling import AS_IT_IS, SignCounter, other_spelling, respelled
+from mt_cli.text.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -58,6 +58,7 @@ class ReadCorpus(NamedTuple):
 
     read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
     held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
+    signs: Signs  # of all that no machine translated
 
 
 def check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
@@ -82,7 +83,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     else:
         read = lambda report=None: corpus.read_train()  # noqa: E731
         held_out = [(HeldOut(name, pairs, text.told), pairs) for name, pairs in corpus.held_out.items()]
-    survey = _Survey(text, [one for one, _ in held_out], read)
+    survey = _Survey(text, [one for one, _ in held_out], read, corpus and corpus.signs)
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
@@ -185,12 +186,20 @@ def _judge(
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, text: TrainingText, held_out: list[HeldOut], read: Callable[..., Iterator[SentencePair]]):
+    def __init__(
+        self,
+        text: TrainingText,
+        held_out: list[HeldOut],
+        read: Callable[..., Iterator[SentencePair]],
+        signs: Signs | None,
+    ):
+        """`signs`: where they were counted already."""
         reading = CorpusReport()
         self._sample, self._hashes = Sample(), (array("Q"), array("Q"))  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]
-        self.spellings, self.signs = SpellingCounter(), (SignCounter(), SignCounter())
+        self.spellings, self.signs = SpellingCounter(), signs or (SignCounter(), SignCounter())
+        self._has_signs, self._is_synthetic = signs is not None, [corpus.synthetic for corpus in text.corpora]
         for raw in read(report=reading):
             self.spellings.add(raw)
             self._count(_normalized(raw), held_out)
@@ -210,8 +219,8 @@ class _Survey:
         self._n_words[1][len(tgt_words)] += 1
         self._n_characters[0] += len(pair.src)
         self._n_characters[1] += len(pair.tgt)
-        for signs, text in zip(self.signs, pair[:2], strict=True):
-            signs.add(text[:_MAX_COUNTED])
+        if not self._has_signs and not self._is_synthetic[corpus_of(pair.line)]:
+            count_signs(self.signs, pair)
         if pair.src and pair.tgt:
             self._sample.add(pair)
             _look(held_out, pair, (src_words, tgt_words))

@@ -12,7 +12,7 @@ from typing import Literal
 from mt_cli.check.findings import Example, Finding, Kind
 from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import SignCounter, Spellings, told
+from mt_cli.text.spelling import APOSTROPHES, LETTER_AFTER, LETTER_BEFORE, Signs, Spellings, told
 
 WRONG_SCRIPT = Kind(
     "wrong_script", "a side is written in a script that is rare on that side", "Look whether these are in the right language; drop those that are not.",
@@ -121,8 +121,7 @@ class SignFaults:
 # Two spellings of one sign -------------------------------------------------------------------------------------------
 
 _N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
-_LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
-_IN_WORDS = _LETTER_BEFORE + "{}" + _LETTER_AFTER
+_IN_WORDS = LETTER_BEFORE + "{}" + LETTER_AFTER
 _BY_PUNCTUATION = r"(?<=\w){0}(?=[;:!?»])|(?<=«){0}(?=\w)"
 _SIGNS = {  # of a sign: its spellings, each with the characters and with what is around them
     "apostrophe": [(char, _IN_WORDS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],
@@ -168,9 +167,9 @@ class SpellingCounter:
 
     def findings(self, n_pairs: int, name: str, settled: Spellings) -> list[Finding]:
         """A finding for each sign that has two spellings on a side, but for apostrophes that are `settled`."""
-        found = []
+        found, settled_signs = [], [set(spelling.values()) for spelling in settled]
         for (side, sign), counts in sorted(self._counts.items()):
-            if sign == "apostrophe" and any(not other.isalpha() for other in settled[side].values()):
+            if sign == "apostrophe" and not settled_signs[side].isdisjoint(APOSTROPHES):
                 continue
             used = sorted(counts.items(), key=lambda item: -item[1])
             if len(used) < 2 or used[1][1] < _N_OF_A_SPELLING:
@@ -189,9 +188,7 @@ class SpellingCounter:
         return found
 
 
-def spelling_findings(
-    spellings: Spellings, train: tuple[SignCounter, SignCounter], choice: Literal["dev", "own"]
-) -> list[Finding]:
+def spelling_findings(spellings: Spellings, train: Signs, choice: Literal["dev", "own"]) -> list[Finding]:
     """What to know of signs that training writes otherwise than dev. `choice`: the key data.spelling."""
     found = []
     for side, spelling, signs in zip(("source", "target"), spellings, train, strict=True):

@@ -19,6 +19,7 @@ from mt_cli.errors import DataError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import SentencePair, normalize
+from mt_cli.text.spelling import Respelling, Spelling
 
 _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; with 4 no corpus that was tried gained
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search
@@ -31,11 +32,12 @@ Counts = npt.NDArray[np.int64]
 class TranslationMemory:
     """Translates by the most similar sentence of a corpus. Of equally similar ones the first in the corpus counts."""
 
-    def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = ()):
+    def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = (), spelling: Spelling | None = None):
         """Keeps one translation of each sentence, the first. Of a corpus with more than 5,000,000 characters it keeps
-        one sentence in two, four, eight or more, and each that is equal to one of `sources`, which are to be translated."""
-        self.n_read, self.stride = 0, 1
-        wanted = {normalize(source) for source in sources}
+        one sentence in two, four, eight or more, and each that is equal to one of `sources`, which are to be translated.
+        `spelling`: that of the pairs, in which sources are read."""
+        self.n_read, self.stride, self._respell = 0, 1, Respelling(spelling or {})
+        wanted = {self._read(source) for source in sources}
         equal, sample, n_characters = dict[str, str](), dict[str, str](), 0
         for pair in pairs:
             if pair.src in wanted:
@@ -63,9 +65,12 @@ class TranslationMemory:
         lengths = np.sqrt(np.bincount(self._holders, weights**2, minlength=len(sentences)))
         self._weights = weights / lengths[self._holders]
 
+    def _read(self, source: str) -> str:
+        return self._respell(normalize(source))
+
     def translate(self, source: str) -> str:
         """'' for a blank source, and where no sentence has an n-gram of it."""
-        source = normalize(source)
+        source = self._read(source)
         if source in self._equal:
             return self._equal[source]
         if not self._targets:
@@ -121,7 +126,8 @@ def memory_of(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
-    pairs = folder.sets.trained(text.read())
-    if is_back:
-        pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
-    return TranslationMemory(pairs, sources)
+    pairs, (src_spelling, tgt_spelling) = folder.sets.trained(text.read()), folder.sets.spellings()
+    if not is_back:
+        return TranslationMemory(pairs, sources, src_spelling)
+    exchanged = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
+    return TranslationMemory(exchanged, sources, tgt_spelling)

@@ -28,6 +28,7 @@ from mt_cli.explain.training_log import finite
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import normalize
+from mt_cli.text.spelling import Respelling
 
 _SHOWN = ("bleu", "chrf", "ter", "loss", "sentences_per_second", "intervals", "warnings")  # of the scores
 _N_GROUPS = 5  # of about as many sentences each, by length
@@ -149,8 +150,11 @@ def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], not
     if missing := [file for file in text.files if not Path(file).exists()]:
         notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
         return []
-    wanted, counts = {word for one in sources for word in one}, Counter[str]()
+    counts = Counter[str]()
     try:
+        respell = Respelling(run.sets.spellings()[0])
+        sources = [[respell(word) for word in one] for one in sources]
+        wanted = {word for one in sources for word in one}
         for pair in run.sets.trained(text.read(on_bad_line="skip")):
             counts.update(word for word in words(pair.src.lower()) if word in wanted)
     except (DataError, RunDirError) as error:

@@ -17,13 +17,13 @@ Spelling = dict[str, str]  # of a sign that training has: what the dev set write
 Spellings = tuple[Spelling, Spelling]  # of source and target
 AS_IT_IS: Spellings = ({}, {})
 
-_APOSTROPHES = "'’´`ʼʻꞌ"  # not ‘, which opens quotations
+APOSTROPHES = "'’´`ʼʻꞌ"  # not ‘, which opens quotations
 _MARKS = "\u0300-\u036f"
-_LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
+LETTER_BEFORE, LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
 # An apostrophe between letters, with the spaces that some tokenizers put there; a letter with the marks that no single
 # character has it with.
-_SIGN = re.compile(f"{_LETTER_BEFORE} ?[{_APOSTROPHES}] ?{_LETTER_AFTER}|.[{_MARKS}]*", re.DOTALL)
-_OF_SEVERAL = re.compile(f"[{_MARKS}]| [{_APOSTROPHES}]|[{_APOSTROPHES}] ")  # found where a sign has several characters
+_SIGN = re.compile(f"{LETTER_BEFORE} ?[{APOSTROPHES}] ?{LETTER_AFTER}|.[{_MARKS}]*", re.DOTALL)
+_OF_SEVERAL = re.compile(f"[{_MARKS}]| [{APOSTROPHES}]|[{APOSTROPHES}] ")  # found where a sign has several characters
 _LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another word more often than another spelling
 _CHANGED = re.compile(
     "LATIN (?:SMALL|CAPITAL) LETTER (?:OPEN )?([A-Z])(?: BAR| WITH .*)?"
@@ -37,6 +37,7 @@ _HARDLY = 0.05  # share of these times up to which it does not write so
 # own; at most so many times as frequent as all of them were; and they must be so large a share of it. Otherwise its rise has
 # another reason.
 _RISES, _GROWS, _MOST, _SHARE = 0.5, 0.2, 3.0, 0.1
+_MAX_COUNTED = 100_000  # characters of a line: a file without line ends is one line
 _MAINLY = 3.0  # times as frequent that apostrophes with spaces must be as others: they can be quotation marks
 
 
@@ -50,7 +51,16 @@ class SignCounter:
 
     def add(self, text: str) -> None:
         """`text` is NFC."""
+        text = text[:_MAX_COUNTED]
         self.counts.update(_SIGN.findall(text) if _OF_SEVERAL.search(text) else text)
+
+
+Signs = tuple[SignCounter, SignCounter]  # of source and target
+
+
+def count_signs(signs: Signs, pair: SentencePair) -> None:
+    for counter, text in zip(signs, pair[:2], strict=True):
+        counter.add(text)
 
 
 def other_spelling(train: SignCounter, dev: SignCounter) -> Spelling:
@@ -86,8 +96,8 @@ def _grouped(signs: Iterable[str]) -> Iterable[list[str]]:
     groups: dict[str, list[str]] = {}
     for sign in sorted(signs):
         bare = sign.strip(" ")
-        if bare and bare in _APOSTROPHES:
-            groups.setdefault(_APOSTROPHES, []).append(sign)
+        if bare and bare in APOSTROPHES:
+            groups.setdefault(APOSTROPHES, []).append(sign)
         elif (letter := _plain_letter(sign)) != sign:
             groups.setdefault(letter, []).append(sign)
     return groups.values()
@@ -120,7 +130,7 @@ class Respelling:
 
 def _pattern_of(sign: str) -> str:
     if " " in sign:
-        return f"{_LETTER_BEFORE}{re.escape(sign)}{_LETTER_AFTER}"
+        return f"{LETTER_BEFORE}{re.escape(sign)}{LETTER_AFTER}"
     return f"{re.escape(sign)}(?![{_MARKS}])"
 
 

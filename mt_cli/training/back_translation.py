@@ -29,8 +29,9 @@ from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
 from mt_cli.run_synthetic import About
 from mt_cli.text.corpus import CorpusReport, read_monolingual, sha256_of
+from mt_cli.text.spelling import AS_IT_IS
 from mt_cli.training.monolingual import Selection, held_out_targets
-from mt_cli.training.parent import held_out_of
+from mt_cli.training.parent import held_out_of, spellings_of
 from mt_cli.training.reverse_run import TRANSLATED_SHARE, reverse_config, reverse_name, reverse_run
 from mt_cli.training.signals import StopSignals
 
@@ -69,7 +70,8 @@ def back_translate(
             signals.is_saving_needed = False
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
-        selection = Selection(config.data, held_out, tokenizer, back.sets.spellings()[1])
+        written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
+        selection = Selection(config.data, held_out, tokenizer, written)
         about = about or _choose(config, sha256, run, back, selection)
         _translate(config, run, back, about, signals)
         about = _join(config, run, about, selection)

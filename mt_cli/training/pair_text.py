@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
+from mt_cli.check.corpus_check import ReadCorpus
 from mt_cli.check.findings import Report
 from mt_cli.check.sets import SetsCheck
 from mt_cli.config import Config, DataConfig
@@ -20,10 +21,10 @@ from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.spelling import AS_IT_IS, Spellings
+from mt_cli.text.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
-from mt_cli.training.parent import held_out_of
+from mt_cli.training.parent import held_out_of, spellings_of
 from mt_cli.training.rehearsal import with_rehearsal
 from mt_cli.training.reverse_run import reverse_run
 from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, respell, tell_findings
@@ -43,7 +44,7 @@ class PairText:
         self.train = TrainingSet(self.folder, with_rehearsal(self.folder, data))
         self.dev_pairs = list[SentencePair]()
         self._dev: TokenSet | None = None
-        self._check = SetsCheck(self.train.text.told)
+        self._check, self._signs = SetsCheck(self.train.text.told), (SignCounter(), SignCounter())
         self._description = _Description(config.training.both_directions == 1)
 
     @property
@@ -85,8 +86,11 @@ class PairText:
         corpora = self.train.data.corpora
         shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
-            share = shares[corpus_of(pair.line)]
+            corpus = corpus_of(pair.line)
+            share = shares[corpus]
             self._description.count(pair)
+            if not corpora[corpus].synthetic:
+                count_signs(self._signs, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
                 facts.add(pair.src, pair.tgt)
             yield pair
@@ -98,7 +102,7 @@ class PairText:
         train, sets = self.train, self.folder.sets
         if self.suffix:
             log.info(f"{self.data.name}:")
-        report = look_through(train.data, train.pairs, self._sets)
+        report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs))
         sets.forget()  # what a start wrote that broke off
         if self.data.dev is None:
             others = [other for other in (parent, reverse_run(self.config, self.folder)) if other is not None]
@@ -116,16 +120,12 @@ class PairText:
         return report
 
     def _spellings(self, report: Report, parent: RunDir | None) -> Spellings:
-        """Those of the run that this one begins with, if it has learnt the same pair, as its tokenizer knows no other signs;
+        """Those of the run that this one begins with, if it has learnt these languages, as its tokenizer knows no other signs;
         else those of the dev set."""
         if self.data.spelling == "own":
             return AS_IT_IS
-        if parent is not None:
-            learnt = parent.load_config().data
-            for pair in learnt.directions:
-                if pair.name == self.data.name:
-                    return parent.of_pair(learnt, pair).sets.spellings()
-        return report.spellings
+        learnt = spellings_of(parent, self.config) if parent is not None else None
+        return report.spellings if learnt is None else learnt
 
     def keep_report(self, report: Report) -> None:
         tell_findings(report)

@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from mt_cli.checkpoint import load_model
-from mt_cli.config import Config, given_keys
+from mt_cli.config import Config, DataConfig, given_keys
 from mt_cli.config_file import complete
 from mt_cli.errors import ConfigError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.spelling import Spellings
 from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -94,16 +96,41 @@ def about_parent(config: Config) -> dict[str, str] | None:
         return {"run": str(parent.path), "checkpoint_sha256": hashlib.file_digest(weights, "sha256").hexdigest()}
 
 
-def held_out_of(parent: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """For a config of one language pair, the sets that the parent cut from its training text, by name, with their sides
-    exchanged where it translates the other way; none where its config names them or it translates between other languages."""
-    theirs, own = parent.load_config().data, (config.data.src_lang, config.data.tgt_lang)
+class _SamePair(NamedTuple):
+    """What another run has learnt between the languages of a run."""
+
+    data: DataConfig
+    folder: RunDir
+    is_exchanged: bool  # from target to source
+
+
+def _same_pair(other: RunDir, config: Config) -> _SamePair | None:
+    """For a config of one language pair. None where the other run translates between other languages."""
+    theirs, own = other.load_config().data, (config.data.src_lang, config.data.tgt_lang)
     pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in (own, own[::-1])]
     data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
-    if data is None or data.dev is not None:
+    if data is None:
+        return None
+    return _SamePair(data, other.of_pair(theirs, data), (data.src_lang, data.tgt_lang) != own)
+
+
+def held_out_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
+    """For a config of one language pair, the sets that another run of it, in either direction, cut from its training text, by
+    name; none where its config names them."""
+    same = _same_pair(other, config)
+    if same is None or same.data.dev is not None:
         return {}
-    is_exchanged = (data.src_lang, data.tgt_lang) != own
-    sets = parent.of_pair(theirs, data).sets.held_out_pairs(data)
-    if not is_exchanged:
+    sets = same.folder.sets.held_out_pairs(same.data)
+    if not same.is_exchanged:
         return sets
     return {name: [SentencePair(tgt, src, line) for src, tgt, line in pairs] for name, pairs in sets.items()}
+
+
+def spellings_of(other: RunDir, config: Config) -> Spellings | None:
+    """For a config of one language pair, how another run of it, in either direction, reads source and target. None where it
+    translates between other languages."""
+    same = _same_pair(other, config)
+    if same is None:
+        return None
+    src, tgt = same.folder.sets.spellings()
+    return (tgt, src) if same.is_exchanged else (src, tgt)

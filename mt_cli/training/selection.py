@@ -24,11 +24,11 @@ ReadPairs = Callable[[], Iterator[SentencePair]]  # starts reading anew
 _MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
 
 
-def look_through(data: DataConfig, read_all: ReadPairs, sets: dict[str, list[SentencePair]]) -> Report:
+def look_through(data: DataConfig, corpus: ReadCorpus) -> Report:
     """What the check of the corpus finds: all of it where the corpus is to be cleaned by it, else the quick part."""
     if data.clean:
-        return check_corpus(data, ReadCorpus(read_all, sets))
-    return quick_check(data, ReadCorpus(lambda: islice(read_all(), _MOST_CHECKED), sets))
+        return check_corpus(data, corpus)
+    return quick_check(data, corpus._replace(read_train=lambda: islice(corpus.read_train(), _MOST_CHECKED)))
 
 
 def tell_findings(report: Report) -> None:
@@ -81,15 +81,19 @@ def hold_out(
         found = split(read_fit, _SPLIT_SEED, True, with_test, faulty, told, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     own = {(pair.src, pair.tgt) for pairs in inherited.values() for pair in pairs}  # they resemble themselves
-    left_out, n_similar = list[tuple[str, SentencePair]](), 0
-    for pair in read_all():
-        if name := found.held_out.get(pair.line):
-            sets[name].append(pair)
-        if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
-            left_out.append((reason, pair))
-        n_similar += pair.line in found.left_out and (pair.src, pair.tgt) not in own
+    n_similar = 0
+
+    def left_out() -> Iterator[tuple[str, SentencePair]]:
+        nonlocal n_similar
+        for pair in read_all():
+            if name := found.held_out.get(pair.line):
+                sets[name].append(pair)
+            n_similar += pair.line in found.left_out and (pair.src, pair.tgt) not in own
+            if reason := name or found.left_out.get(pair.line) or cleaned.get(pair.line):
+                yield reason, pair
+
+    run_sets.save_left_out(report.text, left_out())
     run_sets.save_held_out(config.data, sets)
-    run_sets.save_left_out(report.text, left_out)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"
     log.info(f"held out {sizes} {kept}; {n_similar:,} more are not trained on, since they resemble these")

@@ -113,3 +113,11 @@ def test_what_teaches_nothing_gives_no_findings(pairs):
 def test_units_are_beginnings_of_words_and_neighbours_where_there_are_no_spaces():
     assert units("The (green) greens, 2024!") == ["the", "gree", "2024"]
     assert units("我爱你 OK") == ["我", "爱", "你", "我爱", "爱你", "ok"]
+
+
+def test_a_stretch_goes_on_where_the_wrong_partners_look_right(clean):
+    pairs = shifted(clean, 200, 420)
+    for line in range(270, 340):  # as captions of one kind do
+        pairs[line] = pairs[line]._replace(tgt=f"{clean[line].tgt} {pairs[line].tgt}")
+    (stretch,) = Alignment(pairs).stretches
+    assert abs(stretch.first - 200) <= 3 and abs(stretch.last - 420) <= 3 and stretch.shift == 1

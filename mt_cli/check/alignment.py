@@ -39,6 +39,7 @@ _MAX_ODDS = 5.0  # one line says no more than that about where a stretch begins
 _CHANGE = 15.0  # log odds against a change of shift: about three lines must say so at each end
 _MIN_LINES = 5  # of a stretch
 _WINDOW = 9  # lines whose mean must be below half of the corpus's before other shifts are tried
+_AROUND = 50  # lines at both ends of a stretch where they are tried as well
 
 
 class Misaligned(NamedTuple):
@@ -100,13 +101,28 @@ class Alignment:
         import numpy as np
 
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
-        state = _best_path(self._evidence(shifts))
-        bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
-        return [
-            Misaligned(int(first), int(end) - 1, shifts[state[first]])
-            for first, end in pairwise(bounds)
-            if state[first] != 0 and end - first >= _MIN_LINES
-        ]
+        is_tried, stretches = self._is_doubtful(), list[Misaligned]()
+        while True:
+            state = _best_path(self._evidence(shifts, is_tried))
+            bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
+            before, stretches = stretches, [
+                Misaligned(int(first), int(end) - 1, shifts[state[first]])
+                for first, end in pairwise(bounds)
+                if state[first] != 0 and end - first >= _MIN_LINES
+            ]  # fmt: skip
+            if stretches == before:
+                return stretches
+            for one in stretches:  # may be longer, or one with the next: some wrong partners look right
+                is_tried[max(0, one.first - _AROUND) : one.last + 1 + _AROUND] = True
+
+    def _is_doubtful(self) -> npt.NDArray[np.bool_]:
+        """Where other shifts are tried. This saves most of the time, and a clean corpus finds nothing by chance."""
+        import numpy as np
+
+        odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
+        is_low = np.convolve(odds, np.full(_WINDOW, 1 / _WINDOW), "same") < odds.mean() / 2
+        near: npt.NDArray[np.bool_] = np.convolve(is_low, np.ones(2 * _WINDOW + 1), "same") > 0.5
+        return near
 
     def _fit(self, is_single: npt.NDArray[np.bool_]) -> None:
         """Learns the odds from the pairs that are in no stretch."""
@@ -149,16 +165,15 @@ class Alignment:
     def _odds(self, src: Ints, tgt: Ints) -> Floats:
         return self._features(src, tgt) @ self._weights
 
-    def _evidence(self, shifts: Sequence[int | None]) -> Floats:
+    def _evidence(self, shifts: Sequence[int | None], is_tried: npt.NDArray[np.bool_]) -> Floats:
         """The bounded log odds of each line under each shift: (number of pairs, number of shifts). Those of None are 0, as
-        are those of lines whose target would be outside of the corpus."""
+        are those of lines whose target would be outside of the corpus; elsewhere than where they are tried, other shifts
+        have the lowest ones."""
         import numpy as np
 
         evidence = np.zeros((len(self._lines), len(shifts)))
         evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
-        # Elsewhere no other shift is tried: this saves most of the time, and a clean corpus finds nothing by chance.
-        is_doubtful = np.convolve(evidence[:, 0], np.full(_WINDOW, 1 / _WINDOW), "same") < evidence[:, 0].mean() / 2
-        near = np.flatnonzero(np.convolve(is_doubtful, np.ones(2 * _WINDOW + 1), "same") > 0.5)
+        near = np.flatnonzero(is_tried)
         evidence[:, 1:] = -_MAX_ODDS
         evidence[near, 1:] = 0
         for column, shift in enumerate(shifts):

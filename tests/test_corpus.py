@@ -372,6 +372,13 @@ def test_a_damaged_gzip_file_is_refused(damage):
         list(read_pairs(["train.src.gz", "train.tgt"]))
 
 
+def test_an_empty_line_at_the_end_of_one_file_is_named(message):
+    expected = "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:3)"
+    assert message(b"one\ntwo\n\n", b"a\nb\n") == expected
+    expected = "train.src has 1 lines, train.tgt has 4; make them parallel (first empty line: train.tgt:3)"
+    assert message(b"one\n", b"a\nb\n\nd\n") == expected
+
+
 def test_a_tsv_has_source_and_target_in_a_row(read):
     pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\ntwo\tzwei")
     assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 3)]
@@ -380,11 +387,17 @@ def test_a_tsv_has_source_and_target_in_a_row(read):
 
 
 @pytest.mark.parametrize(
-    ("row", "n_columns"), [(b"one", 1), (b"", 1), (b"a\tb\tc", 3), (b"a\t\tb", 3), (b"a\tb\t", 3), (b"\t\t\t", 4)]
+    ("row", "n_columns"), [(b"one", 1), (b"a\tb\tc", 3), (b"a\t\tb", 3), (b"a\tb\t", 3), (b"\t\t\t", 4)]
 )
 def test_a_tsv_row_of_other_than_two_columns_is_named(message, row, n_columns):
     expected = f"train.tsv:2: {n_columns} columns, expected 2 (source, a tab, target)"
     assert message(b"a\tb\n" + row + b"\nc\td\n") == expected
+
+
+def test_blank_lines_of_a_tsv_are_no_rows(read):
+    pairs, report = read(b"one\teins\n\r\ntwo\tzwei\n\n")
+    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 3)]
+    assert report.n_pairs == 2
 
 
 def test_bad_utf_8_in_a_tsv_is_named(message):

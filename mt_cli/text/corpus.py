@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -340,8 +340,14 @@ def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
     src_lines, tgt_lines = _raw_lines(Path(src_file)), _raw_lines(Path(tgt_file))
     for n_lines, (src, tgt) in enumerate(zip_longest(src_lines, tgt_lines)):
         if src is None or tgt is None:
-            n_rest = 1 + sum(1 for _ in (tgt_lines if src is None else src_lines))
-            n_src, n_tgt = (n_lines, n_lines + n_rest) if src is None else (n_lines + n_rest, n_lines)
+            longer, rest = (
+                (tgt_file, chain([tgt or b""], tgt_lines)) if src is None else (src_file, chain([src], src_lines))
+            )
+            n_longer = n_lines
+            for n_longer, line in enumerate(rest, n_lines + 1):
+                if not first_empty and not line.strip():
+                    first_empty = f"{longer}:{n_longer}"
+            n_src, n_tgt = (n_lines, n_longer) if src is None else (n_longer, n_lines)
             hint = f" (first empty line: {first_empty})" if first_empty else ""
             error = UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel{hint}")
             error.files = src_file, tgt_file
@@ -361,7 +367,7 @@ def _rows_of_one(file: str, columns: str | None, report: CorpusReport) -> Iterat
             _refuse_other_files(raw, number, file)
     layout = find_layout(path, columns)
     if layout.is_plain:
-        return enumerate(_rows_of_tsv(file), 1)
+        return _rows_of_tsv(file)
     report.notes.append(describe(layout))
     return _rows_of_table(layout)
 
@@ -375,16 +381,19 @@ def _rows_of_table(layout: TableLayout) -> Iterator[tuple[int, tuple[Side, Side]
 _LINE_END = re.compile("\r?\n|\r")  # within a cell: a pair has a line on either side
 
 
-def _rows_of_tsv(file: str) -> Iterator[tuple[Side, Side]]:
+def _rows_of_tsv(file: str) -> Iterator[tuple[int, tuple[Side, Side]]]:
+    """The rows of a table that has source, tab and target in each line; blank lines are none."""
     rows = enumerate(_raw_lines(Path(file)), 1)
     for number, raw in rows:
         if number <= 2:
             _refuse_other_files(raw, number, file)
+        if not raw.strip(b" \r\n"):
+            continue
         columns = raw.split(b"\t")  # the last one with its line end, which `_decoded_pairs` notes and removes
         if len(columns) != 2:
-            others = further_lines(n for n, later in rows if later.count(b"\t") != 1)
+            others = further_lines(n for n, later in rows if later.count(b"\t") != 1 and later.strip(b" \r\n"))
             raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")
-        yield (columns[0], file), (columns[1], file)
+        yield number, ((columns[0], file), (columns[1], file))
 
 
 def sha256_of(files: Iterable[str]) -> str:

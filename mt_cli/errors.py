@@ -17,8 +17,11 @@ else. A message says what was found, what was expected and what to do next; wher
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
+import subprocess
 from collections.abc import Iterable
 
 
@@ -95,6 +98,12 @@ def is_out_of_threads(error: BaseException) -> bool:
 def is_device_failure(error: BaseException) -> bool:
     """Whether the GPU itself has failed, not the operation that it was given."""
     return type(error).__name__ == "AcceleratorError"  # torch's
+
+
+def as_typed(*words: object) -> str:
+    """Words of a command as the system's shell wants them, with quotes where it needs them."""
+    texts = [str(word) for word in words]
+    return subprocess.list2cmdline(texts) if os.name == "nt" else shlex.join(texts)
 
 
 def missing_extra(what: str, package: str, extra: str) -> UsageError:

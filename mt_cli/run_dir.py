@@ -37,7 +37,7 @@ from pathlib import Path
 
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import comments_of, load_config, to_yaml
-from mt_cli.errors import RunDirError
+from mt_cli.errors import RunDirError, as_typed
 from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_text
 from mt_cli.run_lock import RunLock
 from mt_cli.run_logs import RunLogs
@@ -136,7 +136,7 @@ class RunDir:
         imported run, which was never trained here."""
         if self.steps() == [0] and not self.text.hashes_file.exists():
             raise RunDirError(
-                f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {self.path}"
+                f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {as_typed(self.path)}"
             )
         if not self.steps():
             for name in ("last", "best"):

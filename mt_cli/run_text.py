@@ -7,7 +7,7 @@ import json
 import logging
 from pathlib import Path
 
-from mt_cli.errors import CheckpointError, RunDirError
+from mt_cli.errors import CheckpointError, RunDirError, as_typed
 from mt_cli.files import read_inside, write_bytes, write_text
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import Tokenizer
@@ -108,7 +108,7 @@ class RunText:
     def other_data_error(self, names: str) -> RunDirError:
         return RunDirError(
             f"{self._folder}: the {names} files are not what they were when this run began;"
-            f" restore them, or begin a new run with this one's weights: --from {self._folder}"
+            f" restore them, or begin a new run with this one's weights: --from {as_typed(self._folder)}"
         )
 
 

@@ -76,7 +76,7 @@ USAGE_MISTAKES = {
     ("train", "train.en", "train.en"): "error: train.en and train.en are the same file; give the source and its translation",
     ("train", "train.en", "dev.en"): "error: train.en and dev.en: the names do not tell the languages; add --src-lang",
     ("train", "train.en", "train.de", "--columns", "1,2"): "error: --columns is for tables; leave it out",
-    ("train", "train.en", "train.de", "--dev", "dev.en"): "error: --dev is given 1 times; give one table, or two files: --dev SOURCE --dev TARGET",
+    ("train", "train.en", "train.de", "--dev", "dev.en"): "error: --dev is given once; give one table, or two files: --dev SOURCE --dev TARGET",
     ("train", "train.en", "train.de", "--src-lang", "Spanish"): "error: --src-lang Spanish: expected a code; did you mean es?",
     ("train", "train.en", "train.de", "--dev", "dev.de", "--dev", "dev.en"): "error: dev.de dev.en: by their names de and en, expected source en and target de; exchange",
     ("train", "train.de", "train.en", "--src-lang", "en", "--tgt-lang", "de"): "error: train.de train.en: by their names de and en, expected source en and target de; exchange",
@@ -167,7 +167,7 @@ def test_control_characters_in_a_path_cannot_break_a_message(mt, tmp_path):
 
 def test_a_line_end_in_a_path_breaks_no_message_of_a_training(mt, tiny):
     answer = mt("train", "tiny.yaml", "--run-dir", "a\nb", *options("training.max_steps=1"))
-    assert answer.code == 0 and answer.said[-1].endswith(r"; try: mt translate a\nb")
+    assert answer.code == 0 and answer.said[-1].endswith(r"; try: mt translate 'a\nb'")
 
 
 @pytest.mark.parametrize("words", ["can't start new thread", "Resource temporarily unavailable"])

@@ -14,7 +14,7 @@ from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
-from mt_cli.errors import MTError, UsageError
+from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes, rank
 from mt_cli.run_dir import RunDir
 
@@ -65,7 +65,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
             if rank() == 0:
                 keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
-        except MTError as error:
+        except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:
                 raise
             for problem in error.args:
@@ -100,8 +100,6 @@ class _Page:
         except Exception as error:
             if not self._has_failed:
                 reason = " ".join(str(error).split())[:200] or type(error).__name__
-                log.warning(
-                    f"{output}: not written ({reason}); try: mt report {' '.join(str(run.path) for run in runs)}"
-                )
+                log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*(run.path for run in runs))}")
             self._has_failed = True
             return False

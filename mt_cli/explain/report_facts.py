@@ -6,7 +6,6 @@ Each file may be missing, damaged or from an earlier version: what cannot be rea
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 
 from mt_cli.check.findings import Finding, SideFacts
 from mt_cli.config import Config, DataConfig
-from mt_cli.errors import DataError, RunDirError
+from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.evaluate import read_set, tokenizer_of
 from mt_cli.evaluation.metrics import score_texts
 from mt_cli.explain.training_log import TrainingLog, finite
@@ -84,7 +83,7 @@ class RunFacts:
         return [
             *self._verdict(),
             f"The training has finished after {steps} steps{time}. {self.told_best}"
-            f" Translate with it: mt translate {shlex.quote(str(self.run.path))}",
+            f" Translate with it: mt translate {as_typed(self.run.path)}",
         ]
 
     @property

@@ -17,7 +17,7 @@ from mt_cli.checkpoint import build_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, as_typed
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
@@ -154,7 +154,7 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     trainer.checkpoints.verify_best(p)
     _tell_verdict(trainer, run)
     log.info(
-        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {run.path}"
+        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {as_typed(run.path)}"
     )
 
 

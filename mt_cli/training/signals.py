@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import signal
-import subprocess
 import sys
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from mt_cli.errors import Interrupted
+from mt_cli.errors import Interrupted, as_typed
 
 _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
@@ -68,6 +66,5 @@ def _how_to_continue() -> str:
 
 
 def command_line() -> str:
-    """The command that this process is, quoted as the system's shell wants it."""
-    words = ["mt", *sys.argv[1:]]
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    """The command that this process is."""
+    return as_typed("mt", *sys.argv[1:])

@@ -182,6 +182,14 @@ def test_keys_that_differ_stand_below_with_their_runs(files: Path) -> None:
     assert lines[at + 1 : at + 3] == ["model.dropout: 0.3 in a, b; 0.1 in c", "training.seed: 1 in a; 2 in b; 3 in c"]
 
 
+def test_files_of_one_name_and_other_content_are_told_apart(files: Path) -> None:
+    results = [run_result(files, "good", name) for name in ("a", "b")]
+    results[0]["data_sha256"], results[1]["data_sha256"] = {"dev": "1" * 64}, {"dev": "2" * 64}
+    lines = as_table(with_comparisons(results)).splitlines()
+    [line] = [line for line in lines if line.startswith("data.dev: ")]
+    assert "(sha256 11111111) in a; " in line and line.endswith("(sha256 22222222) in b")
+
+
 # Formats --------------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import io
 import logging
 import math
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _END_KEYS = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
-_MAX_REMARK, _MAX_REASON = 120, 24  # characters: all reasons are to stand in one line of a terminal
+_MAX_REMARK, _MAX_REASON = 120, 24  # characters, where all reasons do not fit into a line of the terminal
+_MAY_BE_WRONG = "may be wrong: "
 MAX_LINES = 2048  # processed at a time: enough to fill batches with lines of one length
 
 
@@ -202,10 +204,15 @@ class TranslateLines(LineProcess):
 
     def _remark(self, line: ExplainedLine, estimated: float | None) -> str:
         """In a line why a translation may be wrong; '' where nothing tells that it is."""
-        reasons = [f"{doubt.kind}: {_cut(doubt.detail, _MAX_REASON)}" for doubt in line.doubts]
+        estimate = list[str]()
         if estimated is not None and self.estimator is not None and estimated < self.estimator.fit.low:
-            reasons.insert(0, f"estimated chrF {estimated:.0f}, on the dev set {self.estimator.fit.dev_chrf:.0f}")
-        return _cut(f"may be wrong: {'; '.join(reasons)}", _MAX_REMARK) if reasons else ""
+            estimate = [f"estimated chrF {estimated:.0f}, on the dev set {self.estimator.fit.dev_chrf:.0f}"]
+        full, short = (
+            "; ".join([*estimate, *(f"{doubt.kind}: {_cut(doubt.detail, most)}" for doubt in line.doubts)])
+            for most in (_MAX_REMARK, _MAX_REASON)
+        )
+        reasons = full if len(_MAY_BE_WRONG + full) <= shutil.get_terminal_size().columns else short
+        return _cut(_MAY_BE_WRONG + reasons, _MAX_REMARK) if reasons else ""
 
     def written(self) -> None:
         for remark in self.remarks:
@@ -241,7 +248,12 @@ class TranslateLines(LineProcess):
 
 
 def _cut(text: str, n_characters: int) -> str:
-    return text if len(text) <= n_characters else f"{text[: n_characters - 3]}..."
+    """At the end of a word, where there is one not far before."""
+    if len(text) <= n_characters:
+        return text
+    cut = text[: n_characters - 3]
+    words = cut.rpartition(" ")[0]
+    return f"{words if 2 * len(words) > len(cut) and text[len(cut)] != ' ' else cut}..."
 
 
 def _n_best_lines(number: int, translation: Translation) -> list[str]:
@@ -266,7 +278,7 @@ class ScoreLines(LineProcess):
         references = list(islice(self.references, len(lines)))
         if len(references) < len(lines):
             raise DataError(
-                f"the references have {n_before + len(references)} lines, the input more; make them line for line"
+                f"the references have {n_before + len(references)} lines, {self.name} more; make them line for line"
             )
         pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
         limit = self.translator.n_positions - 1
@@ -286,7 +298,9 @@ class ScoreLines(LineProcess):
 
     def finish(self, n_lines: int) -> None:
         if next(self.references, None) is not None:
-            raise DataError(f"the references have more lines than the input, {n_lines}; make them line for line")
+            raise DataError(
+                f"the references have more lines than {self.name}, which has {n_lines}; make them line for line"
+            )
 
 
 @dataclass

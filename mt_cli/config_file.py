@@ -80,14 +80,18 @@ def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
 def alternatives(override: str) -> list[str]:
     """`training.seed=1` and `training.seed=2` of `training.seed=1,2`; an override with one value as it is.
 
-    Commas within brackets and quotes separate no values, nor does that of data.columns.
+    Commas within brackets and quotes separate no values, nor does that of the columns of a table.
     """
     key, _, text = override.partition("=")
     try:
         node = yaml.compose(f"[{text}]", Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
         return [override]  # is told when it is read
-    if key.strip() == "data.columns" or not isinstance(node, yaml.SequenceNode) or len(node.value) < 2:
+    if (
+        key.strip() in {"data.columns", "data.words.columns"}
+        or not isinstance(node, yaml.SequenceNode)
+        or len(node.value) < 2
+    ):
         return [override]
     values = [text[value.start_mark.index - 1 : value.end_mark.index - 1] for value in node.value]
     return [f"{key}={value}" for value in dict.fromkeys(values)]

@@ -486,3 +486,53 @@ def test_letters_that_are_settled_settle_no_apostrophes():
         counter.add(SentencePair("", f"ko{sign}ape", n))
     for settled, n_told in (({}, 1), ({"ĝ": "g̃"}, 1), ({"’": "'"}, 0), ({" ’ ": "'"}, 0)):
         assert len(counter.findings(20, "train", ({}, settled))) == n_told
+
+
+def test_mt_check_ends_with_1_for_a_corpus_that_a_training_refuses(mt, corpus, aligned, monkeypatch):
+    def refuse(config):
+        raise DataError("0 pairs can be held out")
+
+    aligned([], [])
+    monkeypatch.setattr("mt_cli.cli.check._forecast", refuse)
+    files = corpus(PLAIN)
+    answer = mt("check", *files)
+    assert (answer.code, answer.lines[-1]) == (1, "It cannot be trained on: 0 pairs can be held out")
+    assert json.loads(mt("check", *files, "--json").out)["is_fatal"]
+
+
+def test_a_corpus_of_paragraphs_is_worthless_until_it_is_split(look):
+    report = look([(f"{src} " * 60, f"{tgt} " * 60) for src, tgt in PLAIN])
+    assert the(report, "over_long").severity == "fatal"
+
+
+def test_a_corpus_of_copies_is_told_once(look):
+    report = look([(src, src) for src, _ in PLAIN] + [("12", "13")])
+    assert "copied" in kinds(report) and "wrong_script" not in kinds(report)
+
+
+def test_spaces_of_a_source_have_one_spelling_and_those_of_a_target_two(look):
+    pairs = [(src.replace(" ", "\u00a0", 1), tgt.replace(" ", "\u00a0", 1)) for src, tgt in PLAIN[:12]]
+    finding = the(look([*PLAIN, *pairs]), "two_spellings")
+    assert finding.what.startswith("the target writes the space between words in several ways")
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (
+            ["--dev", "d.en", "--dev", "d.gn"],
+            "--dev is by its names en and gn, expected en and de; scores mean nothing if it is",
+        ),
+        (["--dev", "d.en", "--dev", "d.de"], None),
+        (["--dev", "d.src", "--dev", "d.tgt"], None),
+    ],
+)
+def test_sets_that_are_called_after_another_language_are_told(
+    mt, corpus, aligned, tmp_path, monkeypatch, options, warning
+):
+    monkeypatch.chdir(tmp_path)
+    aligned([], [])
+    for name in options[1::2]:
+        Path(name).write_text("".join(f"{pair[not name.endswith(('en', 'src'))]}\n" for pair in PLAIN[:20]))
+    answer = mt("check", *corpus(PLAIN), *options)
+    assert [line for line in answer.said if "names" in line] == ([f"warning: {warning}"] if warning else [])

@@ -142,3 +142,12 @@ def test_a_list_has_columns_of_its_own(words):
 def test_carriers_without_one_place_for_an_entry_are_refused(words, carriers):
     with pytest.raises(ConfigError, match=r"expected \[source sentence, target sentence\], each with ___ in"):
         prepared(words=f"{{files: words.tsv, carriers: {carriers}}}")
+
+
+def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(tiny, mt):
+    Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
+    command = ["train", "train.en", "train.de", "--words", "words.csv", "--run-dir", "run"]
+    command += [word for key in ("model.d_model=16", "training.max_steps=1") for word in ("--set", key)]
+    answer = mt(*command)
+    assert answer.code == 1 and "such as --set data.words.columns=" in answer.said[-1]
+    assert mt(*command, "--set", "data.words.columns=1,2").code == 0

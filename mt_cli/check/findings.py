@@ -139,11 +139,12 @@ class Report:
     read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
     spellings: Spellings = AS_IT_IS  # signs of training that dev writes otherwise
     forecast: list[str] = field(default_factory=list)  # what a training would need and reach: the end of the report
+    is_refused: bool = False  # by a training
 
     @property
     def is_fatal(self) -> bool:
-        """Whether something makes the result worthless."""
-        return any(finding.severity == "fatal" for finding in self.findings)
+        """Whether something makes the result worthless, or there can be none."""
+        return self.is_refused or any(finding.severity == "fatal" for finding in self.findings)
 
     def as_table(self, width: int = 80) -> str:
         """The report for a terminal of that many columns."""
@@ -173,7 +174,10 @@ class Report:
         if reasons := self.dropped.counts():
             n_left = self.n_pairs - sum(reasons.values())
             told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items())
-            lines += ["", *_wrap(f"Without what a person would drop ({told}): {n_left:,} pairs.", width)]
+            lines += [
+                "",
+                *_wrap(f"Without what a person would drop ({told}): {n_left:,} pair{'s' * (n_left != 1)}.", width),
+            ]
         if self.forecast:
             lines += ["", *(wrapped for line in self.forecast for wrapped in _wrap(line, width))]
         return "\n".join(lines)

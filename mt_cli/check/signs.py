@@ -155,8 +155,8 @@ class SpellingCounter:
         for side, text in enumerate(pair[:2]):
             is_ascii = text.isascii()
             for sign, spelling, chars, pattern in _SPELLINGS:
-                if is_ascii and chars[0] > "\x7f":
-                    continue
+                if (is_ascii and chars[0] > "\x7f") or (side == 0 and sign.startswith("space")):
+                    continue  # any space of a source is one to the model
                 if any(char in text for char in chars) and (match := pattern.search(text, 0, MAX_CHARACTERS)):
                     counts = self._counts.setdefault((side, sign), {})
                     counts[spelling] = counts.get(spelling, 0) + 1

@@ -71,7 +71,9 @@ class Usual:
         self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         lengths: list[tuple[int, int]] = []
-        for src, tgt in dict.fromkeys((pair.src, pair.tgt) for pair in pairs if pair.src != pair.tgt):
+        texts = dict.fromkeys((pair.src, pair.tgt) for pair in pairs)
+        translated = [(src, tgt) for src, tgt in texts if src != tgt]
+        for src, tgt in translated if 2 * len(translated) >= len(texts) else texts:
             for side, text in enumerate((src, tgt)):
                 self._words[side].update(words(text.casefold()))
                 letters[side].update(scripts(text))

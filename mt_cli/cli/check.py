@@ -74,10 +74,12 @@ def check(
     _tell("looking the corpus through ...")
     reports = {pair.name: check_corpus(pair) for pair in pairs}
     last = reports[pairs[-1].name]
-    is_fatal = any(report.is_fatal for report in reports.values())
-    if not is_fatal:
+    if not any(report.is_fatal for report in reports.values()):
         _tell("timing a training on this machine ...")
-        last.forecast = _forecast(config)
+        try:
+            last.forecast = _forecast(config)
+        except DataError as error:
+            last.forecast, last.is_refused = [f"It cannot be trained on: {error}"], True
     if dropped is not None:
         last.write_dropped(dropped)
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
@@ -87,7 +89,7 @@ def check(
     else:
         headings = {name: f"{name}\n\n" if len(pairs) > 1 else "" for name in reports}
         print("\n\n".join(f"{headings[name]}{report.as_table(width)}" for name, report in reports.items()))
-    return 1 if is_fatal else 0
+    return 1 if any(report.is_fatal for report in reports.values()) else 0
 
 
 def _print_suspects(config: Config, run: Path) -> None:
@@ -113,10 +115,6 @@ def _tell(text: str) -> None:
 
 
 def _forecast(config: Config) -> list[str]:
-    """What a training would take. A corpus that cannot be trained on is told here, too."""
-    from mt_cli.training.forecast import forecast
+    from mt_cli.training.forecast import forecast  # here, because torch takes seconds to load
 
-    try:
-        return forecast(config)
-    except DataError as error:
-        return [f"It cannot be trained on: {error}"]
+    return forecast(config)

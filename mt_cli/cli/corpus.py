@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -12,10 +13,12 @@ import typer
 
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
-from mt_cli.errors import UsageError
+from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, languages_of_files
+from mt_cli.text.languages import code_of_name, language, languages_of_files
 from mt_cli.text.tables import find_layout, languages_of
+
+log = logging.getLogger(__name__)
 
 CorpusArgument = Annotated[
     list[Path],
@@ -75,6 +78,7 @@ def read_config(
         raise UsageError("--columns is for tables; leave it out")
     languages = _languages(corpus, src_lang, tgt_lang, columns)
     _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
+    _warn_of_others({"--dev": dev or [], "--test": test or []}, texts, corpus, languages)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -143,7 +147,7 @@ def usual_run_dir(
 def _set(option: str, files: list[Path]) -> list[str]:
     if len(files) != (1 if _suffix(files[0]) in _TABLES else 2):
         raise UsageError(
-            f"--{option} is given {len(files)} times; give one table, or two files: --{option} SOURCE --{option} TARGET"
+            f"--{option} is given {'once' if len(files) == 1 else f'{len(files)} times'}; give one table, or two files: --{option} SOURCE --{option} TARGET"
         )
     return [str(file) for file in files]
 
@@ -193,13 +197,43 @@ def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str,
             )
         if name == "the corpus" or not _is_table(files) or not files[0].is_file():
             continue
-        layout = find_layout(files[0], columns)
+        try:
+            layout = find_layout(files[0], columns)
+        except DataError as error:
+            if name != "--words":
+                raise
+            raise DataError(str(error).replace("--columns ", "--set data.words.columns=")) from None
         if languages_of(layout) == (tgt_lang, src_lang):
             src, tgt = layout.columns
             advice = (
                 f"add --set data.words.columns={tgt + 1},{src + 1}" if name == "--words" else "exchange the columns"
             )
             raise UsageError(f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, {expected}; {advice}")
+
+
+def _warn_of_others(
+    sets: dict[str, list[Path]], monolingual: list[Path], corpus: list[Path], languages: tuple[str, str]
+) -> None:
+    """Warns of files whose names tell other languages than the corpus has."""
+    expected = {tuple(map(language, languages)), _named_languages(corpus)}
+    for name, files in sets.items():
+        found = _named_languages(files)
+        if found is not None and found not in expected:
+            log.warning(
+                f"{name} is by its names {found[0]} and {found[1]}, expected {' and '.join(languages)}; scores mean nothing if it is"
+            )
+    known = {code for pair in expected if pair is not None for code in pair}
+    for file in monolingual:
+        code = code_of_name(_suffix(file).removeprefix("."))
+        if code is not None and language(code) not in known:
+            log.warning(
+                f"--monolingual {file}: by its name {code}, expected {languages[1]}; {languages[1]} is learnt from it"
+            )
+
+
+def _named_languages(files: list[Path]) -> tuple[str, str] | None:
+    found = languages_of_files(str(files[0]), str(files[1])) if len(files) == 2 else None
+    return found and (language(found[0]), language(found[1]))
 
 
 def _is_table(files: list[Path] | None) -> bool:

@@ -124,8 +124,9 @@ def set_size(n_distinct: int, names: list[str]) -> int:
     Raises DataError for fewer than 40 distinct pairs.
     """
     if n_distinct < _FEWEST_PAIRS:
+        are = "pair is distinct and has" if n_distinct == 1 else "pairs are distinct and have"
         raise DataError(
-            f"only {n_distinct} pairs are distinct and have different words on their sides, at least {_FEWEST_PAIRS} are"
+            f"only {n_distinct} {are} different words on the two sides, at least {_FEWEST_PAIRS} are"
             f" needed to hold out {_and(names)}; look at the corpus with mt check, add pairs, or give {_options(names)}"
         )
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
@@ -294,8 +295,8 @@ class _Selection:
         for name in self.too_small()[:1]:
             raise DataError(
                 f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, {self._size} are needed: the others"
-                " are too short, too long, the same on both sides or nearly repeated in too many pairs; give"
-                f" {_options([*self._n_free])}"
+                " are too short, too long, the same on both sides or nearly repeated in too many pairs; split long lines into"
+                f" sentences, or give {_options([*self._n_free])}"
             )
 
     def left_out(self) -> dict[int, str]:

@@ -521,7 +521,7 @@ def test_spaces_of_a_source_have_one_spelling_and_those_of_a_target_two(look):
     [
         (
             ["--dev", "d.en", "--dev", "d.gn"],
-            "--dev is by its names en and gn, expected en and de; scores mean nothing if it is",
+            "d.en d.gn: by their names en and gn, expected en and de; if they are, the scores on dev mean nothing",
         ),
         (["--dev", "d.en", "--dev", "d.de"], None),
         (["--dev", "d.src", "--dev", "d.tgt"], None),

@@ -39,7 +39,7 @@ _MAX_ODDS = 5.0  # one line says no more than that about where a stretch begins
 _CHANGE = 15.0  # log odds against a change of shift: about three lines must say so at each end
 _MIN_LINES = 5  # of a stretch
 _WINDOW = 9  # lines whose mean must be below half of the corpus's before other shifts are tried
-_AROUND = 50  # lines at both ends of a stretch where they are tried as well
+_AROUND = 50  # lines at least, at both ends of a stretch, where they are tried as well
 
 
 class Misaligned(NamedTuple):
@@ -113,7 +113,8 @@ class Alignment:
             if stretches == before:
                 return stretches
             for one in stretches:  # may be longer, or one with the next: some wrong partners look right
-                is_tried[max(0, one.first - _AROUND) : one.last + 1 + _AROUND] = True
+                n = max(_AROUND, one.last - one.first)  # doubles, so that there are few rounds
+                is_tried[max(0, one.first - n) : one.last + 1 + n] = True
 
     def _is_doubtful(self) -> npt.NDArray[np.bool_]:
         """Where other shifts are tried. This saves most of the time, and a clean corpus finds nothing by chance."""

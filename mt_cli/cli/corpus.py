@@ -220,14 +220,15 @@ def _warn_of_others(
         found = _named_languages(files)
         if found is not None and found not in expected:
             log.warning(
-                f"{name} is by its names {found[0]} and {found[1]}, expected {' and '.join(languages)}; scores mean nothing if it is"
+                f"{' '.join(map(str, files))}: by their names {found[0]} and {found[1]}, expected {' and '.join(languages)}; if they"
+                f" are, the scores on {name.removeprefix('--')} mean nothing"
             )
     known = {code for pair in expected if pair is not None for code in pair}
     for file in monolingual:
         code = code_of_name(_suffix(file).removeprefix("."))
         if code is not None and language(code) not in known:
             log.warning(
-                f"--monolingual {file}: by its name {code}, expected {languages[1]}; {languages[1]} is learnt from it"
+                f"{file}: by its name {code}, expected {languages[1]}; if it is, the run learns to write {code}"
             )
 
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -42,6 +43,7 @@ from mt_cli.training.muon import Muon, orthogonalized
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.phases import Plan
 from mt_cli.training.progress import Speed
+from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.update import compute_update
@@ -1319,3 +1321,37 @@ def test_it_learns_to_copy_three_to_eight_symbols(tmp_path, monkeypatch, mt):
     answer = mt("translate", "runs/copy", "test.xx")
     n_right = sum(a == b for a, b in zip(answer.lines, Path("test.yy").read_text().splitlines(), strict=True))
     assert n_right >= 95
+
+
+def test_a_best_checkpoint_that_cannot_be_read_is_not_deleted(tiny, mt):
+    command = ["train", "tiny.yaml", *options("training.validate_every_steps=1", "training.warmup_steps=1")]
+    assert mt(*command, "--run-dir", "run", "--set", "training.max_steps=1").code == 0
+    file = Path("run/checkpoints/step-000001.pt")
+    whole = file.read_bytes()
+    longer = [*command, "--run-dir", "run", "--set", "training.max_steps=4"]
+    assert mt(*longer).code == 0
+    file.write_bytes(b"what a failing disk gave")
+    RunDir(Path("run")).point("best", 1)
+    for one in Path("run/checkpoints").iterdir():
+        if one != file:
+            content = load_checkpoint(one)
+            content["progress"] |= {"best_step": 1, "best_score": 1e9}
+            save_checkpoint(one, content)
+    answer = mt(*longer)
+    assert any("it was the best one: restore it from a copy" in line for line in answer.said)
+    assert file.read_bytes() == b"what a failing disk gave"
+    file.write_bytes(whole)
+    assert mt(*longer).said[-1].endswith("best step 1; nothing was changed") and file.exists()
+
+
+def test_the_others_restore_a_checkpoint_of_step_0_too(tiny):
+    first = trainer_of(Path("run"))
+    RunDir(Path("run")).make_checkpoints_folder()
+    with torch.no_grad():
+        for weight in first.state.model.parameters():
+            weight.fill_(0.25)
+    first.checkpoints.save(first.state)
+    other = trainer_of(Path("other"))
+    ranks = Mock(is_first=False, first=Mock(return_value=None), shared=Mock(return_value=0))
+    Checkpoints(RunDir(Path("run")), first.data, 0.0, ranks).restore(other.state)
+    assert all((weight == 0.25).all() for weight in other.state.model.parameters())

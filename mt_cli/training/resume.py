@@ -80,6 +80,7 @@ class Checkpoints:
         self.run, self._data, self._ranks = run, data, ranks
         self.started = started  # of the training, earlier starts included, once one is restored
         self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
+        self._unreadable_best = 0  # its step, until there is another best one
         self._step = 0  # of the newest that was saved or restored
 
     def save(self, state: TrainingState) -> None:
@@ -113,15 +114,14 @@ class Checkpoints:
 
     def restore(self, state: TrainingState) -> None:
         """Restores `state` from the checkpoint that the first process finds to be the newest whole one, in all processes."""
-        self._ranks.first(lambda: self._restore_newest(state))
-        step = self._ranks.shared(self._step)
-        if step and not self._ranks.is_first:
+        step = self._ranks.shared(self._ranks.first(lambda: self._restore_newest(state)))
+        if step is not None and not self._ranks.is_first:
             self._step, file = step, self.run.checkpoint_file(step)
             self._restore(state, load_checkpoint(file), step, file)
 
-    def _restore_newest(self, state: TrainingState) -> None:
-        """Restores `state` from the newest whole checkpoint; names each that is damaged. Never starts from zero where
-        there was a checkpoint."""
+    def _restore_newest(self, state: TrainingState) -> int | None:
+        """Restores `state` from the newest whole checkpoint, and returns its step; names each that is damaged. Never starts
+        from zero where there was a checkpoint."""
         steps = self.run.steps()
         for step in reversed(steps):
             file = self.run.checkpoint_file(step)
@@ -137,10 +137,11 @@ class Checkpoints:
             self.verify_best(state.progress)
             self._point(state.progress)  # the process may have ended after saving the checkpoint and before these two
             self._prune(state.progress)
-            return
+            return step
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
         self.run.logs.empty()  # of steps that were never saved
+        return None
 
     def verify_best(self, progress: Progress) -> None:
         """Warns of a damaged best checkpoint; the next validation then makes a new best one."""
@@ -150,6 +151,7 @@ class Checkpoints:
             load_checkpoint(self.run.checkpoint_file(progress.best_step))
         except CheckpointError as error:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
+            self._unreadable_best = progress.best_step  # it may be the disk that fails: the file is not deleted
             progress.best_step, progress.best_score = 0, -torch.inf
 
     def _point(self, progress: Progress) -> None:
@@ -161,14 +163,14 @@ class Checkpoints:
         """Keeps the newest whole checkpoints, and the best one that each of them knows, so that a training can go on from
         either."""
         steps = self.steps()
-        kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], progress.best_step}
+        best = progress.best_step or self._unreadable_best
+        kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], best}
         if progress.best_step > min(kept):
             kept.add(progress.previous_best_step)
         for file in map(self.run.checkpoint_file, set(steps) - kept):
             if not file.is_dir():  # which none of ours is
-                with contextlib.suppress(
-                    PermissionError
-                ):  # of Windows while another program reads it; so it goes later
+                # Of Windows while another program reads it; so it goes later.
+                with contextlib.suppress(PermissionError):
                     file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:

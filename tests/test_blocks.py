@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from mt_cli import blocks, pipe
+from mt_cli.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run_dir import RunDir
 
 Mt = Callable[..., Any]
 LINES = [f"the {animal} sees {n}" if n % 7 else "" for n in range(40) for animal in ("cat", "dog")]
@@ -97,3 +100,19 @@ def test_a_process_that_comes_late_leaves_nothing_behind(
     with file.open("rb", buffering=0) as source:
         blocks.share_blocks(source, "in.txt", Mock(side_effect=AssertionError), folder, 1, 3, False)
     assert not list(Path().glob(".out*")) and Path("out.txt").read_bytes() == whole
+
+
+def test_blocks_of_other_weights_and_of_another_format_are_refused(
+    file: Path, mt: Mt, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(trained_run, "run"))
+    command = ("translate", run, file, "--output", "out.txt")
+    as_process(monkeypatch, 1, 2)
+    assert mt(*command).code == 0
+    refusal = ".out.txt.blocks: has blocks of another input, run or search; delete it"
+    assert refusal in mt(*command, "--n-best", "1").said[0]
+    best = RunDir(run).find_checkpoint("best")
+    content = load_checkpoint(best)
+    content["model"] = {name: 1.01 * weight for name, weight in content["model"].items()}
+    save_checkpoint(best, content)
+    assert refusal in mt(*command).said[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
 from pathlib import Path
@@ -88,8 +89,9 @@ def translate(
             translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
         )
         if output is not None and n_processes() > 1:
-            made_by = [RunDir(run).find_checkpoint(one).resolve() for run in runs for one in checkpoints]
-            made_with = (translator.settings(**search), engine, *([to] if to else ()))
+            weights = [RunDir(run).find_checkpoint(one) for run in runs for one in checkpoints]
+            made_by = [hashlib.sha256(file.read_bytes()).hexdigest() for file in weights]
+            made_with = (translator.settings(**search), "n_best" in search, engine, *([to] if to else ()))
             _share(source, process, output, bad_input == "replace", [*made_by, *made_with])
             return
         with open_output(output) as out:

@@ -20,13 +20,17 @@ from mt_cli.processes import local_rank, n_processes
 
 
 def choose_device(requested: str) -> torch.device:
-    """`auto` is cuda, else mps, else cpu. Raises UsageError for a device that is not there or does not work."""
-    name, others = requested, "cpu, or auto"
+    """`auto` is cuda, else mps, else cpu; among several processes there is no mps. Raises UsageError for a device that is
+    not there or does not work."""
+    name, others, may_be_mps = requested, "cpu, or auto", n_processes() == 1
     if requested == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        has_mps = may_be_mps and torch.backends.mps.is_available()
+        name = "cuda" if torch.cuda.is_available() else "mps" if has_mps else "cpu"
         others = "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"device '{requested}': expected auto, cpu, cuda, cuda:N or mps")
+    if name == "mps" and not may_be_mps:
+        raise UsageError("device mps is for one process; use device cpu, or leave out torchrun")
     if name == "cuda" and n_processes() > 1:  # each has its own
         name = f"cuda:{local_rank()}"
     try:

@@ -149,3 +149,12 @@ for n in (100, *range(101, 161), 100, *range(161, 291), 100):
     if not of_100:
         pytest.skip("bf16 products of this CPU are not oneDNN's")
     assert of_100 == ["create:cache_miss", "create:cache_hit", "create:cache_miss"]
+
+
+def test_several_processes_take_no_mps(monkeypatch):
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("mt_cli.device.n_processes", lambda: 2)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(UsageError, match="device mps is for one process"):
+        choose_device("mps")

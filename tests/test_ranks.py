@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from same_training import differences
 from tiny_trainer import options
 
 from mt_cli.checkpoint import load_checkpoint
+from mt_cli.errors import TrainingError
 from mt_cli.run_dir import RunDir
+from mt_cli.training.ranks import Ranks, _Heartbeats
 
 Start = Callable[..., "list[subprocess.Popen[bytes]]"]
 SETTINGS = options("training.batch_tokens=2048", "training.precision=fp32", "training.n_samples=0")
@@ -238,3 +241,54 @@ def test_the_jobs_of_the_page_run_on_two_machines(
             process.kill()
     assert (first, second) == (0, 0), said
     assert "finished at step" in said
+
+
+class _Stopped(Exception):
+    pass
+
+
+def test_a_process_that_stood_still_waits_for_the_others_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, waits = [0.0], [43.0, *[3.0] * 30]  # the first wait was a long pause
+
+    def wait(seconds: float) -> bool:
+        clock[0] += waits.pop(0)
+        return False
+
+    def end(code: int) -> None:
+        raise _Stopped
+
+    monkeypatch.setattr("mt_cli.training.ranks.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("mt_cli.training.ranks.os._exit", end)
+    monkeypatch.setattr("mt_cli.training.ranks.os.write", lambda *_: None)
+    beats = object.__new__(_Heartbeats)
+    beats._rank, beats._heard, beats._is_stopped = 0, {1: ("7", 0.0)}, Mock(wait=wait)
+    with pytest.raises(_Stopped):
+        beats._watch()
+    assert 83 <= clock[0] <= 89, "so long after the pause, as process 1 says nothing more"
+
+
+def test_what_fails_while_all_live_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("No backend type associated with device type mps\nmore")
+
+    monkeypatch.setattr("mt_cli.training.ranks.dist.all_reduce", fail)
+    for silent, told in (
+        (None, "(No backend type associated with device type mps)"),
+        (1, "process 1 of this training"),
+    ):
+        with pytest.raises(TrainingError, match=re.escape(told)):
+            Ranks(0, 2, Mock(wait_for_silent=lambda silent=silent: silent)).added(1.0)
+
+
+def test_one_process_trains_several_runs_one_after_the_other(tiny: Path) -> None:
+    script = (
+        "from mt_cli import train\nfrom mt_cli.config_file import load_config\nfrom pathlib import Path\n"
+        "for name in 'ab':\n"
+        "    train(load_config(Path('tiny.yaml'), ['training.max_steps=1']), Path(name))\n"
+    )
+    Path("twice.py").write_text(script)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "twice.py"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tiny / "a/best").exists() and (tiny / "b/best").exists()

@@ -108,12 +108,16 @@ class Ranks:
         """Names the process whose end made a message fail."""
         try:
             yield
-        except RuntimeError:  # "Connection closed by peer", in many words
+        except RuntimeError as error:  # "Connection closed by peer", in many words
             assert self._heartbeats is not None
-            raise TrainingError(_told(self._heartbeats.wait_for_silent())) from None
+            rank, reason = self._heartbeats.wait_for_silent(), str(error).splitlines()[:1]
+            raise TrainingError(
+                _told(rank) if rank is not None or not reason else f"{_told(rank)} ({reason[0][:150]})"
+            ) from None
 
 
 ALONE = Ranks()
+_TRAININGS = count()  # of this process, which may train several runs one after the other
 
 
 @contextlib.contextmanager
@@ -124,7 +128,7 @@ def joined_ranks() -> Iterator[Ranks]:
         return
     store, rank, n = next(dist.rendezvous("env://"))
     # When `torchrun` starts them again, the addresses of those that ended are still there.
-    prefix = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    prefix = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} training {next(_TRAININGS)}"
     ours, of_heartbeats = (dist.PrefixStore(prefix, one) for one in (store, store.clone()))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=ours, rank=rank, world_size=n, timeout=_NO_TIMEOUT)
@@ -160,7 +164,11 @@ class _Heartbeats:
                     return
 
     def _watch(self) -> None:
+        before = time.monotonic()
         while not self._is_stopped.wait(_BEAT_SECONDS):
+            before, passed = time.monotonic(), time.monotonic() - before
+            if passed > _SILENT_SECONDS / 2:  # this process stood still itself, and heard nobody
+                self._heard = {other: (last, before) for other, (last, _) in self._heard.items()}
             if (rank := self._silent(_SILENT_SECONDS)) is not None:
                 with contextlib.suppress(OSError):
                     os.write(2, f"error: process {self._rank}: {_told(rank)}\n".encode())

@@ -10,6 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from mt_cli.errors import Interrupted, as_typed
+from mt_cli.processes import n_processes
 
 _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
@@ -62,7 +63,7 @@ class StopSignals:
 
 
 def _how_to_continue() -> str:
-    return f"continue with: {command_line()}"
+    return f"continue with: {command_line()}" if n_processes() == 1 else "continue with the same torchrun command"
 
 
 def command_line() -> str:

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -104,3 +105,18 @@ def test_a_new_plan_turns_the_batch_that_was_made_ahead(tiny: Path, ahead: None)
     assert portion.chosen == expected.chosen and portion.n_tokens == expected.n_tokens
     assert torch.equal(src_ids, expected.parts[0][1]().src_ids)
     plain.close()
+
+
+def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path) -> None:
+    trainer = trainer_of(Path("run"), *SHORT, "training.batch_tokens=28", "training.both_directions=0")
+    trained = list[int]()
+    for rank, n_threads in ((0, 1), (1, 5)):
+        feed = Feed(trainer.state, trainer.data.train, n_threads, Mock(rank=rank, n=2))
+        batches = [make() for _, make in feed.take().parts]
+        trained += [tuple(row) for batch in batches for row in batch.src_ids.tolist()]
+        feed.close()
+    feed = Feed(trainer.state, trainer.data.train, 1, Mock(rank=0, n=1))
+    portion = feed.take()
+    feed.close()
+    assert len(portion.chosen.batches) > 1
+    assert len(trained) == sum(map(len, portion.chosen.batches))

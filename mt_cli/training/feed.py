@@ -84,9 +84,9 @@ class Feed:
         dataset, shape, n = self._dataset, self._shape, self._n_parts
         if is_backward:
             dataset, shape = dataset.backwards(), shape and shape.backwards()
-        parts = [part for batch in chosen.batches for k in range(n) if (part := batch[k::n])]
-        makers = [maker for part in parts for maker in batch_makers(dataset, part, shape)]
-        own = list(enumerate(makers))[self._ranks.rank :: self._ranks.n]
+        parts = [(k % self._ranks.n, batch[k::n]) for batch in chosen.batches for k in range(n) if batch[k::n]]
+        makers = [(rank, make) for rank, part in parts for make in batch_makers(dataset, part, shape)]
+        own = [(number, make) for number, (rank, make) in enumerate(makers) if rank == self._ranks.rank]
         n_tokens = int(dataset.lengths_of(chosen.pairs)[1].sum()) + len(chosen.pairs)
         return Portion(chosen, is_backward, n_tokens, [(number, self._on_device(make)) for number, make in own])
 

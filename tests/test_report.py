@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from test_attention_page import CHROMIUM, HOSTILE
 
+from mt_cli.config import Corpus, DataConfig
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import UsageError
 from mt_cli.evaluation import significance
@@ -23,6 +24,8 @@ from mt_cli.explain.report import write_report
 from mt_cli.explain.report_facts import RunFacts
 from mt_cli.explain.report_sets import ReportedSet, _estimated, _lengths, _rarities
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpora import TrainingText, place_of
+from mt_cli.text.corpus import SentencePair
 
 Mt = Callable[..., Any]
 PAGE = Path("report.html")
@@ -408,3 +411,12 @@ def test_of_twenty_thousand_sentences_a_browser_draws_the_first_only(page: Path,
     assert large.stat().st_size < 4_000_000
     drawn, console = dom(large)
     assert console == [] and drawn.count('<article class="sentence"') == 20 and "20 of 20,000" in drawn
+
+
+def test_what_is_left_out_of_several_corpora_is_counted_too(tiny: Path, trained_run: Path) -> None:
+    run = RunDir(Path(shutil.copytree(trained_run, "run")))
+    data = DataConfig(src_lang="en", tgt_lang="de", train=[Corpus(files=[f"{name}.en", f"{name}.de"]) for name in "ab"])
+    run.sets.save_left_out(
+        TrainingText(data), [("copied", SentencePair("a", "a", place)) for place in (3, place_of(1, 2))]
+    )
+    assert RunFacts(run, run.load_config(), "run").left_out == {"copied": 2}

@@ -97,7 +97,7 @@ class RunFacts:
         if not self.log.validations:
             return []
         curve = [Point(one["step"], one["chrf"]) for one in self.log.validations]
-        n_epochs = finite(self.log.records[-1].get("epoch")) or 1
+        n_epochs = (finite(self.log.records[-1].get("epoch")) or 1) - 1  # the last one has hardly ever ended
         share_faulty = 0.0 if self.pair.clean else self.folder.sets.share_faulty()
         copied = self._copied_chrf()
         learnt, advice = verdict(curve, copied or 0.0, self.n_pairs or 10**9, n_epochs, share_faulty)
@@ -128,7 +128,9 @@ class RunFacts:
             refuse_outside(self.run.path, file)
             refuse_special_file(file)
             with file.open(encoding="utf-8", errors="replace", newline="\n") as rows:
-                return dict(Counter(row.split("\t", 2)[1] for row in rows if row.count("\t") == 3 and row[0] != "l"))
+                return dict(
+                    Counter(row.split("\t", 2)[1] for row in rows if row.count("\t") in (3, 5) and row[0] != "l")
+                )
         except FileNotFoundError:
             return {}
         except (RunDirError, OSError) as error:

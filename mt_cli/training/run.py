@@ -264,7 +264,7 @@ def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
     copied = fmean(_copied_chrf(pair) for pair in data.pairs)
     shares = (0.0 if pair.data.clean else folder_of(pair).sets.share_faulty() for pair in data.pairs)
     share_faulty = fmean(shares)
-    for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch + 1, share_faulty):
+    for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch, share_faulty):
         log.info(line)
 
 

@@ -17,7 +17,7 @@ def verdict(
     curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
     """Two lines for people. `curve`: the validations in their order; `copied_chrf`: of the sources taken as translations;
-    `n_pairs`, `n_epochs`: trained on, and how often; `share_faulty`: of the pairs, how many `mt check` would drop."""
+    `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many `mt check` would drop."""
     best = max(curve, key=lambda point: point.chrf)
     beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
     if best.chrf < copied_chrf + _HARDLY:
@@ -49,7 +49,8 @@ def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: 
     if best > _SOLVED:
         return "sentences of other kinds, those of the dev set are nearly all known"
     if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
-        return "more time, each pair was read less than ten times (--minutes, or training.max_steps)"
+        times = "less than ten times" if n_pairs < _ENOUGH_PAIRS else "once at most"
+        return f"more time, each pair was read {times} (--minutes, or training.max_steps)"
     if best - earlier > _STILL_RISING:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
     if n_pairs < _TOO_FEW_PAIRS:

@@ -19,7 +19,7 @@ def built(
     builder = ProfileBuilder(abbreviations)
     for text in TEXTS:
         builder.add(text)
-    return builder.profile(np.array(src), np.array(tgt))
+    return builder.profile(np.array(src), np.array(tgt), max(src))
 
 
 def test_a_profile_has_the_characters_and_the_longest_length_with_its_end_symbol():

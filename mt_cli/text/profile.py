@@ -66,17 +66,18 @@ class ProfileBuilder:
         self,
         src_lengths: npt.NDArray[np.int64],
         tgt_lengths: npt.NDArray[np.int64],
+        longest_src: int,
         keeps_edge_spaces: bool = True,
         spelling: Spelling | None = None,
     ) -> CorpusProfile:
-        """The profile of at least one pair, from the lengths in tokens of all pairs, without end symbols."""
+        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         src, tgt = src_lengths + 1, tgt_lengths + 1
         ratio = tgt.sum() / src.sum()
         deviations = (tgt - ratio * src) / np.sqrt(src)
         return CorpusProfile(
-            longest_src=int(src.max()),
+            longest_src=longest_src + 1,
             several_sentences=self._n_several / self._n_lines,
             length_ratio=float(ratio),
             shortest_deviation=float(np.quantile(deviations, _OUTLIERS)),

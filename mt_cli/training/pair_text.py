@@ -19,7 +19,7 @@ from mt_cli.recipe import FactsCounter
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair, read_pairs
-from mt_cli.text.mixture import Mixture, Part
+from mt_cli.text.mixture import Lengths, Mixture, Part
 from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
 from mt_cli.text.splitting import AbbreviationCounter
@@ -205,8 +205,18 @@ class _Description:
 
     def profiles(self, mixture: Mixture, keeps_edge_spaces: bool, spellings: Spellings) -> list[CorpusProfile]:
         ways = (mixture, mixture.backwards())
-        lengths = [way.lengths(0, len(way)) for way in ways[: self.n]]
-        return [
-            builder.profile(*one, keeps_edge_spaces, spelling)
-            for builder, one, spelling in zip(self._builders, lengths, spellings, strict=False)
-        ]
+        described = zip(self._builders, ways[: self.n], spellings, strict=False)
+        return [builder.profile(*_lengths(way), keeps_edge_spaces, spelling) for builder, way, spelling in described]
+
+
+_MOST_LENGTHS = 1_000_000  # pairs: bounds memory
+
+
+def _lengths(mixture: Mixture) -> tuple[Lengths, Lengths, int]:
+    """The lengths of sources and targets, of a large corpus those of pairs that are spread over it, and the length of the
+    longest source of all."""
+    n = len(mixture)
+    longest = max(
+        int(mixture.lengths(first, min(n, first + _MOST_LENGTHS))[0].max()) for first in range(0, n, _MOST_LENGTHS)
+    )
+    return *mixture.lengths_of(range(0, n, -(-n // _MOST_LENGTHS))), longest

@@ -32,7 +32,7 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import edge_spaces, normalize
 from mt_cli.text.languages import language
 from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.text.tokenizer import UNK_ID, Tokenizer
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -105,7 +105,7 @@ class Translator:
         parts = [self.split(source) for source in sources]
         requests = []
         for line, of_line in enumerate(parts):
-            prefix = self._encode_prefix(prefixes[line], first_line + line + 1) if prefixes is not None else ()
+            prefix = _encode_prefix(self, prefixes[line], first_line + line + 1) if prefixes is not None else ()
             for number, ids in enumerate(of_line):
                 seed = (settings.seed, first_line + line, number) if settings.sample else ()
                 # Only the first part of a split line begins with its prefix.
@@ -121,15 +121,6 @@ class Translator:
             join(source, spaces, [Part(ids, hypotheses[next(in_order)]) for ids in of_line], settings.n_best)
             for source, spaces, of_line in zip(sources, edges, parts, strict=True)
         ]
-
-    def _encode_prefix(self, text: str, line: int) -> tuple[int, ...]:
-        prefix = self.tokenizer.encode_tgt(self.tokenizer.normalize_tgt(text))
-        if len(prefix) >= self.n_positions - 1:
-            raise UsageError(
-                f"line {line}: a prefix of {len(prefix)} tokens, expected fewer than {self.n_positions - 1},"
-                " the most that the model writes; shorten it"
-            )
-        return tuple(prefix)
 
     def split(self, text: str) -> list[list[int]]:
         """Source ids of the parts in which normalized text is translated: none for '', usually one."""
@@ -205,6 +196,19 @@ def _refuse_different(runs: Sequence[str | Path], loaded: Sequence[LoadedModel])
         )
         if own != expected:
             raise CheckpointError(f"{run} translates {own}, {runs[0]} {expected}; leave one out")
+
+
+def _encode_prefix(translator: Translator, text: str, line: int) -> tuple[int, ...]:
+    tokenizer, most = translator.tokenizer, translator.n_positions - 1
+    prefix = tokenizer.encode_tgt(tokenizer.normalize_tgt(text))
+    if UNK_ID in prefix:  # in a tokenizer without bytes, such as an imported one
+        raise UsageError(f"line {line}: a prefix with signs that this run never writes; leave them out")
+    if len(prefix) >= most:
+        raise UsageError(
+            f"line {line}: a prefix of {len(prefix)} tokens, expected fewer than {most}, the most that the model writes;"
+            " shorten it"
+        )
+    return tuple(prefix)
 
 
 def _refuse_lines(lines: Sequence[str], prefixes: Sequence[str] | None) -> None:

@@ -113,13 +113,15 @@ class CTranslate2Translator(Translator):
             on_batch(len(requests))
         found = [
             [
-                Hypothesis(self.tokenizer.tgt_ids(pieces), score, is_complete=len(pieces) < max(limits))
+                Hypothesis(self.tokenizer.tgt_ids(pieces), score, is_complete=len(pieces) < limit)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for result in results
+            for result, limit in zip(results, limits, strict=True)
         ]
-        # The engine has one limit for all sentences; a sentence that exceeds its own is searched again by our own search.
-        too_long = [i for i, limit in enumerate(limits) if max(len(one.ids) for one in found[i]) > limit]
+        # The engine has one limit for all sentences, and lets what has not ended there win in a beam; so a sentence that
+        # reaches its own limit is searched again by our own search.
+        most = [limit - (settings.beam_size > 1) for limit in limits]
+        too_long = [i for i, n in enumerate(most) if max(len(one.ids) for one in found[i]) > n]
         for i, hypotheses in zip(too_long, super().search([requests[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found

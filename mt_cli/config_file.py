@@ -404,6 +404,8 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         return f"expected true or false, found {_show(found)}; write true or false"
     elif kind == "literal_error":
         expected = f"expected {details['ctx']['expected']}"
+    elif keys == ("training", "freeze"):
+        expected = "expected a list of embeddings, encoder, decoder and all_but_embeddings, such as [encoder]"
     elif kind in {"list_type", "too_long", "too_short"}:
         corpora = " or a list of corpora: {files: ..., weight: ...}" if is_train and len(keys) == 2 else ""
         expected = f"expected [source file, target file] or one .tsv, .csv or .xlsx file{corpora}"

@@ -392,6 +392,11 @@ def test_a_wrong_value_of_the_file_does_not_matter_once_it_is_set(load):
         ("seed=1", "seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
         ("training.beamsize=1", "training.beamsize: unknown key, did you mean 'decoding.beam_size'?"),
         ("training=3", "training: expected a section with keys, found 3"),
+        (
+            "training.freeze=encoder",
+            "training.freeze: expected a list of embeddings, encoder, decoder and all_but_embeddings, such as [encoder],"
+            " found encoder",
+        ),
         ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("trainig.seed=1", "trainig: unknown key, did you mean 'training'?"),
         ("training.max_stesp=1", "training.max_stesp: unknown key, did you mean 'max_steps'?"),

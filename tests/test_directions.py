@@ -226,6 +226,16 @@ def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_
     assert [int(pair.dev.src(0)[0]) for pair in data.pairs] == [first, last]
 
 
+def test_what_is_told_of_several_pairs_names_the_pair_and_the_target(of_pairs, mt):
+    answer = mt("train", "pairs.yaml", "--run-dir", "told", "--set", "training.max_steps=1")
+    assert answer.code == 0 and answer.said[-1].endswith("; try: mt translate told --to gn")
+    assert {"train es-gn", "train es-quy", "dev es-gn", "dev es-quy"} <= {
+        line.partition(":")[0] for line in answer.said
+    }
+    lines = b"".join(Path("train.es").read_bytes().splitlines(keepends=True)[:2])
+    assert mt("translate", "told", "--to", "gn", stdin=lines).code == 0
+
+
 def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
     config = of_pairs.load_config()
     parts = prepare(config, of_pairs).train.parts
@@ -260,7 +270,7 @@ def test_an_export_says_what_stands_before_a_source(of_pairs, mt):
     answer = mt("export", "run", "ct2", "--to", "ctranslate2", "--tgt-lang", "quy")
     assert answer.said == ["ctranslate2 model in ct2; put <2quy> before the pieces of each source"]
     refused = mt("export", "run", "ct3", "--to", "ctranslate2")
-    assert refused.code == 2 and refused.said[-1].endswith("give --to gn or --to quy")
+    assert refused.code == 2 and refused.said[-1].endswith("give --tgt-lang gn or --tgt-lang quy")
     lines = b"".join(Path("train.es").read_bytes().splitlines(keepends=True)[:3])
     options = ("--to", "quy", "--beam-size", "1", "--set", "decoding.no_repeat_ngram=0")
     own, theirs = (mt("translate", "run", *options, "--engine", one, stdin=lines) for one in ("mt", "ctranslate2"))

@@ -44,7 +44,10 @@ def export(
 
     from mt_cli.decoding.translator import Translator
 
-    translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
+    try:
+        translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
+    except UsageError as error:  # of languages, for which other commands have --to
+        raise UsageError(str(error).replace("--to ", "--tgt-lang ")) from None
     catch_ctrl_c()
     with new_folder(folder) as unfinished:
         _write(translator, unfinished, to, quantization)

@@ -69,14 +69,16 @@ class CTranslate2Translator(Translator):
     def settings(self, **options: Any) -> DecodingConfig:
         settings = super().settings(**options)
         if settings.sample:
-            raise UsageError("--engine ctranslate2 does not sample; leave out --engine, or set decoding.sample=false")
+            raise UsageError(
+                "--engine ctranslate2 does not sample; leave out --engine, or add --set decoding.sample=false"
+            )
         harmless = {*_SUPPORTED, *keys_without_effect(settings)}
         for key, value in settings:
             default = DecodingConfig.model_fields[key].default
             if key not in harmless and value != default:
                 raise UsageError(
                     f"--engine ctranslate2 does not do the same as mt with decoding.{key} {value};"
-                    f" leave out --engine, or set decoding.{key}={default}"
+                    f" leave out --engine, or add --set decoding.{key}={default}"
                 )
         is_like_the_engine = settings.length_normalization == "average" and settings.length_penalty > 0
         if settings.beam_size > 1 and not is_like_the_engine:

@@ -71,7 +71,8 @@ def _refuse_unsupported(config: Config) -> None:
         found = ", ".join(f"model.{key} is {value}" for key, (value, _) in wrong.items())
         settings = " ".join(f"--set model.{key}={str(needed).lower()}" for key, (_, needed) in wrong.items())
         raise UsageError(
-            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train CONFIG {settings}"
+            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train RUN/config.yaml {settings}"
+            " --run-dir OTHER"
         )
 
 

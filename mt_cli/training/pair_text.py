@@ -41,7 +41,7 @@ class PairText:
         self.suffix = "" if self.folder is run else f" {data.name}"  # of names
         if self.folder is not run:
             self.folder.refuse_links()
-        self.train = TrainingSet(self.folder, with_rehearsal(self.folder, data))
+        self.train = TrainingSet(self.folder, with_rehearsal(self.folder, data), self.suffix)
         self.dev_pairs = list[SentencePair]()
         self._dev: TokenSet | None = None
         self._check, self._signs = SetsCheck(self.train.text.told), (SignCounter(), SignCounter())
@@ -50,7 +50,8 @@ class PairText:
     @property
     def dev(self) -> TokenSet:
         if self._dev is None:
-            self._dev = TokenSet(self.folder, "dev", self.folder.sets.dev_files(self.data), self.data)
+            files = self.folder.sets.dev_files(self.data)
+            self._dev = TokenSet(self.folder, "dev", files, self.data, told=f"dev{self.suffix}")
         return self._dev
 
     @property
@@ -128,6 +129,8 @@ class PairText:
         return report.spellings if learnt is None else learnt
 
     def keep_report(self, report: Report) -> None:
+        if self.suffix and report.findings:
+            log.info(f"{self.data.name}:")
         tell_findings(report)
         write_text(self.folder.sets.check_file, report.as_json() + "\n")
 

@@ -24,6 +24,7 @@ from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
+_N_NAMED = 8  # weights, in a message
 _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 
@@ -55,9 +56,9 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
 
     Raises CheckpointError when they are damaged."""
     loaded = load_model(parent)
-    weights, anew = loaded.model.state_dict(), []
+    weights, own, anew = loaded.model.state_dict(), model.state_dict(), []
     with torch.no_grad():
-        for name, weight in model.state_dict().items():
+        for name, weight in own.items():
             theirs = weights.get(name)
             if theirs is not None and theirs.shape == weight.shape:
                 weight.copy_(theirs)
@@ -66,8 +67,14 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
                 weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
             else:
                 anew.append(name)
-    exceptions = f"; of another shape, so begun anew: {', '.join(anew)}" if anew else ""
+    share = sum(own[name].numel() for name in anew) / sum(weight.numel() for weight in own.values())
+    more = f" and {len(anew) - _N_NAMED:,} more" if len(anew) > _N_NAMED else ""
+    exceptions = f"; of another shape, so begun anew: {', '.join(anew[:_N_NAMED])}{more}" if anew else ""
     log.info(f"begun with the weights of {parent.path}{exceptions}")
+    if share > 0.5:
+        log.warning(
+            f"{share:.0%} of the network begins anew; leave out model.*, so that it is like that of {parent.path}"
+        )
 
 
 def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:

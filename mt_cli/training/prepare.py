@@ -185,7 +185,9 @@ def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> 
     if extends is None and unknown:
         log.info(f"{parent.path} has not learnt {' and '.join(unknown)}, so subwords of this text join its own")
     if extends or (extends is None and unknown):
+        before = sum(tokenizer.vocab_sizes[: len(sides)])
         tokenizer = extend_tokenizer(tokenizer, sides, settings.algorithm, settings.vocab_size)
+        log.info(f"tokenizer: {sum(tokenizer.vocab_sizes[: len(sides)]) - before:,} subwords join {before:,}")
     return with_tags(tokenizer, tags)
 
 

@@ -29,6 +29,7 @@ from mt_cli.config_file import complete
 from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.parent import parent_of
 from mt_cli.training.phases import Plan
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.progress import Progress, Speed
@@ -65,6 +66,8 @@ def continued_config(config: Config, run: RunDir) -> Config:
     config = config.model_copy(update={"training": config.training.model_copy(update=update)})
     config = complete(config, settled)
     if differing := differing_keys(config, begun, run.settled_sections()):
+        if config.training.init_from != begun.training.init_from:
+            parent_of(config)  # a mistyped name is told as such
         raise RunDirError(
             f"{run.path} holds a run of another config ({'; '.join(differing)});"
             " choose another --run-dir, or give the values it was begun with"

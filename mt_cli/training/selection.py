@@ -96,7 +96,8 @@ def hold_out(
     run_sets.save_held_out(config.data, sets)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"
-    log.info(f"held out {sizes} {kept}; {n_similar:,} more are not trained on, since they resemble these")
+    similar = f"; {n_similar:,} more are not trained on, since they resemble these" if n_similar else ""
+    log.info(f"held out {sizes} {kept}{similar}")
 
 
 def _reasons(report: Report) -> dict[int, str]:

@@ -190,14 +190,15 @@ class TrainingSet:
     """The corpora of a config: one text, and one mixture of their ids. A list of words is in the mixture but not in the text:
     nothing of it is held out, and what is usual in the text is learnt without it."""
 
-    def __init__(self, run: RunDir, data: DataConfig):
+    def __init__(self, run: RunDir, data: DataConfig, suffix: str = ""):
+        """`suffix`: of its name in messages."""
         self.data, self.text = data, TrainingText(data)
         self._is_one = len(self.text.corpora) == 1
-        self.sets = [TokenSet(run, "train", self.text.files, data, data.dedup)]
+        self.sets = [TokenSet(run, "train", self.text.files, data, data.dedup, told=f"train{suffix}")]
         if not self._is_one:
             named = enumerate(zip(self.text.corpora, self.text.corpus_names, strict=True))
             self.sets = [
-                TokenSet(run, f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train {name}")
+                TokenSet(run, f"train-{number + 1}", corpus.files, data, data.dedup, number, f"train{suffix} {name}")
                 for number, (corpus, name) in named
             ]
         self.words = WordListSet(run, data, data.words) if data.words is not None else None

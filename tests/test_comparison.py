@@ -240,3 +240,9 @@ def test_control_characters_of_a_name_are_escaped_below_the_table_too(files: Pat
     shutil.copy("worse", "a\x1b[31m\nb")
     answer = mt("evaluate", "--hyp", "a\x1b[31m\nb", "--hyp", "good", "--ref", "ref")
     assert r"good compared with a\x1b[31m\nb:" in answer.lines and b"\x1b" not in answer.out
+
+
+def test_a_difference_of_two_seeds_is_chance(files: Path) -> None:
+    results = with_comparisons([run_result(files, name, name, seed) for seed, name in enumerate(("worse", "good"))])
+    meanings = {scores["meaning"] for scores in results[1]["comparison"]["scores"].values()}
+    assert "better by the chance of its seed" in meanings and "better, not by chance" not in meanings

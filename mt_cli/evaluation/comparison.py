@@ -38,7 +38,8 @@ def with_comparisons(results: Sequence[Result]) -> list[Result]:
     compared = []
     for result, seeds, keys in zip(results, _seeds(results), _differing_keys(results), strict=True):
         first = firsts.setdefault(str(result.get("ref", result["test_set"])), result)
-        compared.append(result | seeds | keys | (_compare(first, result) if result is not first else {}))
+        is_seed = label(first) in seeds.get("seeds", {}).get("runs", ())
+        compared.append(result | seeds | keys | (_compare(first, result, is_seed) if result is not first else {}))
     return compared
 
 
@@ -51,8 +52,9 @@ def label(result: Result) -> str:
 # Two systems ----------------------------------------------------------------------------------------------------------
 
 
-def _compare(first: Result, result: Result) -> Result:
-    """The `comparison` of a result with the first one, and its `warnings` with what cannot be compared."""
+def _compare(first: Result, result: Result, is_seed: bool) -> Result:
+    """The `comparison` of a result with the first one, and its `warnings` with what cannot be compared. `is_seed`: of the
+    same config."""
     baseline, system = first["system"], result["system"]
     ours, theirs = label(result), label(first)
     if baseline.references != system.references:
@@ -62,15 +64,16 @@ def _compare(first: Result, result: Result) -> Result:
     for name, counts in system.counts.items():
         if result["signatures"][name] == first["signatures"].get(name):
             tests = paired_tests(baseline.counts[name], counts)
-            scores[name] = asdict(tests) | {"meaning": meaning(name, tests)}
+            scores[name] = asdict(tests) | {"meaning": meaning(name, tests, is_seed)}
         else:
             warnings.append(f"{TITLES[name]} of {ours} is not compared, {theirs} has not the same signature")
     wins = _wins(baseline.counts["chrf"], system.counts["chrf"])
     return {"comparison": {"with": theirs, "scores": scores, **wins}, "warnings": warnings}
 
 
-def meaning(metric: str, tests: PairedTests) -> str:
-    """What the tests say of a difference: that it is none, that chance may explain it, or that it does not."""
+def meaning(metric: str, tests: PairedTests, is_seed: bool = False) -> str:
+    """What the tests say of a difference: that it is none, that the choice of sentences may explain it, or that it does not.
+    That of two seeds is chance, whatever the sentences."""
     if tests.difference == 0:
         return "the same score"
     direction = "better" if (tests.difference > 0) != (metric == "ter") else "worse"
@@ -78,7 +81,7 @@ def meaning(metric: str, tests: PairedTests) -> str:
     return (
         "no evidence of a difference",
         f"weak evidence that it is {direction}, as only one of the two tests passes",
-        f"{direction}, not by chance",
+        f"{direction} by the chance of its seed" if is_seed else f"{direction}, not by chance",
     )[n_passed]
 
 

@@ -88,6 +88,17 @@ def multiply_float32_fast() -> None:
         products.fp32_precision = before
 
 
+@contextlib.contextmanager
+def float32_products_restored() -> Iterator[None]:
+    """When it ends, float32 is multiplied as before, whatever `multiply_float32_fast` did meanwhile."""
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = products.fp32_precision
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
+
+
 def measured_gflops(device: torch.device, dtype: torch.dtype, seconds: float = 0.1) -> float:
     """Billions of operations a second of matrix products as large as those of a small network.
 

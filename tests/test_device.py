@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from torch.utils._pytree import tree_leaves
 
 from mt_cli import device
 from mt_cli.config import TrainingConfig
+from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, multiply_float32_fast
 from mt_cli.errors import UsageError
 from mt_cli.text.batching import batch_of
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.run import train
 
 
 @pytest.mark.parametrize(("has_bf16", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -158,3 +161,13 @@ def test_several_processes_take_no_mps(monkeypatch):
     assert choose_device("auto").type == "cpu"
     with pytest.raises(UsageError, match="device mps is for one process"):
         choose_device("mps")
+
+
+def test_after_a_training_float32_is_multiplied_as_before(tiny):
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    train(load_config(Path("tiny.yaml"), ["training.max_steps=1"]), Path("run"))
+    assert products.fp32_precision == before
+    with device.float32_products_restored():
+        products.fp32_precision = "ieee" if before != "ieee" else "bf16"
+    assert products.fp32_precision == before

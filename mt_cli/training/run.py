@@ -16,7 +16,13 @@ import torch
 from mt_cli.checkpoint import build_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
-from mt_cli.device import choose_device, choose_precision, keep_freed_memory, multiply_float32_fast
+from mt_cli.device import (
+    choose_device,
+    choose_precision,
+    float32_products_restored,
+    keep_freed_memory,
+    multiply_float32_fast,
+)
 from mt_cli.errors import DataError, as_typed
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start, versions
@@ -55,6 +61,7 @@ def train(
     given = config if isinstance(config, Config) else load_config(Path(config))
     run = RunDir(Path(run_dir))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(float32_products_restored())  # so that what follows computes as it does in other commands
         if signals is None:
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
@@ -154,7 +161,8 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     trainer.checkpoints.verify_best(p)
     _tell_verdict(trainer, run)
     log.info(
-        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate {as_typed(run.path)}"
+        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate"
+        f" {as_typed(run.path)}{_told_target(state.config)}"
     )
 
 
@@ -256,6 +264,12 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         tokenizer_sha256=data.tokenizer.sha256,
         **({"parent": about_parent(state.config)} if training.init_from and not p.step else {}),
     )
+
+
+def _told_target(config: Config) -> str:
+    """The option that says into which language, where a run needs it."""
+    targets = [pair.tgt_lang for pair in config.data.directions]
+    return f" --to {targets[0]}" if len(set(targets)) > 1 else ""
 
 
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:

@@ -222,6 +222,8 @@ def _refuse_text(lines: Sequence[str]) -> None:
     if isinstance(lines, str):  # which is a sequence of its letters
         raise UsageError(f"expected a list of lines, found the text '{lines[:40]}'; put it into a list")
     for line in lines:
+        if not isinstance(line, str):
+            raise UsageError(f"expected lines of text, found {type(line).__name__}; write an empty one as ''")
         if _SURROGATE.search(line):  # bytes of a command line that are not UTF-8, or JSON with half an emoji
             raise UsageError(f"{line[:40]!a} is no Unicode text: it has half a character; write it in UTF-8")
 

@@ -12,7 +12,7 @@ from mt_cli.text.languages import writes_spaces_between_sentences
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.spelling import Respelling
 from mt_cli.text.splitting import halves, sentences
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.text.tokenizer import MAX_PIECE, Tokenizer
 
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.
@@ -73,8 +73,7 @@ class LineSplitter:
 
     def _encode_if_short(self, text: str) -> list[int] | None:
         """None for text of more than `max_tokens` tokens."""
-        # No piece spells more than 16 characters, so such a text is too long in any case.
-        if len(text) > 16 * self._max_tokens:
+        if len(text) > MAX_PIECE * self._max_tokens:  # too long, whatever its pieces are
             return None
         ids = self._tokenizer.encode_src(text)
         return ids if len(ids) <= self._max_tokens else None

@@ -14,9 +14,8 @@ from mt_cli.text.corpus import SentencePair, normalize, read_pairs
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import NearIndex, letters
 from mt_cli.text.spelling import Spelling
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.text.tokenizer import MAX_PIECE, Tokenizer
 
-_MAX_PIECE = 16  # characters, by sentencepiece's default
 _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking for repetitions at about 120 MB
 
 
@@ -57,7 +56,7 @@ class Selection:
     def _fault_of_line(self, raw: str, text: str, seen: set[int]) -> str | None:
         if not text:
             return "blank"
-        if len(text) > _MAX_PIECE * self._max_length or len(self._tokenizer.encode_src(text)) > self._max_length:
+        if len(text) > MAX_PIECE * self._max_length or len(self._tokenizer.encode_src(text)) > self._max_length:
             return f"longer than {self._max_length} tokens"
         if hash(text) in seen:
             return "repeated"

@@ -91,7 +91,7 @@ class RunFacts:
         best = self.log.best
         if best is None:
             return "It was not validated yet."
-        return f"The best checkpoint is that of step {best['step']:,}, with a dev chrF of {best['chrf']:.1f}."
+        return f"The best checkpoint is that of step {best['step']:,}, with a dev chrF of {best['chrf']:.1f} by greedy search."
 
     def _verdict(self) -> list[str]:
         if not self.log.validations:

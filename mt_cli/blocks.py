@@ -34,7 +34,7 @@ class BlockFolder:
             write_text(about, identity)
         elif read_inside(self._folder, about).decode("utf-8", "replace") != identity:
             raise DataError(
-                f"{self._folder}: has blocks of another input, run or search; delete it or choose another --output"
+                f"{self._folder}: has blocks of another input, run, search or version of mt; delete it or choose another --output"
             )
 
     @property

@@ -211,7 +211,7 @@ class TranslateLines(LineProcess):
             "; ".join([*estimate, *(f"{doubt.kind}: {_cut(doubt.detail, most)}" for doubt in line.doubts)])
             for most in (_MAX_REMARK, _MAX_REASON)
         )
-        reasons = full if len(_MAY_BE_WRONG + full) <= shutil.get_terminal_size().columns else short
+        reasons = full if len(_MAY_BE_WRONG + full) <= min(_MAX_REMARK, shutil.get_terminal_size().columns) else short
         return _cut(_MAY_BE_WRONG + reasons, _MAX_REMARK) if reasons else ""
 
     def written(self) -> None:

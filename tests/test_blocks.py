@@ -60,7 +60,9 @@ def test_blocks_that_are_done_are_kept_by_another_number_of_processes_and_refuse
     as_process(monkeypatch, 0, 2)
     refused = mt(*command, "--beam-size", "2")
     assert refused.code == 1
-    assert refused.said[0].startswith("error: .out.txt.blocks: has blocks of another input, run or search; delete it")
+    assert refused.said[0].startswith(
+        "error: .out.txt.blocks: has blocks of another input, run, search or version of mt; delete it"
+    )
     assert mt(*command).code == 0
     lines = Path("out.txt").read_text().splitlines()
     assert lines[9:18] == ["kept"] * 9 and len(lines) == len(LINES)
@@ -109,7 +111,7 @@ def test_blocks_of_other_weights_and_of_another_format_are_refused(
     command = ("translate", run, file, "--output", "out.txt")
     as_process(monkeypatch, 1, 2)
     assert mt(*command).code == 0
-    refusal = ".out.txt.blocks: has blocks of another input, run or search; delete it"
+    refusal = ".out.txt.blocks: has blocks of another input, run, search or version of mt; delete it"
     assert refusal in mt(*command, "--n-best", "1").said[0]
     best = RunDir(run).find_checkpoint("best")
     content = load_checkpoint(best)

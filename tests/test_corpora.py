@@ -89,6 +89,8 @@ def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
         assert table.splitlines()[1] == f"3\tcopied\ta\tb{own[0]}"
         assert places_in_table(iter(table.splitlines(keepends=True))) == {pair.line for pair in pairs[:n]}
     assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
+    with pytest.raises(ValueError):
+        places_in_table(iter(()))
 
 
 # Checking ------------------------------------------------------------------------------------------------------------

@@ -500,11 +500,6 @@ def test_mt_check_ends_with_1_for_a_corpus_that_a_training_refuses(mt, corpus, a
     assert json.loads(mt("check", *files, "--json").out)["is_fatal"]
 
 
-def test_a_corpus_of_paragraphs_is_worthless_until_it_is_split(look):
-    report = look([(f"{src} " * 60, f"{tgt} " * 60) for src, tgt in PLAIN])
-    assert the(report, "over_long").severity == "fatal"
-
-
 def test_a_corpus_of_copies_is_told_once(look):
     report = look([(src, src) for src, _ in PLAIN] + [("12", "13")])
     assert "copied" in kinds(report) and "wrong_script" not in kinds(report)

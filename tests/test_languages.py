@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.text.languages import language, languages_of_files, writes_spaces, writes_spaces_between_sentences
+from mt_cli.text.languages import (
+    is_other_language,
+    language,
+    languages_of_files,
+    writes_spaces,
+    writes_spaces_between_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,19 @@ def test_a_tag_has_a_short_code(tag, code):
 )
 def test_the_names_of_two_files_tell_their_languages(src, tgt, codes):
     assert languages_of_files(src, tgt) == codes
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "is_other"),
+    [
+        ("gn", ("es", "aym"), True),
+        ("fr", ("en", "de"), True),
+        ("de-AT", ("en", "de"), False),
+        ("nb", ("en", "no"), False),
+        ("ron", ("en", "ro"), False),
+        ("cmn", ("en", "zh"), False),
+        ("tok", ("en", "de"), False),
+    ],
+)
+def test_only_a_code_that_is_surely_another_language_is_told_as_one(code, expected, is_other):
+    assert is_other_language(code, expected) == is_other

@@ -189,7 +189,7 @@ def test_a_value_that_this_machine_cannot_use_is_told_and_the_others_go_on(tiny,
     assert Path("runs/tiny-device-cpu/best").exists()
 
 
-@pytest.mark.parametrize("name", ["runs/a,b", "2024", "null"])
+@pytest.mark.parametrize("name", ["runs/a,b", "2024", "null", "r😀"])
 def test_the_name_of_a_run_to_begin_with_is_no_yaml(tiny, mt, name):
     answer = mt("train", "tiny.yaml", *SHORT, "--from", name)
     assert (answer.code, answer.said[-1].partition(":")[2][1:]) == (

@@ -101,20 +101,23 @@ class Alignment:
         import numpy as np
 
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
-        is_tried, stretches = self._is_doubtful(), list[Misaligned]()
+        evidence, is_tried = self._without_shifts(len(shifts)), np.zeros(len(self._lines), dtype=bool)
+        tries = self._is_doubtful()
         while True:
-            state = _best_path(self._evidence(shifts, is_tried))
+            self._try(evidence, shifts, np.flatnonzero(tries & ~is_tried))
+            is_tried = tries.copy()
+            state = _best_path(evidence)
             bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
-            before, stretches = stretches, [
+            stretches = [
                 Misaligned(int(first), int(end) - 1, shifts[state[first]])
                 for first, end in pairwise(bounds)
                 if state[first] != 0 and end - first >= _MIN_LINES
-            ]  # fmt: skip
-            if stretches == before:
-                return stretches
+            ]
             for one in stretches:  # may be longer, or one with the next: some wrong partners look right
                 n = max(_AROUND, one.last - one.first)  # doubles, so that there are few rounds
-                is_tried[max(0, one.first - n) : one.last + 1 + n] = True
+                tries[max(0, one.first - n) : one.last + 1 + n] = True
+            if (tries == is_tried).all():
+                return stretches
 
     def _is_doubtful(self) -> npt.NDArray[np.bool_]:
         """Where other shifts are tried. This saves most of the time, and a clean corpus finds nothing by chance."""
@@ -166,22 +169,25 @@ class Alignment:
     def _odds(self, src: Ints, tgt: Ints) -> Floats:
         return self._features(src, tgt) @ self._weights
 
-    def _evidence(self, shifts: Sequence[int | None], is_tried: npt.NDArray[np.bool_]) -> Floats:
-        """The bounded log odds of each line under each shift: (number of pairs, number of shifts). Those of None are 0, as
-        are those of lines whose target would be outside of the corpus; elsewhere than where they are tried, other shifts
-        have the lowest ones."""
+    def _without_shifts(self, n_shifts: int) -> Floats:
+        """The bounded log odds of each line under each shift: (number of pairs, number of shifts). All shifts but the first,
+        which is none, have the lowest ones, until they are tried."""
         import numpy as np
 
-        evidence = np.zeros((len(self._lines), len(shifts)))
+        evidence = np.full((len(self._lines), n_shifts), -_MAX_ODDS)
         evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
-        near = np.flatnonzero(is_tried)
-        evidence[:, 1:] = -_MAX_ODDS
-        evidence[near, 1:] = 0
+        return evidence
+
+    def _try(self, evidence: Floats, shifts: Sequence[int | None], lines: Ints) -> None:
+        """Writes the evidence of these lines. That of the shift None is 0, as is that of lines whose target would be outside of
+        the corpus."""
+        import numpy as np
+
+        evidence[lines, 1:] = 0
         for column, shift in enumerate(shifts):
             if shift:
-                src = near[(near + shift >= 0) & (near + shift < len(self._lines))]
+                src = lines[(lines + shift >= 0) & (lines + shift < len(self._lines))]
                 evidence[src, column] = np.clip(self._odds(src, src + shift), -_MAX_ODDS, _MAX_ODDS)
-        return evidence
 
 
 def _sigmoid(odds: Floats) -> Floats:

@@ -45,7 +45,6 @@ LENGTH_RATIO = Kind(
 OVER_LONG = Kind(
     "over_long", f"a side has more than {MAX_CHARACTERS:,} characters",
     "Split them into sentences, one a line; training leaves out pairs above data.max_length.", severity="info",
-    fatal_share=0.5,
 )  # fmt: skip
 DEBRIS = Kind(
     "debris", "what is left of a spreadsheet: an error such as #NAME?, or punctuation where the other side has words",

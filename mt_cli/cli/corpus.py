@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, language, languages_of_files
+from mt_cli.text.languages import code_of_name, is_other_language, languages_of_files
 from mt_cli.text.tables import find_layout, languages_of
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,9 @@ def _sides_of(monolingual: list[Path], src_lang: str) -> list[str]:
             f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}, which helps beside text in the"
             " target language only; give such text, too, or rename it"
         )
-    return [f"data.monolingual.{side}={json.dumps(files)}" for side, files in sides.items() if files]
+    return [
+        f"data.monolingual.{side}={json.dumps(files, ensure_ascii=False)}" for side, files in sides.items() if files
+    ]
 
 
 def refuse_exchanged_words(words: list[Path], data: DataConfig) -> None:
@@ -215,26 +217,20 @@ def _warn_of_others(
     sets: dict[str, list[Path]], monolingual: list[Path], corpus: list[Path], languages: tuple[str, str]
 ) -> None:
     """Warns of files whose names tell other languages than the corpus has."""
-    expected = {tuple(map(language, languages)), _named_languages(corpus)}
+    expected = (*languages, *(languages_of_files(str(corpus[0]), str(corpus[-1])) or ()))
     for name, files in sets.items():
-        found = _named_languages(files)
-        if found is not None and found not in expected:
+        found = languages_of_files(str(files[0]), str(files[1])) if len(files) == 2 else None
+        if found is not None and any(is_other_language(code, expected) for code in found):
             log.warning(
-                f"{' '.join(map(str, files))}: by their names {found[0]} and {found[1]}, expected {' and '.join(languages)}; if they"
-                f" are, the scores on {name.removeprefix('--')} mean nothing"
+                f"{' '.join(map(str, files))}: by their names {found[0]} and {found[1]}, expected {' and '.join(languages)};"
+                f" if they are, the scores on {name.removeprefix('--')} mean nothing"
             )
-    known = {code for pair in expected if pair is not None for code in pair}
     for file in monolingual:
         code = code_of_name(_suffix(file).removeprefix("."))
-        if code is not None and language(code) not in known:
+        if code is not None and is_other_language(code, expected):
             log.warning(
                 f"{file}: by its name {code}, expected {languages[1]}; if it is, the run learns to write {code}"
             )
-
-
-def _named_languages(files: list[Path]) -> tuple[str, str] | None:
-    found = languages_of_files(str(files[0]), str(files[1])) if len(files) == 2 else None
-    return found and (language(found[0]), language(found[1]))
 
 
 def _is_table(files: list[Path] | None) -> bool:

@@ -86,10 +86,10 @@ def train(
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
     shorthands = {
-        "data.words.files": json.dumps([str(file) for file in words]) if words else None,
+        "data.words.files": json.dumps([str(file) for file in words], ensure_ascii=False) if words else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
-        "training.init_from": json.dumps(str(init_from)) if init_from else None,
+        "training.init_from": json.dumps(str(init_from), ensure_ascii=False) if init_from else None,
         "training.extend_vocabulary": "true" if extend_vocabulary else None,
     }
     settings = [*(overrides or ()), *(f"{key}={value}" for key, value in shorthands.items() if value is not None)]

@@ -129,18 +129,18 @@ def _mean(results: Sequence[Result]) -> Result:
 def _differing_keys(results: Sequence[Result]) -> list[Result]:
     """For each result, its own values of the `differing_keys`: those that not all runs have the same value of."""
     keys_of = [_keys(result) if result["system"].config is not None else {} for result in results]
-    identities, values = dict[str, set[str]](), dict[str, set[str]]()
+    identities: dict[str, dict[str, set[str]]] = {}  # of a key, by its value
     for keys in keys_of:
         for key, (identity, value) in keys.items():
-            identities.setdefault(key, set()).add(identity)
-            values.setdefault(key, set()).add(json.dumps(value))
+            identities.setdefault(key, {}).setdefault(json.dumps(value), set()).add(identity)
 
     def shown(key: str, identity: str, value: Any) -> Any:
         """Files of one name, and sets that were held out, with what tells them apart."""
-        is_clear = len(values[key]) == len(identities[key])
+        is_clear = len(identities[key][json.dumps(value)]) == 1
         return value if is_clear else f"{json.dumps(value, ensure_ascii=False)} (sha256 {identity[:8]})"
 
-    own = [{key: shown(key, *of_key) for key, of_key in keys.items() if len(identities[key]) > 1} for keys in keys_of]
+    differing = {key for key, by_value in identities.items() if len(set.union(*by_value.values())) > 1}
+    own = [{key: shown(key, *of_key) for key, of_key in keys.items() if key in differing} for keys in keys_of]
     return [{"differing_keys": one} if one else {} for one in own]
 
 

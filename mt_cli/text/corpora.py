@@ -102,7 +102,9 @@ CORPUS_COLUMNS = "\tcorpus\tfile"
 
 def places_in_table(rows: Iterator[str]) -> set[int]:
     """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
-    if not next(rows, "").endswith(f"{CORPUS_COLUMNS}\n"):
+    if not (header := next(rows, "")):
+        raise ValueError("empty")
+    if not header.endswith(f"{CORPUS_COLUMNS}\n"):
         return {int(row.partition("\t")[0]) for row in rows}
     cells = (row.split("\t") for row in rows)
     return {place_of(int(number) - 1, int(line)) for line, _, _, _, number, _ in cells}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 
 _SHORT = {  # codes of three letters for languages that this file knows by two
@@ -102,3 +103,14 @@ def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
         if src_code and tgt_code and src_code != tgt_code:
             return src_code, tgt_code
     return None
+
+
+_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
+
+
+def is_other_language(code: str, expected: Iterable[str]) -> bool:
+    """Whether a code that a name tells is surely none of the expected languages. Nobody knows of a code of three letters: it may
+    stand for a language that has one of two, and it may be no code."""
+    known = {language(one) for one in expected}
+    own, shorts = language(code), {_OF_ONE_LANGUAGE.get(one, one) for one in known}
+    return own in _CODES and _OF_ONE_LANGUAGE.get(own, own) not in shorts

@@ -83,7 +83,6 @@ class Checkpoints:
         self.run, self._data, self._ranks = run, data, ranks
         self.started = started  # of the training, earlier starts included, once one is restored
         self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
-        self._unreadable_best = 0  # its step, until there is another best one
         self._step = 0  # of the newest that was saved or restored
 
     def save(self, state: TrainingState) -> None:
@@ -154,7 +153,6 @@ class Checkpoints:
             load_checkpoint(self.run.checkpoint_file(progress.best_step))
         except CheckpointError as error:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
-            self._unreadable_best = progress.best_step  # it may be the disk that fails: the file is not deleted
             progress.best_step, progress.best_score = 0, -torch.inf
 
     def _point(self, progress: Progress) -> None:
@@ -166,7 +164,7 @@ class Checkpoints:
         """Keeps the newest whole checkpoints, and the best one that each of them knows, so that a training can go on from
         either."""
         steps = self.steps()
-        best = progress.best_step or self._unreadable_best
+        best = progress.best_step or _named_best(self.run)
         kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], best}
         if progress.best_step > min(kept):
             kept.add(progress.previous_best_step)
@@ -225,6 +223,14 @@ class Checkpoints:
             return
         for damage in self.run.logs.rewind(content["logs"]):
             log.warning(f"{damage}, and goes on as it is; restore it from a copy")
+
+
+def _named_best(run: RunDir) -> int:
+    """The step that the file `best` names; 0 where there is none. If its checkpoint cannot be read, the disk may be to blame,
+    so the file is kept."""
+    with contextlib.suppress(RunDirError, CheckpointError):
+        return int(run.find_checkpoint("best").stem.removeprefix("step-"))
+    return 0
 
 
 _CURRENT_NAMES = {  # of format 1

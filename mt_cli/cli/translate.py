@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import sys
 from pathlib import Path
@@ -89,10 +88,9 @@ def translate(
             translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
         )
         if output is not None and n_processes() > 1:
-            weights = [RunDir(run).find_checkpoint(one) for run in runs for one in checkpoints]
-            made_by = [hashlib.sha256(file.read_bytes()).hexdigest() for file in weights]
-            made_with = (translator.settings(**search), "n_best" in search, engine, *([to] if to else ()))
-            _share(source, process, output, bad_input == "replace", [*made_by, *made_with])
+            weights = [str(RunDir(run).find_checkpoint(one)) for run in runs for one in checkpoints]
+            made_with = [translator.settings(**search), "n_best" in search, engine, to]
+            _share(source, process, output, bad_input == "replace", weights, made_with)
             return
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
@@ -107,16 +105,22 @@ def _is_there(output: Path) -> bool:
 
 
 def _share(
-    source: io.RawIOBase, process: TranslateLines, output: Path, replaces_bad_input: bool, made_by: list[object]
+    source: io.RawIOBase,
+    process: TranslateLines,
+    output: Path,
+    replaces_bad_input: bool,
+    weights: list[str],
+    made_with: list[object],
 ) -> None:
-    """Translates this process's blocks of a file that several share."""
+    """Translates this process's blocks of a file that several share. `weights`: the files of all models."""
     from mt_cli.blocks import BlockFolder, share_blocks
     from mt_cli.text.corpus import sha256_of
 
     if _is_there(output):  # while this process loaded its model, the others have done all
         return
-    about = [sha256_of([process.name]), replaces_bad_input, process.prefix, process.has_prefix_column, process.is_json]
-    folder = BlockFolder(output, "\n".join(map(str, [*about, *made_by])))
+    of_process = [process.prefix, process.has_prefix_column, process.is_json]
+    about = [sha256_of([process.name, *weights]), replaces_bad_input, *of_process, *made_with]
+    folder = BlockFolder(output, "\n".join(map(str, about)))
     share_blocks(source, process.name, process, folder, rank(), n_processes(), replaces_bad_input)
 
 

@@ -25,9 +25,8 @@ LETTER_BEFORE, LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
 _SIGN = re.compile(f"{LETTER_BEFORE} ?[{APOSTROPHES}] ?{LETTER_AFTER}|.[{_MARKS}]*", re.DOTALL)
 _OF_SEVERAL = re.compile(f"[{_MARKS}]| [{APOSTROPHES}]|[{APOSTROPHES}] ")  # found where a sign has several characters
 _LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another word more often than another spelling
-_CHANGED = re.compile(
-    "LATIN (?:SMALL|CAPITAL) LETTER (?:OPEN )?([A-Z])(?: BAR| WITH .*)?"
-)  # names such as those of ʉ, ɨ, ɛ, ɓ
+# Names such as those of ʉ, ɨ, ɛ, ɓ.
+_CHANGED = re.compile("LATIN (?:SMALL|CAPITAL) LETTER (?:OPEN )?([A-Z])(?: BAR| WITH .*)?")
 
 # Times that training has a sign, and that the dev set would have it, if it wrote as training does: with fewer it may lack one
 # by chance.

@@ -17,7 +17,8 @@ def verdict(
     curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
     """Two lines for people. `curve`: the validations in their order; `copied_chrf`: of the sources taken as translations;
-    `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many `mt check` would drop."""
+    `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many `mt check`
+    would drop."""
     best = max(curve, key=lambda point: point.chrf)
     beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
     if best.chrf < copied_chrf + _HARDLY:

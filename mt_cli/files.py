@@ -49,7 +49,7 @@ def _beside(path: Path) -> Path:
 
 
 def _replace(temporary: Path, path: Path) -> None:
-    """Windows refuses while another program has `path` open, such as a command that reads it, or a virus scanner."""
+    """Windows refuses while another program has one of them open, such as a command that reads it, or a virus scanner."""
     for pause in (0.01, 0.1, 1.0):
         try:
             temporary.replace(path)
@@ -118,7 +118,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
-        unfinished.replace(folder)
+        _replace(unfinished, folder)
         sync_folder(folder.parent)
     except OSError as error:
         raise cannot_write(folder, error) from None

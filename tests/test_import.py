@@ -21,7 +21,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import batch_of
-from mt_cli.text.piece_model import SYMBOLS, UNUSED, algorithm_of, with_our_symbols
+from mt_cli.text.piece_model import SYMBOLS, UNUSED, algorithm_of, piece_message, with_our_symbols
 from mt_cli.text.tokenizer import BOS_ID, Tokenizer
 from mt_cli.training.parent import take_weights
 from mt_cli.training.prepare import prepare
@@ -193,6 +193,18 @@ def test_the_config_says_what_the_folder_says(marian: tuple[Path, Any, Path]) ->
     assert {"config.json", "model.safetensors", "vocab.json", "source.spm", "target.spm"} <= start["sha256"].keys()
 
 
+def test_the_search_is_that_of_the_newest_file(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+    """transformers reads keys of the search in config.json only where there is no generation_config.json."""
+    folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
+    with_keys("config.json", num_beams=7)(folder)
+    with_keys("generation_config.json", num_beams="missing")(folder)
+    assert mt("import", folder, tmp_path / "new").code == 0
+    assert RunDir(tmp_path / "new").load_config().decoding.beam_size == 1
+    (folder / "generation_config.json").unlink()
+    assert mt("import", folder, tmp_path / "old").code == 0
+    assert RunDir(tmp_path / "old").load_config().decoding.beam_size == 7
+
+
 # What can be done with the run -----------------------------------------------------------------------------------------
 
 
@@ -333,6 +345,26 @@ def with_weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[
     return write
 
 
+def with_pickle(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        from safetensors.torch import load_file
+
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        torch.save(weights, folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+
+    return write
+
+
+def with_strange_piece(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        model = (folder / name).read_bytes()
+        (folder / name).write_bytes(model + piece_message("€", 0.0).replace("€".encode(), b"\xff\xfe\xfd"))
+
+    return change
+
+
 FIRST = "model.encoder.layers.0.fc1.weight"
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -368,6 +400,19 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "pipe": (with_pipe("model.safetensors"), "model.safetensors: is a pipe or a device"),
     "pipe-for-ids": (with_pipe(VOCABULARY), "vocab.json: is a pipe or a device"),
     "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), f"{FIRST} has values that are not finite"),
+    "beyond-float32": (
+        with_weights(lambda w: w.update({FIRST: torch.full_like(w[FIRST], 1e300, dtype=torch.float64)})),
+        f"{FIRST} has values that are not finite",
+    ),
+    "float8": (
+        with_weights(lambda w: w.update({FIRST: torch.full_like(w[FIRST], float("nan")).to(torch.float8_e4m3fn)})),
+        f"{FIRST} has values that are not finite",
+    ),
+    "one-number": (
+        with_pickle(lambda w: w.update({FIRST: torch.zeros(1).expand_as(w[FIRST])})),
+        f"pytorch_model.bin: {FIRST} is not stored in full",
+    ),
+    "not-utf-8": (with_strange_piece("source.spm"), "source.spm: damaged, a piece is not UTF-8"),
     "whole-numbers": (with_weights(lambda w: w.update({FIRST: w[FIRST].int()})), f"no {FIRST} in it"),
     "no-unk": (with_keys(VOCABULARY, **{"<unk>": "missing", "x": 1}), "vocab.json: no piece '<unk>'"),
     "repeated-id": (with_keys(VOCABULARY, **{"</s>": 1}), "vocab.json: 47 pieces with 46 ids"),
@@ -392,6 +437,16 @@ def test_a_folder_that_is_not_whole_or_not_marians_is_refused(
     assert (answer.code, answer.lines, len(answer.said)) == (1, [], 1), answer.said
     assert answer.said[0].startswith(f"error: {folder}") and said in answer.said[0]
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("x" * 300, "File name too long"), ("file", "Not a directory")])
+def test_what_is_no_folder_is_told_as_such(name: str, said: str, tmp_path: Path, mt: Mt) -> None:
+    (tmp_path / "file").write_text("no folder")
+    answer = mt("import", tmp_path / name, tmp_path / "run")
+    assert (answer.code, answer.said) == (
+        1,
+        [f"error: {tmp_path / name}: {said}; give a folder with the files of a Marian model"],
+    )
 
 
 def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -93,9 +94,10 @@ def import_marian(folder: Path, run: RunDir, src_lang: str | None, tgt_lang: str
     Raises CheckpointError for a folder that is not whole or not Marian's, UsageError where the languages are not known or
     wrong.
     """
-    if not folder.is_dir():
-        found = "not a directory" if folder.exists() else "no such directory"
-        raise CheckpointError(f"{folder}: {found}; give a folder with the files of a Marian model")
+    try:
+        os.listdir(folder)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: {error.strerror}; give a folder with the files of a Marian model") from None
     architecture = _checked(_Architecture, folder / "config.json", own := _read_json(folder / "config.json"))
     _refuse_unsupported(architecture, folder / "config.json")
     ids = _read_ids(folder / "vocab.json", architecture)
@@ -251,8 +253,9 @@ def _tokenizer(folder: Path, ids: Mapping[str, int], symbols: list[int]) -> tupl
             else:
                 adapted = with_our_symbols(model, kept=names, added=names, kind=UNUSED)
             Tokenizer([adapted])
-        except CheckpointError as error:
-            raise CheckpointError(f"{file}: {error}") from None
+        except (CheckpointError, UnicodeDecodeError) as error:
+            reason = error if isinstance(error, CheckpointError) else "damaged, a piece is not UTF-8; fetch it again"
+            raise CheckpointError(f"{file}: {reason}") from None
         models.append(adapted)
     tokenizer = Tokenizer(models)
     own = len(SYMBOLS)
@@ -263,9 +266,9 @@ def _tokenizer(folder: Path, ids: Mapping[str, int], symbols: list[int]) -> tupl
 
 def _search(folder: Path, architecture: Mapping[str, Any]) -> DecodingConfig:
     """transformers divides the score of a beam by length ** penalty, as `average` does. Folders of its older versions have
-    the keys of the search in `config.json`."""
+    the keys of the search in `config.json`, which newer ones do not read where there is a file for them."""
     file = folder / "generation_config.json"
-    found = _checked(_Search, file, {**architecture, **_read_json(file, is_optional=True)})
+    found = _checked(_Search, file, _read_json(file, is_optional=True) if file.exists() else architecture)
     return DecodingConfig(
         beam_size=found.num_beams,
         length_normalization="average",
@@ -347,9 +350,12 @@ class _Weights:
             raise CheckpointError(f"{self.file}: no {name} in it, config.json asks for one")
         if weight.shape != torch.Size(shape):
             raise CheckpointError(f"{self.file}: {name} is {tuple(weight.shape)}, config.json asks for {shape}")
+        if weight.nbytes > weight.untyped_storage().nbytes():  # one stored number may claim to be any shape
+            raise CheckpointError(f"{self.file}: {name} is not stored in full; fetch it again")
+        weight = weight.float()  # first, as a large float64 becomes infinite
         if not bool(weight.isfinite().all()):
             raise CheckpointError(f"{self.file}: {name} has values that are not finite; fetch it again")
-        return weight.float()
+        return weight
 
     def refuse_rest(self) -> None:
         for name in sorted(map(str, self._found)):

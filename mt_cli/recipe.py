@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mt_cli.config import Config
+from mt_cli.config import AUTO, Config
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
     size = _size_for(facts, given)
     is_joint = given.get("tokenizer.joint", facts.shared_letters >= _ONE_SCRIPT or _needs_one_vocabulary(given))
     learns_twice = facts.n_distinct <= _TEACHES_ENOUGH
-    steps = given.get("training.max_steps", _n_steps(facts) // (2 if parent else 1))
+    step_tokens = _step_tokens(given)
+    steps = given.get("training.max_steps", _n_steps(facts, step_tokens) // (2 if parent else 1))
     share = _share_of_time(given.get("training.minutes"), steps, machine, learns_twice)
     is_hurried = share < _LEAST_FOR_SIZE
     if is_hurried:
@@ -72,7 +73,7 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
         dropout = min(size.dropout, _HURRIED_DROPOUT)
         chosen["model.dropout"] = Choice(dropout, "in so few minutes hardly anything is learnt by heart")
     chosen |= _learning(size, given, is_joint, learns_twice, share, parent)
-    chosen |= _length(steps, facts, given)
+    chosen |= _length(steps, steps * step_tokens / facts.n_tokens)
     chosen |= {
         "decoding.beam_size": Choice(
             max(5, given.get("decoding.n_best", 1)), "better than greedy search, at a fifth of its speed"
@@ -141,7 +142,7 @@ def _size_for(facts: CorpusFacts, given: Mapping[str, Any], n_smaller: int = 0) 
     size = _SIZES[max(0, index - n_smaller)]
     d_model = given.get("model.d_model", size.d_model)
     if d_model != size.d_model:
-        n_heads = max(n for n in range(1, max(1, d_model // 32) + 1) if d_model % (2 * n) == 0 or n == 1)
+        n_heads = max(n for n in range(1, min(128, max(1, d_model // 32)) + 1) if d_model % (2 * n) == 0 or n == 1)
         size = size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
     # Each character that is not rare is a piece, and there have to be pieces of several characters.
     return size._replace(vocab_size=given.get("tokenizer.vocab_size", max(size.vocab_size, 2 * facts.n_signs + 300)))
@@ -206,18 +207,23 @@ def _learning_rate(size: _Size, given: Mapping[str, Any], has_parent: bool) -> f
     return rate / 2 if has_parent else rate  # weights that are learnt shall stay near
 
 
-def _length(steps: int, facts: CorpusFacts, given: Mapping[str, Any]) -> Choices:
+def _length(steps: int, epochs: float) -> Choices:
     return {
-        "training.max_steps": Choice(steps, f"about {max(1, steps * STEP_TOKENS / facts.n_tokens):,.0f} epochs"),
+        "training.max_steps": Choice(steps, f"about {max(1, epochs):,.0f} epochs"),
         "training.warmup_steps": Choice(min(400, steps // 10), "a tenth of the steps, at most 400"),
-        "training.validate_every_steps": Choice(max(200, steps // 12), "at most twelve validations"),
+        "training.validate_every_steps": Choice(max(200, math.ceil(steps / 12)), "at most twelve validations"),
     }
 
 
-def _n_steps(facts: CorpusFacts) -> int:
+def _step_tokens(given: Mapping[str, Any]) -> int:
+    batch_tokens = given.get("training.batch_tokens", AUTO)
+    return (STEP_TOKENS if batch_tokens == AUTO else batch_tokens) * given.get("training.accumulate", 1)
+
+
+def _n_steps(facts: CorpusFacts, step_tokens: int) -> int:
     """Epochs fall with the root of the number of distinct pairs: 30 for 29,000."""
     epochs = min(160.0, max(3.0, 30 * (29_000 / max(1, facts.n_distinct)) ** 0.5))
-    return max(200, round(epochs * facts.n_tokens / STEP_TOKENS / 100) * 100)
+    return max(200, round(epochs * facts.n_tokens / step_tokens / 100) * 100)
 
 
 def _share_of_time(minutes: float | None, steps: int, machine: Machine, learns_twice: bool) -> float:

@@ -50,6 +50,24 @@ def test_a_key_that_is_set_stays_and_others_follow_it():
     assert "model.dropout" not in choose(facts(29_000), Machine(0.5), {"model.dropout": 0.05})
 
 
+@pytest.mark.parametrize("d_model", [2, 50, 4352, 8192])
+def test_what_is_chosen_is_within_the_range_of_its_key(d_model):
+    choices = choose(facts(29_000), Machine(0.5), {"model.d_model": d_model})
+    config_of(DATA, [f"model.d_model={d_model}", *(f"{key}={choice.value}" for key, choice in choices.items())])
+
+
+def test_steps_fit_the_size_of_an_update():
+    usual, larger = chosen(facts(29_000)), chosen(facts(29_000), "training.batch_tokens=8192", "training.accumulate=2")
+    assert larger.training.max_steps == pytest.approx(usual.training.max_steps / 8, rel=0.05)
+    assert chosen(facts(29_000), "training.batch_tokens=auto").training.max_steps == usual.training.max_steps
+
+
+@pytest.mark.parametrize("n_pairs", [8_000, 10_222, 14_666, 29_109])
+def test_there_are_at_most_twelve_validations(n_pairs):
+    training = chosen(facts(n_pairs)).training
+    assert training.max_steps / training.validate_every_steps <= 12
+
+
 @pytest.mark.parametrize(
     "override",
     [

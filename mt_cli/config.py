@@ -259,7 +259,7 @@ class TokenizerConfig(Section):
     model.tie_embeddings: target."""
     vocab_size: int = Field(8000, ge=300, le=256_000)
     """Number of subwords, for each language if joint is false. It is lowered if the corpus is too small for that many.
-    8,000 suits ten thousand to three hundred thousand pairs, 32,000 suits millions."""
+    2,000 suits some thousand pairs, 8,000 some ten thousand, 12,000 a hundred thousand, 32,000 millions."""
 
 
 class ModelConfig(Section):
@@ -269,9 +269,9 @@ class ModelConfig(Section):
     ffn_dim: int = Field(1024, ge=1, le=65536)
     """Inner width of the feed-forward networks. Four times d_model is usual."""
     n_heads: int = Field(4, ge=1, le=128)
-    """Number of attention heads. d_model / 64 is usual."""
+    """Number of attention heads. d_model / 64 is usual, d_model / 32 in small networks."""
     n_encoder_layers: int = Field(3, ge=1, le=64)
-    """Number of encoder layers. 3 suits small corpora, 6 suits millions of pairs."""
+    """Number of encoder layers. 3 suits a thousand pairs, 4 some ten thousand, 6 millions."""
     n_decoder_layers: int = Field(3, ge=1, le=64)
     """Number of decoder layers. Each one makes translating slower, an encoder layer hardly does."""
     head_dim: int | None = Field(None, ge=1, le=1024)
@@ -642,10 +642,12 @@ def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Ite
     if data.monolingual is not None:
         keys: list[Key] = [("data", "monolingual"), ("data", "pairs")]
         yield keys, "data.monolingual is for one language pair so far; leave it out, or data.pairs"
-    names = [pair.name for pair in data.directions]
+    names = [
+        pair.name.lower() for pair in data.directions
+    ]  # as --to and some systems' folders do not tell en-de from en-DE
     for number, pair in enumerate(data.directions):
         yield from _data_contradictions(pair, ("data", "pairs", str(number)))
-        if (first := names.index(pair.name)) < number:
+        if (first := names.index(names[number])) < number:
             keys = [("data", "pairs", str(number))]
             told = f"{pair.src_lang} to {pair.tgt_lang}, as data.pairs.{first}"
             yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"

@@ -131,10 +131,13 @@ class RunDir:
             if not is_folder:
                 refuse_special_file(path)
 
+    @property
+    def is_imported(self) -> bool:
+        return self.steps() == [0] and not self.text.hashes_file.exists()
+
     def refuse_incomplete(self, config: Config) -> None:
-        """Raises RunDirError where a part of a run is lost, so that nothing of what is left is overwritten; also for an
-        imported run, which was never trained here."""
-        if self.steps() == [0] and not self.text.hashes_file.exists():
+        """Raises RunDirError for an imported run, and where a part is lost, so that nothing of what is left is overwritten."""
+        if self.is_imported:
             raise RunDirError(
                 f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {as_typed(self.path)}"
             )

@@ -825,7 +825,10 @@ def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, tra
     assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step), best step ")
     assert answer.said[-1].endswith("; nothing was changed")
     assert answer.said[-2] == "to train it longer, give it more steps, such as --set training.max_steps=320"
-    assert answer.said[-3] == "note: runs/tiny/config.yaml keeps its data.test and decoding; change them there"
+    assert (
+        answer.said[-3]
+        == "note: the test sets and the search that you gave are not used; change them in runs/tiny/config.yaml"
+    )
     assert files_of(copy) == before
 
 

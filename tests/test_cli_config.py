@@ -47,6 +47,8 @@ def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
         ("training.select_by", 'default "bleu"; bleu, chrf, loss'),
         ("data.train", "required; [source file, target file] or one .tsv, .csv or .xlsx file or corpora"),
         ("data.dedup", "default false; true or false"),
+        ("data.monolingual.search", 'default "greedy"; greedy, beam, sampling'),
+        ("data.train.hold_out", "default true; true or false"),
         ("decoding.max_length_ratio", "default null; a number above 0, at most 100 or null"),
     ],
 )

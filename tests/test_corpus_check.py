@@ -415,7 +415,7 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
 @pytest.fixture(autouse=True)
 def no_forecast(monkeypatch):
     """Which trains a little."""
-    monkeypatch.setattr("mt_cli.cli.check._forecast", lambda config: ["A training here: forecast."])
+    monkeypatch.setattr("mt_cli.cli.check._forecast", lambda config, n_distinct: ["A training here: forecast."])
 
 
 def test_mt_check_prints_a_table_or_json_and_the_languages_of_the_file_names(mt, corpus, aligned):
@@ -489,7 +489,7 @@ def test_letters_that_are_settled_settle_no_apostrophes():
 
 
 def test_mt_check_ends_with_1_for_a_corpus_that_a_training_refuses(mt, corpus, aligned, monkeypatch):
-    def refuse(config):
+    def refuse(config, n_distinct):
         raise DataError("0 pairs can be held out")
 
     aligned([], [])

@@ -342,6 +342,10 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
             "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: gn, train: b.tsv}",
             "4: data.pairs.1 is es to gn, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
         ),
+        (
+            "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: GN, train: b.tsv}",
+            "4: data.pairs.1 is es to GN, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_pairs_is_told_with_its_line(tmp_path, pairs, told):

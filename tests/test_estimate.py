@@ -168,7 +168,7 @@ def test_a_stop_while_fitting_leaves_the_run_without_a_fit_and_the_same_command_
     assert run.estimate_file.read_bytes() == whole
 
 
-def test_a_full_disk_or_a_lost_checkpoint_does_not_fail_a_finished_training(
+def test_a_full_disk_or_memory_or_a_lost_checkpoint_does_not_fail_a_finished_training(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, said: Any
 ) -> None:
     def fail(*_: Any) -> None:
@@ -177,9 +177,12 @@ def test_a_full_disk_or_a_lost_checkpoint_does_not_fail_a_finished_training(
     run.estimate_file.unlink()
     monkeypatch.setattr(estimate, "write_text", fail)
     keep_estimate(run, lambda: False)
+    monkeypatch.setattr("mt_cli.checkpoint.available_memory", lambda: 1)
+    keep_estimate(run, lambda: False)
     shutil.rmtree(run.checkpoints)
     keep_estimate(run, lambda: False)
-    kept, lost = said()
+    kept, full, lost = said()
+    assert full.startswith("warning: no estimated chrF: out of memory: the model takes")
     assert kept.startswith("note: the fit of the estimated chrF is not kept: cannot write run/estimate.json: No space")
     assert lost.startswith("warning: no estimated chrF: ")
 

@@ -113,6 +113,17 @@ def test_few_minutes_are_not_spent_on_second_passes():
     assert chosen(facts(29_000), "training.minutes=1").model.d_model <= chosen(facts(29_000)).model.d_model
 
 
+def test_the_time_of_the_recipe_counts_second_passes_where_there_are_any():
+    """29,000 pairs with two vocabularies read each pair twice in all steps, with one in the second half."""
+    for shared_letters, passes, told in ((1.0, 1.5, "the last steps"), (0.01, 2.0, "all steps")):
+        corpus = facts(29_000, shared_letters)
+        minutes = passes * chosen(corpus).training.max_steps * 0.5 / 60
+        for share, r_drop in ((0.39, 0.0), (0.41, 1.0)):
+            choice = choose(corpus, Machine(0.5), {"training.minutes": share * minutes})["training.r_drop"]
+            assert choice.value == r_drop
+        assert choice.reason == f"{told} read each pair twice"
+
+
 def test_in_few_minutes_a_smaller_network_learns_the_same_subwords_with_less_dropout():
     usual, hurried = (chosen(facts(3_000), f"training.minutes={minutes}") for minutes in (1000, 2))
     assert (usual.model.dropout, hurried.model.dropout) == (0.3, 0.1)

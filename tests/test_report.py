@@ -78,7 +78,7 @@ def test_a_page_has_the_translations_and_scores_of_the_other_commands(
     mt: Mt, tiny: Path, trained_run: Path, page: Path
 ) -> None:
     [held_out] = shown(page)["sets"]
-    assert held_out["name"] == "held_out"
+    assert held_out["name"] == "held_out" and held_out["isSpaced"]
     of_run = held_out["byRun"]["0"]
     assert of_run["texts"] == mt("translate", trained_run, "test.en").lines
     scores = json.loads(mt("evaluate", trained_run, "--json").out)[1]
@@ -138,6 +138,37 @@ def test_a_training_for_a_given_time_has_finished_when_the_learning_rate_is_down
         run = begun(state, records)
         (run / "timing.jsonl").write_text('{"step": 99, "elapsed_seconds": 58.0}\n')
         assert RunFacts(RunDir(run), config, "").log.state == state
+
+
+def test_a_training_of_few_steps_in_a_given_time_has_finished_too(tiny: Path) -> None:
+    """After 41 steps the last learning rate is a 38th of the highest one."""
+    config = load_config(Path("tiny.yaml"), ["training.minutes=1"])
+    records = [{"step": 4, "learning_rate": 0.02}, {"step": 41, "learning_rate": 0.02 / 38}, {"step": 41, "chrf": 9.0}]
+    run = begun("short", records)
+    (run / "timing.jsonl").write_text('{"step": 41, "elapsed_seconds": 58.0}\n')
+    facts = RunFacts(RunDir(run), config, "")
+    assert facts.log.state == "finished"
+    assert facts.as_page()["plan"] == "Planned: 60 s; the dev loss chooses the best checkpoint."
+
+
+def test_an_imported_run_has_no_training_to_tell_of(tiny: Path) -> None:
+    run = begun("opus", [])
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints/step-000000.pt").touch()
+    page = RunFacts(RunDir(run), load_config(Path("tiny.yaml")), "").as_page()
+    assert (page["state"], page["plan"]) == ("imported", None)
+    assert page["summary"] == [
+        "It was imported, so nothing is known of its training. Translate with it: mt translate opus"
+    ]
+
+
+def test_an_example_of_several_corpora_keeps_its_file(tiny: Path, trained_run: Path) -> None:
+    run = copied(trained_run, "run")
+    check = json.loads((run / "check.json").read_text())
+    check["findings"][0]["examples"] = [{"line": 12, "src": "a", "tgt": "b", "file": "web.tsv"}]
+    (run / "check.json").write_text(json.dumps(check))
+    facts = RunFacts(RunDir(run), load_config(run / "config.yaml"), "")
+    assert facts.check["findings"][0]["examples"] == ({"line": 12, "src": "a", "tgt": "b", "file": "web.tsv"},)
 
 
 def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny: Path, trained_run: Path) -> None:
@@ -376,6 +407,8 @@ for (const button of document.querySelectorAll("button")) button.click();
 for (const select of document.querySelectorAll("select"))
   for (const option of [...select.options]) { select.value = option.value; select.dispatchEvent(new Event("change")); }
 for (const svg of document.querySelectorAll("figure svg")) svg.dispatchEvent(new PointerEvent("pointermove", { clientX: 200 }));
+const [, run, , order] = document.querySelectorAll("select");
+for (const [select, value] of [[order, "estimate"], [run, "1"]]) { select.value = value; select.dispatchEvent(new Event("change")); }
 const search = document.querySelector("input");
 search.value = "DOG";
 search.dispatchEvent(new Event("input"));
@@ -385,7 +418,9 @@ for (const details of document.querySelectorAll("details")) details.open = true;
 
 @needs_chromium
 def test_everything_that_can_be_chosen_in_the_page_works(tiny: Path, trained_run: Path) -> None:
-    reported(trained_run, copied(trained_run, "other", "training.seed=2"))
+    data = reported(trained_run, copied(trained_run, "other", "training.seed=2"))
+    del data["sets"][0]["byRun"]["1"]["estimate"]
+    write_page(PAGE, "report.html", safe_json(data))
     text = PAGE.read_text("utf-8").replace("Content-Security-Policy", "-").replace("</body>", f"{USE_ALL}</body>")
     PAGE.write_text(text, "utf-8")
     drawn, console = dom(PAGE)

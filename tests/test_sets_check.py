@@ -43,8 +43,8 @@ def test_training_pairs_that_are_also_scored_are_counted_for_each_set(said):
     list(check.train(pairs("c", "b", "a", "b")))
     check.finish()
     assert said() == [
-        "warning: 3 training pairs are also in dev (train line 2 is line 2); take them out of one of the two",
-        "warning: 2 training pairs are also in test (train line 2 is line 3); take them out of one of the two",
+        "warning: 3 training pairs are also in dev (the first: train line 2 is line 2); delete them from one of the two",
+        "warning: 2 training pairs are also in test (the first: train line 2 is line 3); delete them from one of the two",
     ]
 
 

@@ -33,17 +33,18 @@ STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
     is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
+_ELSEWHERE = "Look for the right text of these lines, or delete them in both files, or train with --clean."
 WRONG_PARTNER = Kind(
     "wrong_partner", "source and target seem to have nothing to do with each other",
     "Look at these lines; drop those that are no translations.", is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 TOO_FEW = Kind(
-    "too_few", "different sentences, on the side that has fewer, are too few to learn a language from",
+    "too_few", "so many different sentences are on the side that has fewer; to learn a language takes thousands",
     "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.",
 )  # fmt: skip
 
 SAME_WORDS = Kind(
-    "same_words", "of the running words stand on both sides, as where both are in one language",
+    "same_words", "words that stand on both sides; perhaps both are in one language",
     "Look whether both files are what you take them for, and whether the targets are translated.", fatal_share=0.9,
 )  # fmt: skip
 
@@ -310,10 +311,11 @@ def _stretch_finding(pairs: list[SentencePair], shift: int | None, report: Repor
     """The finding of these pairs: the target of each stands `shift` lines below, or nowhere near where that is None."""
     where = report.text.told_lines(pairs[0].line, pairs[-1].line)
     if shift is None:
-        what = f"{where} do not belong together, and their targets stand nowhere near"
+        what, advice = f"{where} do not belong together, and their targets stand nowhere near", _ELSEWHERE
     else:
         what = f"{where} are shifted by {abs(shift)}: the target of line n stands in line n{shift:+}"
-    kind = replace(STRETCH, what=what)
+        advice = STRETCH.advice
+    kind = replace(STRETCH, what=what, advice=advice)
     tally = Tally()
     for pair in pairs[:2]:
         tally.add(kind, pair)

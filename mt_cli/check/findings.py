@@ -19,7 +19,7 @@ from mt_cli.text.spelling import AS_IT_IS, Spellings
 
 Severity = Literal["info", "warning", "fatal"]
 _ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
-_N_EXAMPLES = 3
+N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
 _RARE = 0.001  # a fault in fewer pairs changes no training: it is told as info
 _MAX_EXAMPLE = 200  # characters that are kept of a text
 
@@ -77,7 +77,7 @@ class Tally:
     def add(self, kind: Kind, pair: SentencePair) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         examples = self._examples.setdefault(kind, [])
-        if len(examples) < _N_EXAMPLES:
+        if len(examples) < N_EXAMPLES:
             examples.append(Example(pair.line, pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE]))
 
     def examples(self, kind: Kind) -> tuple[Example, ...]:
@@ -176,7 +176,10 @@ class Report:
             told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items())
             lines += [
                 "",
-                *_wrap(f"Without what a person would drop ({told}): {n_left:,} pair{'s' * (n_left != 1)}.", width),
+                *_wrap(
+                    f"mt train --clean would leave these out, and train on {n_left:,} pair{'s' * (n_left != 1)}: {told}.",
+                    width,
+                ),
             ]
         if self.forecast:
             lines += ["", *(wrapped for line in self.forecast for wrapped in _wrap(line, width))]
@@ -187,7 +190,7 @@ class Report:
         lines = _wrap(
             f"{finding.severity}: {_count(finding)} {finding.kind.replace('_', ' ')}{where}: {finding.what}", width
         )
-        for example in finding.examples:
+        for example in finding.examples[:_N_SHOWN]:
             texts = [text for text in (example.src, example.tgt) if text]
             head = f"    {self._told(finding, example).removeprefix('line ')}: "
             room = (width - len(head) - 3 * (len(texts) - 1)) // max(1, len(texts))

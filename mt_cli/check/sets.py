@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from mt_cli.check.findings import Example, Finding, Kind
+from mt_cli.check.findings import N_EXAMPLES, Example, Finding, Kind
 from mt_cli.check.usual import Usual
 from mt_cli.check.words import words
 from mt_cli.errors import DataError
@@ -78,7 +78,8 @@ class HeldOut:
             if kind is NEAR_TRAINING and share >= _NEAR_WARNING:
                 kind = replace(kind, severity="warning")
             examples = tuple(
-                Example(pair.line, f"(train {self._told(line)}) {pair.src}", pair.tgt) for pair, line in common[:3]
+                Example(pair.line, f"(train {self._told(line)}) {pair.src}", pair.tgt)
+                for pair, line in common[:N_EXAMPLES]
             )
             yield Finding.of(kind.at(share), len(common), share, examples, self.name)
 
@@ -98,7 +99,7 @@ class HeldOut:
         holders = (
             pair for pair, text in zip(self.pairs, self._texts[side], strict=True) if not unknown.isdisjoint(text)
         )
-        examples = tuple(Example(pair.line, pair.src, pair.tgt) for pair in islice(holders, 3))
+        examples = tuple(Example(pair.line, pair.src, pair.tgt) for pair in islice(holders, N_EXAMPLES))
         share = counts.total() / n_characters
         yield Finding.of(kind.at(share), counts.total(), share, examples, self.name)
 
@@ -187,6 +188,6 @@ class SetsCheck:
         for name, n_common in self._n_common.items():
             train_line, line = self._first_common[name]
             log.warning(
-                f"{n_common:,} training pairs are also in {name} (train {self._told(train_line)} is line {line});"
-                " take them out of one of the two"
+                f"{n_common:,} training pairs are also in {name} (the first: train {self._told(train_line)} is line {line});"
+                " delete them from one of the two"
             )

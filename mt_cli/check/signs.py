@@ -20,7 +20,8 @@ WRONG_SCRIPT = Kind(
 )  # fmt: skip
 MOJIBAKE = Kind(
     "mojibake", "the text was decoded with a wrong encoding (such as Ã¡ for á), or has signs that were lost (U+FFFD)",
-    "Take the text from its source again, as UTF-8. Where nothing is lost, ftfy or iconv -f UTF-8 -t CP1252 repairs it.",
+    "Take the text from its source again and save it as UTF-8. If only some lines are broken, correct or delete these lines: a"
+    " program that converts the whole file would break the others.",
     is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 LOOKALIKES = Kind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from typing import Annotated, Any
 
@@ -46,11 +47,25 @@ def config(
 
 
 def _keys(schema: dict[str, Any], section: str) -> dict[str, Any]:
-    """The keys of a section as the JSON schema describes them; of `data` those of one language pair and of several."""
-    found = schema["properties"][section]
-    names = [one["$ref"].rpartition("/")[2] for one in found.get("oneOf", [found])]
-    properties = (schema["$defs"][name]["properties"] for name in names)
-    return {key: values for one in properties for key, values in one.items()}
+    """The keys of a section as the JSON schema describes them, and those within a key, such as train.weight; of `data` those
+    of one language pair and of several."""
+    found = _properties(schema, schema["properties"][section])
+    within = {key: _properties(schema, values) for key, values in found.items()}
+    return {
+        name: values
+        for key, own in found.items()
+        for name, values in (
+            (key, own),
+            # A language pair of data.pairs has keys of `data`.
+            *((f"{key}.{inner}", values) for inner, values in within[key].items() if inner not in found),
+        )
+    }
+
+
+def _properties(schema: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Those of all sections that the values of a key may be, or hold."""
+    sections = (schema["$defs"][name] for name in re.findall(r"#/\$defs/(\w+)", json.dumps(values)))
+    return {key: values for section in sections for key, values in section.get("properties", {}).items()}
 
 
 def _wrap(text: str, indent: str = "") -> str:

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from mt_cli.config import SeveralPairs
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import CheckpointError, DataError, RunDirError
+from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import sentence_chrf
 from mt_cli.explain.doubts import MIN_ATTENTION
 from mt_cli.explain.json_lines import ExplainedLine, explain_lines
@@ -130,7 +130,7 @@ def keep_estimate(run: RunDir, is_stopping: Callable[[], bool]) -> None:
         return  # which has no estimate
     try:
         estimator_of(Translator.load(run.path, device=config.training.device), is_stopping)
-    except (RunDirError, CheckpointError) as error:
+    except (RunDirError, CheckpointError, TrainingError) as error:
         log.warning(f"no estimated chrF: {error}")
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mt_cli.check.findings import Finding, SideFacts
-from mt_cli.config import Config, DataConfig
+from mt_cli.check.findings import Example, Finding, SideFacts
+from mt_cli.config import Config, DataConfig, TrainingConfig
 from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.evaluate import read_set, tokenizer_of
 from mt_cli.evaluation.metrics import score_texts
@@ -28,6 +28,16 @@ from mt_cli.training.verdict import Point, verdict
 _SCORES = {"chrf": "chrF", "bleu": "BLEU", "loss": "loss"}
 
 
+@dataclass(frozen=True)
+class _Example(Example):
+    file: str = ""  # where there are several
+
+
+@dataclass(frozen=True)
+class _Finding(Finding):
+    examples: tuple[_Example, ...] = ()
+
+
 class _Check(BaseModel):
     """The part of `check.json` that the page shows."""
 
@@ -36,7 +46,7 @@ class _Check(BaseModel):
     n_distinct: int
     src: SideFacts
     tgt: SideFacts
-    findings: list[Finding]
+    findings: list[_Finding]
 
 
 class _Provenance(BaseModel):
@@ -65,9 +75,11 @@ class RunFacts:
 
     def summary(self) -> list[str]:
         """A few sentences for people: how good it is, what to do next, how far it is."""
-        steps, time = f"{self.log.last_step:,}", f" in {told_time(self.log.seconds)}" if self.log.seconds else ""
         if self.log.state == "new":
             return ["The training has just begun: nothing is measured yet. Open this page again after its first steps."]
+        if self.log.state == "imported":
+            return [f"It was imported, so nothing is known of its training.{self._told_command}"]
+        steps, time = f"{self.log.last_step:,}", f" in {told_time(self.log.seconds)}" if self.log.seconds else ""
         if self.log.state == "diverged":
             return [
                 f"The training diverged: after {steps} steps{time} its loss is far above its lowest, and such a loss does"
@@ -82,9 +94,12 @@ class RunFacts:
             ]
         return [
             *self._verdict(),
-            f"The training has finished after {steps} steps{time}. {self.told_best}"
-            f" Translate with it: mt translate {as_typed(self.run.path)}",
+            f"The training has finished after {steps} steps{time}. {self.told_best}{self._told_command}",
         ]
+
+    @property
+    def _told_command(self) -> str:
+        return f" Translate with it: mt translate {as_typed(self.run.path)}"
 
     @property
     def told_best(self) -> str:
@@ -166,13 +181,11 @@ class RunFacts:
             return {}
 
     def as_page(self) -> dict[str, Any]:
-        """What the page shows of the run."""
         data, training = self.pair, self.config.training
         if len(self.config.data.directions) > 1:
             self.notes.append(
                 f"The corpus that is shown is that of {data.name}, the first language pair; scores of the training are means of all pairs."
             )
-        plan = f"{training.minutes:g} minutes" if training.minutes is not None else f"{training.max_steps:,} steps"
         return {
             "name": self.name,
             "srcLang": data.src_lang.replace("_", "-"),
@@ -184,12 +197,21 @@ class RunFacts:
             "bestChrf": self.log.best["chrf"] if self.log.best else None,
             "maxSteps": training.max_steps if training.minutes is None else None,
             "minutes": training.minutes,
-            "plan": f"Planned: {plan}, {training.schedule} schedule after {training.warmup_steps:,} steps of warm-up, a"
-            f" validation every {training.validate_every_steps:,} steps; the dev {_SCORES[training.select_by]} chooses the best"
-            " checkpoint.",
+            "plan": None if self.log.state == "imported" else _told_plan(training),
             "check": self.check,
             "leftOut": self.left_out,
             "profile": self._profile(),
             "starts": self._read(self.run.provenance_file, _Provenance).get("starts", []),
             "notes": self.notes,  # last: reading the others adds to them
         }
+
+
+def _told_plan(training: TrainingConfig) -> str:
+    if training.minutes is not None:  # steps, schedule and validations are fitted to them
+        plan = told_time(60 * training.minutes)
+    else:
+        plan = (
+            f"{training.max_steps:,} steps, {training.schedule} schedule after {training.warmup_steps:,} steps of warm-up,"
+            f" a validation every {training.validate_every_steps:,} steps"
+        )
+    return f"Planned: {plan}; the dev {_SCORES[training.select_by]} chooses the best checkpoint."

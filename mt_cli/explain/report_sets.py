@@ -28,6 +28,7 @@ from mt_cli.explain.training_log import finite
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import normalize
+from mt_cli.text.languages import writes_spaces
 from mt_cli.text.spelling import Respelling
 
 _SHOWN = ("bleu", "chrf", "ter", "loss", "sentences_per_second", "intervals", "warnings")  # of the scores
@@ -108,6 +109,7 @@ class ReportedSet:
             "name": self.test_set.about["test_set"],
             "srcLang": data.src_lang.replace("_", "-"),
             "tgtLang": data.tgt_lang.replace("_", "-"),
+            "isSpaced": writes_spaces(data.tgt_lang),
             "sources": self.test_set.sources,
             "references": self.test_set.references,
             "byLength": self.groups(*_lengths(sources)),

@@ -16,7 +16,7 @@ from mt_cli.training.guards import FAR_ABOVE
 
 _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "grad_norm")
 _MAX_POINTS = 600  # of a curve; more cannot be told apart on a screen
-_ENDED = 0.02  # of the peak learning rate: a schedule that is fitted to a time ends at zero
+_ENDED = 0.02  # of the peak learning rate: a schedule that is fitted to a time ends near zero
 
 Point = list[float | None]  # step, minute and value; None: not known, or not finite
 
@@ -24,7 +24,7 @@ Point = list[float | None]  # step, minute and value; None: not known, or not fi
 class TrainingLog:
     def __init__(self, run: RunDir, training: TrainingConfig, notes: list[str]):
         """Adds to `notes` what cannot be read."""
-        self._training = training
+        self._run, self._training = run, training
         records, clock = (_records(run, file, notes) for file in (run.metrics_file, run.timing_file))
         self.records = [one for one in records if type(one.get("step")) is int]
         self._clock = [
@@ -63,9 +63,9 @@ class TrainingLog:
 
     @property
     def state(self) -> str:
-        """new, diverged, finished or unfinished."""
+        """imported, new, diverged, finished or unfinished."""
         if not self.records:
-            return "new"
+            return "imported" if self._run.is_imported else "new"
         # The objective rises by itself where R-Drop begins.
         losses = [value for _, _, value in self.curves.get("train_loss", self.curves.get("loss", []))]
         known = [loss for loss in losses if loss is not None]
@@ -78,7 +78,8 @@ class TrainingLog:
         training = self._training
         if training.minutes is not None:
             rates = [rate for one in self.records if (rate := finite(one.get("learning_rate"))) is not None]
-            return self.seconds > 30 * training.minutes and bool(rates) and rates[-1] <= _ENDED * max(rates)
+            low = max(_ENDED, 1.5 / max(1, self.last_step))  # of few steps the last one has a larger share of the peak
+            return self.seconds > 30 * training.minutes and bool(rates) and rates[-1] <= low * max(rates)
         since_best = [bool(one.get("is_best")) for one in reversed(self.validations)]
         n_without = since_best.index(True) if True in since_best else len(since_best)
         return self.last_step >= training.max_steps or n_without >= training.patience

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -95,7 +94,7 @@ def import_marian(folder: Path, run: RunDir, src_lang: str | None, tgt_lang: str
     wrong.
     """
     try:
-        os.listdir(folder)
+        next(folder.iterdir(), None)
     except OSError as error:
         raise CheckpointError(f"{folder}: {error.strerror}; give a folder with the files of a Marian model") from None
     architecture = _checked(_Architecture, folder / "config.json", own := _read_json(folder / "config.json"))

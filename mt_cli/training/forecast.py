@@ -32,8 +32,9 @@ _N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
 _N_FITTED, _FITTED_TAKES = 500, 3.0
 
 
-def forecast(config: Config) -> list[str]:
-    """Lines that say how long a training of this config takes here, how much memory, and what scores to expect."""
+def forecast(config: Config, n_distinct: int) -> list[str]:
+    """Lines that say how long a training of this config takes here, how much memory, and what scores to expect of so many
+    distinct pairs."""
     log = logging.getLogger("mt_cli")
     level, began = log.level, time.monotonic()
     log.setLevel(logging.ERROR)  # what preparing tells is told when a training begins
@@ -41,12 +42,14 @@ def forecast(config: Config) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="mt-forecast-") as folder:
             run = RunDir(Path(folder) / "run")
             run.path.mkdir()
-            if config.data.monolingual is not None:  # the pairs alone are timed
+            alone = list[str]()
+            if config.data.monolingual is not None:
+                alone = ["That is the training on the pairs alone, without the monolingual text."]
                 config = config.model_copy(update={"data": config.data.model_copy(update={"monolingual": None})})
             trainer = prepared_trainer(config, run, StopSignals(), began)
             preparing = time.monotonic() - began
             seconds = preparing + _training_seconds(trainer)
-            return _lines(trainer, seconds)
+            return _lines(trainer, seconds, n_distinct) + alone
     finally:
         log.setLevel(level)
 
@@ -105,7 +108,7 @@ def _validation_seconds(trainer: Trainer) -> tuple[float, float]:
     return losses, (time.monotonic() - began) / n
 
 
-def _lines(trainer: Trainer, seconds: float) -> list[str]:
+def _lines(trainer: Trainer, seconds: float, n_distinct: int) -> list[str]:
     state = trainer.state
     n_parameters = sum(weight.numel() for weight in state.model.parameters())
     memory = peak_memory()
@@ -114,5 +117,5 @@ def _lines(trainer: Trainer, seconds: float) -> list[str]:
     return [
         f"A training here: {told_time(seconds)} for {state.settings.max_steps:,} steps{told_memory},"
         f" {n_parameters / 1e6:.1f} million parameters{minutes}.",
-        reached_scores(len(trainer.data.train)),
+        reached_scores(n_distinct),
     ]

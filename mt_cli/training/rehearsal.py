@@ -52,7 +52,10 @@ def rehearse(config: Config, run: RunDir, parent: RunDir) -> None:
         pairs = _Text(parent, theirs)
         n_theirs = sum(1 for _ in pairs.read())
     except (DataError, RunDirError) as error:
-        log.warning(f"{parent.path} has no training text any more, so what it knows may be forgotten ({error})")
+        log.warning(
+            f"{parent.path} has no training text any more, so what it knows may be forgotten ({error}); restore its files, or"
+            " go on without"
+        )
         return
     if not n_theirs or n_new >= _TAKES_ITS_PLACE * n_theirs:
         return

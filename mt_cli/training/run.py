@@ -291,7 +291,7 @@ def _copied_chrf(pair: PreparedPair) -> float:
 def _tell_finished(state: TrainingState, run: RunDir) -> None:
     p, config, kept = state.progress, state.config, run.load_config()
     if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
-        log.info(f"note: {run.config_file} keeps its data.test and decoding; change them there")
+        log.info(f"note: the test sets and the search that you gave are not used; change them in {run.config_file}")
     if state.settings.minutes is None:
         log.info(f"to train it longer, give it more steps, such as --set training.max_steps={2 * p.step}")
     log.info(

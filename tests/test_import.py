@@ -232,6 +232,13 @@ def test_every_command_works_on_an_imported_run(marian: tuple[Path, Any, Path], 
     assert answer.code == 0 and answer.lines, answer.said
 
 
+def test_a_line_of_which_the_tokenizer_keeps_nothing_stays_blank(marian: tuple[Path, Any, Path], mt: Mt) -> None:
+    """The rules of an imported tokenizer delete U+200B, which text may hold."""
+    answer = mt("translate", marian[2], "--json", stdin="\u200b\n".encode())
+    assert (answer.code, len(answer.lines)) == (0, 1), answer.said
+    assert json.loads(answer.lines[0])["hypotheses"][0]["text"].strip("\u200b") == ""
+
+
 def test_an_imported_run_is_exported_to_other_engines(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")
     _, _, run = marian

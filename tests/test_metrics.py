@@ -125,6 +125,12 @@ def test_the_target_language_chooses_the_tokenizer_of_bleu(requested, language, 
     assert bleu_tokenizer(requested, language) == chosen
 
 
+@pytest.mark.parametrize(("language", "program"), [("ja", "MeCab"), ("ko", "mecab_ko")])
+def test_a_tokenizer_without_its_dictionary_is_not_chosen(monkeypatch, language, program):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == program)
+    assert bleu_tokenizer("auto", language) == "char"
+
+
 @pytest.mark.parametrize("language", ["ja", "ko"])
 def test_what_is_chosen_for_japanese_and_korean_can_be_used(language):
     tokenize = bleu_tokenizer("auto", language)

@@ -571,6 +571,8 @@ def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -
         translator.translate(["the cat"], nonsense=1)
     with pytest.raises(UsageError, match=r"^expected a list of lines, found the text 'the cat'; put it into a list$"):
         translator.translate("the cat")
+    with pytest.raises(UsageError, match=r"^expected a list of lines, found generator; make a list of it$"):
+        translator.translate(line for line in lines)
     with pytest.raises(UsageError, match=r"^expected lines of text, found NoneType; write an empty one as ''$"):
         translator.translate(["the cat", None])
 

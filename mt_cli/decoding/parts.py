@@ -52,7 +52,8 @@ class LineSplitter:
             self._abbreviations = profile.abbreviations
 
     def split(self, text: str) -> list[list[int]]:
-        """Source ids of the parts in which normalized text is translated: none for '', usually one.
+        """Source ids of the parts in which normalized text is translated: usually one, none for '' and for text of which the
+        tokenizer keeps nothing, as an imported one may.
 
         A line with several sentences is split into sentences if it is longer than any training line, or if training
         lines held one sentence each: a model that never saw several sentences translates only the first one. A sentence
@@ -62,8 +63,10 @@ class LineSplitter:
             return []
         text = self.respell(text)
         if self._saw_several_sentences and (ids := self._encode_if_short(text)) is not None:
-            return [ids]
-        return [part for sentence in sentences(text, self._abbreviations) for part in self._split_sentence(sentence)]
+            parts = [ids]
+        else:
+            parts = [one for sentence in sentences(text, self._abbreviations) for one in self._split_sentence(sentence)]
+        return [part for part in parts if part]
 
     def _split_sentence(self, text: str) -> list[list[int]]:
         if len(text) == 1:  # cannot be split, but can take several byte pieces

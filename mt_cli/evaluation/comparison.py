@@ -151,5 +151,12 @@ def _keys(result: Result) -> dict[str, tuple[str, Any]]:
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
     identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
     for name, sha256 in (result["data_sha256"] or {}).items():
-        identities[f"data.{name}"] = sha256
+        identities[f"data.{name}"] = sha256 + _besides_files(flat.get(f"data.{name}"))
     return {key: (identity, flat.get(key, identity)) for key, identity in identities.items()}
+
+
+def _besides_files(value: Any) -> str:
+    """The settings of corpora or of a word list, such as their weights; '' for plain files."""
+    corpora = value if isinstance(value, list) else [value]
+    settings = [{key: one[key] for key in one if key != "files"} for one in corpora if isinstance(one, dict)]
+    return json.dumps(settings) if settings else ""

@@ -118,8 +118,11 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
     real = torch.Tensor.__matmul__
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        is_rounded = rounds_to_bf16 and a.dtype == torch.float32 and products.fp32_precision == "bf16"
-        return real(a.bfloat16(), b.bfloat16()).float() if is_rounded else real(a, b)
+        if a.dtype != torch.float32:
+            return real(a, b)
+        is_rounded = rounds_to_bf16 and products.fp32_precision == "bf16"
+        rounded = (a.bfloat16(), b.bfloat16()) if is_rounded else (a, b)
+        return real(*(one.double() for one in rounded)).float()  # which no CPU rounds
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", product)
     before, on_gpu = products.fp32_precision, torch.backends.cuda.matmul.fp32_precision

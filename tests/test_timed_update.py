@@ -24,9 +24,11 @@ def recipe(*overrides: str) -> Config:
 
 
 def test_more_arithmetic_takes_longer():
-    small = update_seconds(recipe("training.batch_tokens=128"), FACTS)
+    small = min(
+        update_seconds(recipe("training.batch_tokens=128"), FACTS) for _ in range(3)
+    )  # other work may interrupt
     assert 0 < small < update_seconds(recipe("training.batch_tokens=128", "training.accumulate=4"), FACTS)
-    assert small < update_seconds(recipe("training.batch_tokens=128", "model.n_encoder_layers=12"), FACTS)
+    assert small < update_seconds(recipe("training.batch_tokens=128", "model.n_encoder_layers=24"), FACTS)
 
 
 @pytest.mark.parametrize(

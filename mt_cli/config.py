@@ -45,6 +45,7 @@ TextFiles = Annotated[
 """Text files that follow one another. Each may end in `.gz`."""
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=35)]
+MAX_HEADS = 128
 AUTO = 0
 """What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
 smallest number that is about as fast as any that fits into memory."""
@@ -268,7 +269,7 @@ class ModelConfig(Section):
     from large corpora, and overfit small ones."""
     ffn_dim: int = Field(1024, ge=1, le=65536)
     """Inner width of the feed-forward networks. Four times d_model is usual."""
-    n_heads: int = Field(4, ge=1, le=128)
+    n_heads: int = Field(4, ge=1, le=MAX_HEADS)
     """Number of attention heads. d_model / 64 is usual, d_model / 32 in small networks."""
     n_encoder_layers: int = Field(3, ge=1, le=64)
     """Number of encoder layers. 3 suits a thousand pairs, 4 some ten thousand, 6 millions."""
@@ -642,9 +643,8 @@ def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Ite
     if data.monolingual is not None:
         keys: list[Key] = [("data", "monolingual"), ("data", "pairs")]
         yield keys, "data.monolingual is for one language pair so far; leave it out, or data.pairs"
-    names = [
-        pair.name.lower() for pair in data.directions
-    ]  # as --to and some systems' folders do not tell en-de from en-DE
+    # Neither --to nor the folders of some systems tell en-de from en-DE.
+    names = [pair.name.lower() for pair in data.directions]
     for number, pair in enumerate(data.directions):
         yield from _data_contradictions(pair, ("data", "pairs", str(number)))
         if (first := names.index(names[number])) < number:

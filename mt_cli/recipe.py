@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mt_cli.config import AUTO, Config
+from mt_cli.config import AUTO, MAX_HEADS, Config
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ def _size_for(facts: CorpusFacts, given: Mapping[str, Any], n_smaller: int = 0) 
     size = _SIZES[max(0, index - n_smaller)]
     d_model = given.get("model.d_model", size.d_model)
     if d_model != size.d_model:
-        n_heads = max(n for n in range(1, min(128, max(1, d_model // 32)) + 1) if d_model % (2 * n) == 0 or n == 1)
+        n_heads = max(
+            n for n in range(1, min(MAX_HEADS, max(1, d_model // 32)) + 1) if d_model % (2 * n) == 0 or n == 1
+        )
         size = size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
     return size._replace(vocab_size=given.get("tokenizer.vocab_size", max(size.vocab_size, _room(facts))))
 

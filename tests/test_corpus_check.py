@@ -412,6 +412,14 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
 # The command ---------------------------------------------------------------------------------------------------------
 
 
+def test_three_examples_are_shown_and_a_hundred_are_kept(look):
+    copied = [(f"the rain falls on {n} stones", f"the rain falls on {n} stones") for n in range(120)]
+    report = look([*PLAIN, *copied])
+    assert [example.line for example in the(report, "copied").examples] == [*range(201, 301)]
+    shown = report.as_table()
+    assert "203: the rain falls" in shown and "204: the rain falls" not in shown
+
+
 @pytest.fixture(autouse=True)
 def no_forecast(monkeypatch):
     """Which trains a little."""

@@ -18,6 +18,7 @@ from mt_cli.config import Corpus, DataConfig
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.errors import UsageError
 from mt_cli.evaluation import significance
+from mt_cli.evaluation.evaluate import read_set
 from mt_cli.explain import report
 from mt_cli.explain.page import safe_json, write_page
 from mt_cli.explain.report import write_report
@@ -322,6 +323,14 @@ def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny: Path, trained_run:
     sources = [["red", "cat"], ["red", "dog"], ["blue", "dog"], []]
     found = _rarities(RunDir(run), load_config(run / "config.yaml"), sources, notes)
     assert found == ["100 and more", "1 or 2 times", "never", "never"] and notes == []
+
+
+@pytest.mark.parametrize(("language", "is_spaced"), [("de", True), ("zho", False), ("th", False)])
+def test_the_page_splits_words_as_the_language_is_written(tiny, trained_run, language, is_spaced):
+    config = load_config(trained_run / "config.yaml", [f"data.tgt_lang={language}"])
+    test_set = read_set(config.data, "held_out", ["test.en", "test.de"])
+    page = ReportedSet(test_set, config).as_page(RunDir(trained_run), [])
+    assert page["isSpaced"] == is_spaced
 
 
 def test_a_group_has_its_mean_and_an_interval_where_it_is_large_enough() -> None:

@@ -24,9 +24,8 @@ def recipe(*overrides: str) -> Config:
 
 
 def test_more_arithmetic_takes_longer():
-    small = min(
-        update_seconds(recipe("training.batch_tokens=128"), FACTS) for _ in range(3)
-    )  # other work may interrupt
+    # Other work may interrupt.
+    small = min(update_seconds(recipe("training.batch_tokens=128"), FACTS) for _ in range(3))
     assert 0 < small < update_seconds(recipe("training.batch_tokens=128", "training.accumulate=4"), FACTS)
     assert small < update_seconds(recipe("training.batch_tokens=128", "model.n_encoder_layers=24"), FACTS)
 

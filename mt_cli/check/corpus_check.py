@@ -33,7 +33,6 @@ STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
     is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
-_ELSEWHERE = "Look for the right text of these lines, or delete them in both files, or train with --clean."
 WRONG_PARTNER = Kind(
     "wrong_partner", "source and target seem to have nothing to do with each other",
     "Look at these lines; drop those that are no translations.", is_dropped=True, fatal_share=0.5,
@@ -311,11 +310,12 @@ def _stretch_finding(pairs: list[SentencePair], shift: int | None, report: Repor
     """The finding of these pairs: the target of each stands `shift` lines below, or nowhere near where that is None."""
     where = report.text.told_lines(pairs[0].line, pairs[-1].line)
     if shift is None:
-        what, advice = f"{where} do not belong together, and their targets stand nowhere near", _ELSEWHERE
+        what = f"{where} do not belong together, and their targets stand nowhere near"
+        advice = "Look for the right text of these lines, or delete them in both files, or train with --clean."
+        kind = replace(STRETCH, what=what, advice=advice)
     else:
         what = f"{where} are shifted by {abs(shift)}: the target of line n stands in line n{shift:+}"
-        advice = STRETCH.advice
-    kind = replace(STRETCH, what=what, advice=advice)
+        kind = replace(STRETCH, what=what)
     tally = Tally()
     for pair in pairs[:2]:
         tally.add(kind, pair)

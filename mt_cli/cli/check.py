@@ -22,6 +22,7 @@ from mt_cli.cli.corpus import (
 from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import Config
 from mt_cli.errors import DataError, UsageError
+from mt_cli.recipe import reached_scores
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
 
@@ -115,6 +116,7 @@ def _tell(text: str) -> None:
 
 
 def _forecast(config: Config, n_distinct: int) -> list[str]:
+    """What a training would take, and what such trainings reached with about so many distinct pairs."""
     from mt_cli.training.forecast import forecast  # here, because torch takes seconds to load
 
-    return forecast(config, n_distinct)
+    return [*forecast(config), reached_scores(n_distinct)]

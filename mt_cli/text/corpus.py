@@ -128,11 +128,11 @@ def _refuse_other_files(raw: bytes, number: int, name: str) -> None:
     if found := _UTF_16.match(raw):
         raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
     if found := _PACKED.match(raw):
-        remedy = "unpack it"
-        if name.endswith((".xlsx", ".ods")):
-            remedy = (
-                "save the spreadsheet as .tsv, with source and target in two columns, and give that as the whole corpus"
-            )
+        is_spreadsheet = name.lower().endswith((".xlsx", ".ods"))
+        as_table = (
+            "save the spreadsheet as .tsv, with source and target in two columns, and give that as the whole corpus"
+        )
+        remedy = as_table if is_spreadsheet else "unpack it"
         raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
 
 

@@ -41,8 +41,11 @@ def with_our_symbols(model: bytes, kept: Container[str] | None, added: Iterable[
     lowest = min((old.get_score(i) for i in range(len(pieces))), default=0.0)
     messages = [piece_message(name, 0.0, _UNKNOWN if name == "<unk>" else CONTROL) for name in SYMBOLS]
     known = {*SYMBOLS}
-    for i, content in enumerate(pieces):
-        name = old.id_to_piece(i)
+    try:
+        names = [old.id_to_piece(i) for i in range(len(pieces))]
+    except UnicodeDecodeError:
+        raise CheckpointError("damaged, a piece is not UTF-8; fetch it again") from None
+    for i, (name, content) in enumerate(zip(names, pieces, strict=True)):
         if not old.is_control(i) and not old.is_unknown(i) and name not in known and (kept is None or name in kept):
             known.add(name)
             messages.append(_field(_PIECES, content))

@@ -13,7 +13,6 @@ from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import peak_memory
 from mt_cli.evaluation.metrics import mean_loss
-from mt_cli.recipe import reached_scores
 from mt_cli.run_dir import RunDir
 from mt_cli.text.batching import source_batch
 from mt_cli.training.feed import Feed
@@ -32,9 +31,8 @@ _N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
 _N_FITTED, _FITTED_TAKES = 500, 3.0
 
 
-def forecast(config: Config, n_distinct: int) -> list[str]:
-    """Lines that say how long a training of this config takes here, how much memory, and what scores to expect of so many
-    distinct pairs."""
+def forecast(config: Config) -> list[str]:
+    """Lines that say how long a training of this config takes here, and how much memory."""
     log = logging.getLogger("mt_cli")
     level, began = log.level, time.monotonic()
     log.setLevel(logging.ERROR)  # what preparing tells is told when a training begins
@@ -42,14 +40,14 @@ def forecast(config: Config, n_distinct: int) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="mt-forecast-") as folder:
             run = RunDir(Path(folder) / "run")
             run.path.mkdir()
-            alone = list[str]()
-            if config.data.monolingual is not None:
-                alone = ["That is the training on the pairs alone, without the monolingual text."]
+            is_part = config.data.monolingual is not None
+            if is_part:  # the pairs alone are timed
                 config = config.model_copy(update={"data": config.data.model_copy(update={"monolingual": None})})
             trainer = prepared_trainer(config, run, StopSignals(), began)
             preparing = time.monotonic() - began
             seconds = preparing + _training_seconds(trainer)
-            return _lines(trainer, seconds, n_distinct) + alone
+            of_pairs = ["That is the training on the pairs alone, without the monolingual text."]
+            return [_told(trainer, seconds), *(of_pairs if is_part else [])]
     finally:
         log.setLevel(level)
 
@@ -108,14 +106,13 @@ def _validation_seconds(trainer: Trainer) -> tuple[float, float]:
     return losses, (time.monotonic() - began) / n
 
 
-def _lines(trainer: Trainer, seconds: float, n_distinct: int) -> list[str]:
+def _told(trainer: Trainer, seconds: float) -> str:
     state = trainer.state
     n_parameters = sum(weight.numel() for weight in state.model.parameters())
     memory = peak_memory()
     told_memory = f", {memory / 2**30:.1f} GiB of memory" if memory is not None else ""
     minutes = f"; with --minutes {state.settings.minutes:g} it ends then" if state.settings.minutes else ""
-    return [
+    return (
         f"A training here: {told_time(seconds)} for {state.settings.max_steps:,} steps{told_memory},"
-        f" {n_parameters / 1e6:.1f} million parameters{minutes}.",
-        reached_scores(n_distinct),
-    ]
+        f" {n_parameters / 1e6:.1f} million parameters{minutes}."
+    )

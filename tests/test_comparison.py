@@ -176,6 +176,26 @@ def test_other_weights_of_the_same_files_make_another_config(files: Path) -> Non
     assert [set(result["differing_keys"]) for result in compared] == [{"data.train", "training.seed"}] * 2
 
 
+def test_files_of_several_pairs_are_known_by_their_hashes_too(files: Path) -> None:
+    def result(run: str, seed: int, weight: float = 1.0) -> Result:
+        result = run_result(files, "good", run, seed)
+        corpus = {"files": [f"{run}/a.en", f"{run}/a.de"], "weight": weight}
+        pair = {"src_lang": "en", "tgt_lang": "de", "train": [corpus], "dev": [f"{run}/d.en", f"{run}/d.de"]}
+        config = Config.model_validate({"data": {"pairs": [pair]}, "training": {"seed": seed}})
+        hashes = {"train en-de": "1" * 64, "dev en-de": "2" * 64}
+        return result | {"data_sha256": hashes, "system": replace(result["system"], config=config)}
+
+    assert all(one["seeds"]["seeds"] == [1, 2] for one in with_comparisons([result("a", 1), result("b", 2)]))
+    other = with_comparisons([result("a", 1), result("b", 2, weight=0.5)])
+    assert [set(one["differing_keys"]) for one in other] == [{"data.pairs", "training.seed"}] * 2
+
+
+def test_keys_that_a_search_does_not_use_tell_no_runs_apart(files: Path) -> None:
+    results = [run_result(files, "good", name, seed) for name, seed in (("a", 1), ("b", 2))]
+    results[0]["decoding"] |= {"temperature": 0.5, "length_penalty": 2.0}
+    assert all("seeds" in one for one in with_comparisons(results))
+
+
 def test_one_seed_twice_is_no_spread(files: Path) -> None:
     results = with_comparisons([run_result(files, "good", "a"), run_result(files, "good", "copy of a")])
     assert not any("seeds" in result or "differing_keys" in result for result in results)

@@ -377,11 +377,12 @@ def test_a_beam_as_wide_as_the_language_finds_what_trying_everything_finds(
         everything = []
         for ids in every_translation([4, 5], limit):
             total, length = forced_score(model, source, Hypothesis(ids, 0), limit)
-            everything.append(Hypothesis(ids, total / ((5 + length) / 6) ** alpha))
-        everything.sort(key=lambda h: -h.score)
+            everything.append(Hypothesis(ids, total / ((5 + length) / 6) ** alpha, len(ids) < limit))
+        everything.sort(key=lambda h: (not h.is_complete, -h.score))
         assert len(beam) == len(everything) == 2 ** (limit + 1) - 1
         for found, expected in zip(beam, everything, strict=True):
             assert found.score == pytest.approx(expected.score, abs=1e-4)
+            assert found.is_complete == expected.is_complete
         assert sorted(h.ids for h in beam) == sorted(h.ids for h in everything)
         assert beam[0].ids == everything[0].ids
 
@@ -402,8 +403,8 @@ def slow_beam(model: Transformer, source: list[int], limit: int, width: int, alp
         finished += [Hypothesis(ids[:-1], total / penalty) for total, ids in candidates[:width] if ids[-1] == EOS_ID]
         beam = [(total, ids) for total, ids in candidates if ids[-1] != EOS_ID][:width]
     if len(finished) < width:
-        finished += [Hypothesis(ids, total / ((5 + limit) / 6) ** alpha) for total, ids in beam]
-    return sorted(finished, key=lambda h: -h.score)[:width]
+        finished += [Hypothesis(ids, total / ((5 + limit) / 6) ** alpha, False) for total, ids in beam]
+    return sorted(finished, key=lambda h: (not h.is_complete, -h.score))[:width]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 3.0])
@@ -429,7 +430,7 @@ def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_pena
     limits = [5, 3, 4, 1, 5]
     beams = beam_search(InferenceModel(model), *source_batch(SOURCES), limits, beam_size=3, alpha=alpha)
     for beam, source, limit in zip(beams, SOURCES, limits, strict=True):
-        assert [h.score for h in beam] == sorted((h.score for h in beam), reverse=True)
+        assert beam == sorted(beam, key=lambda h: (not h.is_complete, -h.score))
         assert len({tuple(h.ids) for h in beam}) == len(beam)
         for hypothesis in beam:
             assert not set(hypothesis.ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}

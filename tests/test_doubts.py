@@ -137,6 +137,9 @@ def test_characters_that_training_never_had_are_named(translator: Translator) ->
         ("10000 cats", "10 000 Katzen", None),
         ("10:30 or 10.45", "10.30 und 10:45", None),
         ("٣٧ cats", "37 Katzen", None),
+        ("on 12.05.2024", "am 12. Mai 2024", None),
+        ("on 14 May 2024", "am 14.05.2024", None),
+        ("on 14.05.2024", "am 14. Mai 2023", "lost 14.05.2024, invented 2023"),
         ("see %(n37)s or {n37}", "die Katze", None),  # a placeholder's are not the text's
         ("9" * 9000, "9" * 9000, None),  # Python reads no integer of so many
     ],

@@ -230,6 +230,8 @@ def test_every_command_works_on_an_imported_run(marian: tuple[Path, Any, Path], 
     assert answer.code == 0 and "BLEU" in answer.lines[0], answer.said
     answer = mt("explain", run, "test.en")
     assert answer.code == 0 and answer.lines, answer.said
+    answer = mt("evaluate", run)
+    assert (answer.code, answer.said) == (1, [f"error: {run}: has no dev and no test set; give --src and --ref"])
 
 
 def test_a_line_of_which_the_tokenizer_keeps_nothing_stays_blank(marian: tuple[Path, Any, Path], mt: Mt) -> None:

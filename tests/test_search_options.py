@@ -145,7 +145,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(
             (ids, total / (((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha))
             for ids, total, n in every_allowed_translation(model, [4, 5], 4, [4, 5], constraints)
         ]
-        expected.sort(key=lambda one: -one[1])
+        expected.sort(key=lambda one: (len(one[0]) == 4, -one[1]))  # those that are cut off are last
         assert sorted(h.ids for h in beam) == sorted(ids for ids, _ in expected)
         assert [h.score for h in beam] == pytest.approx([score for _, score in expected], abs=1e-4)
         assert beam[0].ids == expected[0][0]
@@ -405,6 +405,11 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
 def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: Mt, trained_run: Path) -> None:
     answer = mt("translate", trained_run, *options, stdin=b"red\n")
     assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
+
+
+def test_evaluate_refuses_what_no_search_uses(mt: Mt, trained_run: Path) -> None:
+    answer = mt("evaluate", trained_run, "--length-penalty", 0.5)
+    assert (answer.code, answer.said) == (2, ["error: only a beam uses --length-penalty; leave out --length-penalty"])
 
 
 def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt, trained_run: Path, tiny: Path) -> None:

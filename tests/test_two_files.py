@@ -196,6 +196,13 @@ def test_a_run_of_a_stranger_scores_nothing_but_what_is_in_it(run, mt):
     assert answer.code == 1 and "a link that leads out of the run directory" in answer.said[-1]
 
 
+def test_a_held_out_set_that_is_gone_is_to_be_restored(run, mt):
+    (run.sets.held_out / "test.gn").unlink()
+    answer = mt("evaluate", run.path)
+    remedy = "restore it from a copy of the run, or give --src and --ref"
+    assert answer.said == [f"error: {run.sets.held_out / 'test.gn'}: no such file; {remedy}"]
+
+
 # From another run ----------------------------------------------------------------------------------------------------
 
 

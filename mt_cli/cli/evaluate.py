@@ -16,6 +16,7 @@ from mt_cli.cli.options import (
     only_file,
     refuse_columns,
     refuse_options,
+    refuse_without_effect,
     with_search_options,
 )
 from mt_cli.cli.streams import printable
@@ -114,8 +115,11 @@ def _evaluate_runs(
     for run, name in requested:
         run.find_checkpoint(name)
 
+    from mt_cli.decoding.search import adapted_settings
     from mt_cli.evaluation.evaluate import evaluate_baselines, evaluate_run
 
+    for run in {run.path: run for run, _ in requested}.values():
+        refuse_without_effect(search, adapted_settings(run.load_config().decoding, search))
     results, baselines = list[dict[str, Any]](), list[dict[str, Any]]()
     for run, name in requested if with_baselines else ():  # first, as they take seconds and can fail for want of a file
         if name == checkpoints[0]:

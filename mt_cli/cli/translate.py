@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -77,6 +78,7 @@ def translate(
     refuse_columns(None if prefix_column else input_file)
     with open_input(input_file) as source:
         from mt_cli.pipe import TranslateLines, is_terminal, process_lines
+        from mt_cli.provenance import versions
 
         translator = _load_translator(runs, checkpoints, device, engine, to)
         refuse_without_effect(search, translator.settings(**search))
@@ -89,7 +91,7 @@ def translate(
         )
         if output is not None and n_processes() > 1:
             weights = [str(RunDir(run).find_checkpoint(one)) for run in runs for one in checkpoints]
-            made_with = [translator.settings(**search), "n_best" in search, engine, to]
+            made_with = [translator.settings(**search), "n_best" in search, engine, to, *checkpoints, versions()]
             _share(source, process, output, bad_input == "replace", weights, made_with)
             return
         with open_output(output) as out:
@@ -110,7 +112,7 @@ def _share(
     output: Path,
     replaces_bad_input: bool,
     weights: list[str],
-    made_with: list[object],
+    made_with: Sequence[object],
 ) -> None:
     """Translates this process's blocks of a file that several share. `weights`: the files of all models."""
     from mt_cli.blocks import BlockFolder, share_blocks

@@ -108,7 +108,7 @@ class _Beams:
 
 
 class _Finished:
-    """The W best hypotheses of one sentence that have ended."""
+    """The W best hypotheses of one sentence that have ended. One that was cut off is behind all that are complete."""
 
     def __init__(self, beam_size: int, penalty: Callable[[int], float], max_length: int):
         self.beam_size, self.penalty, self.max_length = beam_size, penalty, max_length
@@ -116,7 +116,7 @@ class _Finished:
 
     def add(self, ids: list[int], log_prob: float, length: int, is_complete: bool = True) -> None:
         self.hypotheses.append(Hypothesis(ids, log_prob / self.penalty(length), is_complete))
-        self.hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+        self.hypotheses.sort(key=lambda hypothesis: (not hypothesis.is_complete, -hypothesis.score))
         del self.hypotheses[self.beam_size :]
 
     def take_unfinished(self, beams: _Beams, row: int) -> None:

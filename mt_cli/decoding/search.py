@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ class Request(NamedTuple):
     seed: tuple[int, ...]  # () where nothing is sampled
 
 
-def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: int) -> DecodingConfig:
+def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
     """`defaults`, in which `options` replace values. They also adapt what they contradict: a beam size turns sampling off
     and limits `n_best`; `n_best` widens the beam.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mt_cli.config import Config
+from mt_cli.config import Config, DecodingConfig, keys_without_effect
 from mt_cli.evaluation.metrics import Counts
 from mt_cli.evaluation.significance import PairedTests, paired_tests
 
@@ -146,13 +146,23 @@ def _differing_keys(results: Sequence[Result]) -> list[Result]:
 
 def _keys(result: Result) -> dict[str, tuple[str, Any]]:
     """For each key with an effect on translations: what it is known by, and its value. Files are known by their hash, wherever
-    they lie; the keys of a search are those that were used."""
-    sections = result["system"].config.model_dump() | {"decoding": result["decoding"]}
+    they lie; the keys of a search are those that it used."""
+    unused = keys_without_effect(DecodingConfig(**result["decoding"]))
+    search = {key: value for key, value in result["decoding"].items() if key not in unused}
+    sections = result["system"].config.model_dump() | {"decoding": search}
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
     identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
-    for name, sha256 in (result["data_sha256"] or {}).items():
+    hashes = result["data_sha256"] or {}
+    for name, sha256 in hashes.items():
         identities[f"data.{name}"] = sha256 + _besides_files(flat.get(f"data.{name}"))
+    if hashes and (pairs := flat.get("data.pairs")):  # the files of each have hashes of their own
+        identities["data.pairs"] = json.dumps([_pair_besides_files(pair) for pair in pairs])
     return {key: (identity, flat.get(key, identity)) for key, identity in identities.items()}
+
+
+def _pair_besides_files(pair: dict[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in pair.items() if key not in {"dev", "test"}}
+    return rest | {key: _besides_files(rest.get(key)) for key in ("train", "words")}
 
 
 def _besides_files(value: Any) -> str:

@@ -261,6 +261,12 @@ def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig) -> None:
     for name, paths in folder.sets.all_files(data).items():
         key = "dev" if name == "dev" else f"test.{name}"
         if missing := [path for path in paths if not Path(path).exists()]:
+            if not folder.sets.held_out.exists() and data.dev is None:
+                raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
+            if Path(missing[0]).parent == folder.sets.held_out:
+                raise DataError(
+                    f"{missing[0]}: no such file; restore it from a copy of the run, or give --src and --ref"
+                )
             raise DataError(
                 f"{missing[0]}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
                 " go there, or give --src and --ref"

@@ -167,12 +167,16 @@ def _find_changed_numbers(source: str, translation: str) -> Doubt | None:
 
 
 def _numbers_without(text: str, other: str) -> list[str]:
-    """The numbers of `text` that `other` has not."""
+    """The numbers of `text` that `other` has neither whole nor in groups. Small groups may be words there: 12.05.2024 may be
+    12 May 2024."""
     known = {value for number in _NUMBER.findall(other) for value in (_value(number), *_groups(number))}
-    return [
-        number for number in dict.fromkeys(_NUMBER.findall(text))
-        if _value(number) > _LARGEST_IN_WORDS and _value(number) not in known and not known.issuperset(_groups(number))
-    ]  # fmt: skip
+    small = range(_LARGEST_IN_WORDS + 1)
+
+    def is_known(number: str) -> bool:
+        groups = set(_groups(number))
+        return _value(number) in known.union(small) or (groups <= known.union(small) and not known.isdisjoint(groups))
+
+    return [number for number in dict.fromkeys(_NUMBER.findall(text)) if not is_known(number)]
 
 
 def _groups(number: str) -> list[int]:

@@ -113,6 +113,25 @@ def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, k
     assert kind not in kinds(look([*PLAIN[:60], harmless, *PLAIN[60:]]))
 
 
+def test_a_stretch_whose_sides_are_swapped_is_found_though_it_makes_the_words_of_both_sides_alike(look):
+    rng = random.Random(0)
+    words = [["".join(rng.choices(letters, k=5)) for _ in range(400)] for letters in ("aeiou", "bcdfg")]
+    frequencies = [1 / (i + 1) for i in range(400)]  # Zipf's, so that many words are rare
+    pairs = []
+    for _ in range(600):
+        chosen = rng.choices(range(400), frequencies, k=rng.randint(4, 9))
+        pairs.append((" ".join(words[0][i] for i in chosen), " ".join(words[1][i] for i in chosen)))
+    swapped = range(200, 350)
+    report = look([pair[::-1] if i in swapped else pair for i, pair in enumerate(pairs)])
+    finding = the(report, "swapped")
+    assert finding.count > 0.95 * len(swapped)
+    assert re.search(r"; all are in lines 20\d to 3[45]\d$", finding.what)
+    assert {line - 1 for line, kind in report.dropped if kind == "swapped"} <= set(swapped)
+    assert "untranslated" not in kinds(report)
+    scattered = look([pair[::-1] if i % 10 == 0 else pair for i, pair in enumerate(pairs)])
+    assert the(scattered, "swapped").count > 50 and "all are in" not in the(scattered, "swapped").what
+
+
 @pytest.mark.parametrize(
     "cell", ["#REF!", "#VALUE!", "#N/A", "#DIV/0!", "#¿NOMBRE?", "#¡REF!", "Err:502", "#####", "-", "..."]
 )

@@ -21,6 +21,7 @@ Severity = Literal["info", "warning", "fatal"]
 _ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
 N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
 _RARE = 0.001  # a fault in fewer pairs changes no training: it is told as info
+_LEAST_IN_STRETCH = 20
 _MAX_EXAMPLE = 200  # characters that are kept of a text
 
 
@@ -73,9 +74,11 @@ class Tally:
     def __init__(self) -> None:
         self.counts: dict[Kind, int] = {}
         self._examples: dict[Kind, list[Example]] = {}
+        self._last_lines: dict[Kind, int] = {}
 
     def add(self, kind: Kind, pair: SentencePair) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
+        self._last_lines[kind] = pair.line
         examples = self._examples.setdefault(kind, [])
         if len(examples) < N_EXAMPLES:
             examples.append(Example(pair.line, pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE]))
@@ -86,9 +89,19 @@ class Tally:
     def findings(self, n_pairs: int, name: str) -> list[Finding]:
         shares = {kind: count / n_pairs for kind, count in self.counts.items()}
         return [
-            Finding.of(kind.at(share), self.counts[kind], share, self.examples(kind), name)
+            Finding.of(
+                self._with_stretch(kind.at(share), kind, n_pairs), self.counts[kind], share, self.examples(kind), name
+            )
             for kind, share in shares.items()
         ]
+
+    def _with_stretch(self, told: Kind, kind: Kind, n_pairs: int) -> Kind:
+        """The kind that tells, too, between which lines its pairs are, if they are most of those there."""
+        first, last = self._examples[kind][0].line, self._last_lines[kind]
+        n_lines, count = last - first + 1, self.counts[kind]
+        is_stretch = count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
+        lines = f"{line_of(first):,} to {line_of(last):,}"
+        return replace(told, what=f"{told.what}; all are in lines {lines}") if is_stretch else told
 
 
 class Dropped:

@@ -110,13 +110,13 @@ class PairFaults:
         sides = words(src.casefold()), words(tgt.casefold())
         if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
             return COPIED if _is_sentence(src) else None
-        is_source_odd, is_target_odd = (
-            self._usual.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence((src, tgt)[side])
-            for side in (0, 1)
-        )
-        if is_source_odd and is_target_odd:
+        is_sentence = _is_sentence(src), _is_sentence(tgt)
+        if any(is_sentence) and self._usual.is_swapped(*sides):
             return SWAPPED
-        return UNTRANSLATED if is_source_odd or is_target_odd else None
+        is_odd = (
+            is_sentence[side] and self._usual.is_of_other_side(side, sides[side], sides[1 - side]) for side in (0, 1)
+        )
+        return UNTRANSLATED if any(is_odd) else None
 
     def _is_outlier(self, n_src: int, n_tgt: int) -> bool:
         if max(n_src, n_tgt) < _OUTLIER_CHARACTERS:

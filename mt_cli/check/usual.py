@@ -19,7 +19,8 @@ _RARE_SCRIPT = 0.02  # share of the letters of a side
 _LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
 _FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
 _MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
-_LIKENESS = 1.0  # mean over the words of log P(word | other side) - log P(word | own side)
+_LIKENESS = 1.0  # to the other side, see `_likeness`
+_LIKENESS_OF_BOTH = 0.3  # where both sides are likelier the other way round, less of it is enough
 _SHARE_OF_OTHER = 0.55  # of the words must be more than e times as frequent on the other side
 _SHORT = 20  # characters; shorter texts say little of the usual ratio
 
@@ -68,12 +69,19 @@ class Usual:
     """What is usual in a corpus. Sides are 0 (source) and 1 (target)."""
 
     def __init__(self, pairs: Iterable[SentencePair]):
+        texts = list(dict.fromkeys((pair.src, pair.tgt) for pair in pairs))
+        translated = [(src, tgt) for src, tgt in texts if src != tgt]
+        texts = translated if 2 * len(translated) >= len(texts) else texts
+        self._learn(texts)
+        swapped = [self.is_swapped(words(src.casefold()), words(tgt.casefold())) for src, tgt in texts]
+        if any(swapped):  # many of them hide each other: they make the words of both sides alike
+            self._learn([text[::-1] if is_swapped else text for text, is_swapped in zip(texts, swapped, strict=True)])
+
+    def _learn(self, texts: list[tuple[str, str]]) -> None:
         self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         lengths: list[tuple[int, int]] = []
-        texts = dict.fromkeys((pair.src, pair.tgt) for pair in pairs)
-        translated = [(src, tgt) for src, tgt in texts if src != tgt]
-        for src, tgt in translated if 2 * len(translated) >= len(texts) else texts:
+        for src, tgt in texts:
             for side, text in enumerate((src, tgt)):
                 self._words[side].update(words(text.casefold()))
                 letters[side].update(scripts(text))
@@ -107,11 +115,22 @@ class Usual:
         scale = self._n_words[side] / max(1, self._n_words[1 - side])
         return {word for word, count in here.items() if count > _FREQUENT and count > 2 * scale * there[word]}
 
+    def is_swapped(self, src: list[str], tgt: list[str]) -> bool:
+        """Whether the words of both sides of a pair, case-folded, are likelier on the other side."""
+        likeness = [self._likeness(side, *sides)[0] for side, sides in enumerate(((src, tgt), (tgt, src)))]
+        return min(likeness) > _LIKENESS_OF_BOTH and sum(likeness) > _LIKENESS
+
     def is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
         """Whether the words `own` of a text of that side are clearly those of the other side; `other` are the words of its
-        partner. Both are case-folded; the pair itself does not count as a witness."""
+        partner. Both are case-folded."""
+        likeness, share = self._likeness(side, own, other)
+        return likeness > _LIKENESS and share >= _SHARE_OF_OTHER
+
+    def _likeness(self, side: int, own: list[str], other: list[str]) -> tuple[float, float]:
+        """The mean over the words of log P(word | other side) - log P(word | own side), and the share of words that say
+        so. The pair itself does not count as a witness."""
         if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
-            return False  # nearly all pairs, at little cost
+            return 0.0, 0.0  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
         scale = self._n_words[side] / max(1, self._n_words[1 - side])
         for word, n in own_counts.items():
@@ -121,7 +140,7 @@ class Usual:
                 weight = math.log((there + 0.5) / (here + 0.5) * scale)
                 total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
                 n_other += n * (weight > 1)
-        return total > _LIKENESS * len(own) and n_other >= _SHARE_OF_OTHER * len(own)
+        return total / max(1, len(own)), n_other / max(1, len(own))
 
 
 def _length_ratio(lengths: list[tuple[int, int]]) -> tuple[float, float]:

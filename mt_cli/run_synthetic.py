@@ -29,7 +29,7 @@ class About:
     n_chosen: int  # of these, that are to be translated
     left_out: dict[str, int]  # lines by the reason
     seconds: float  # that all this took
-    n_pairs: int | None = None  # None until they are made
+    n_pairs: int | None = None  # None until they are made; 0 where the run back has not learnt enough
     weight: float = 1.0  # how often an epoch has each of them
 
 
@@ -52,7 +52,7 @@ class RunSynthetic:
     def with_pairs(self, data: DataConfig) -> DataConfig:
         """The section in which they are the last corpus; as it is where there are none."""
         about = self.about() if data.monolingual is not None else None
-        if about is None or about.n_pairs is None:
+        if about is None or not about.n_pairs:
             return data
         own = Corpus(files=self.files(data), weight=about.weight, synthetic=True)
         return data.model_copy(update={"train": [*data.corpora, own]})

@@ -212,7 +212,11 @@ LIFE = {
     "training.n_samples": 0,
     "training.batch_tokens": 256,
 }
-SMALL_BLOCKS = "from mt_cli.training import back_translation; back_translation._BLOCK_SIZE = 16\n"
+SMALL = (
+    "from mt_cli.training import back_translation\n"
+    "back_translation._BLOCK_SIZE = 16\n"
+    "back_translation.has_learnt = lambda *_: True\n"  # in so few steps it has not
+)
 STAGES = {  # what is called when it is killed, and how often it was called before
     "training back": ("Checkpoints.save", 1),
     "choosing": ("RunSynthetic.save_lines", 2),
@@ -240,7 +244,7 @@ def nursery(folder: Path) -> Iterator[Nursery]:
 def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data: str) -> int:
     values = {**LIFE, "training.max_steps": steps, **{f"data.{key}": value for key, value in data.items()}}
     options = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    return nursery.run("train", "tiny.yaml", "--run-dir", run, *options, before=SMALL_BLOCKS + before)
+    return nursery.run("train", "tiny.yaml", "--run-dir", run, *options, before=SMALL + before)
 
 
 def killed(stage: str, sent: str = "SIGKILL") -> str:
@@ -393,7 +397,7 @@ OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolin
 def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_of_the_run_back(nursery, folder):
     small = {"model.d_model": 16, "model.n_encoder_layers": 1, "model.n_decoder_layers": 1, "training.max_steps": 4}
     options = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
-    finds = f"{SMALL_BLOCKS}back_translation.Translator.translate = lambda self, lines, **_: ['the red cat sees'] * len(lines)"
+    finds = f"{SMALL}back_translation.Translator.translate = lambda self, lines, **_: ['the red cat sees'] * len(lines)"
     assert nursery.run("train", *OPEN, *options, "--run-dir", "open", before=finds) == 0, nursery.said
     assert "begun with the weights of open/back\n" in nursery.said
     run, back = RunDir(folder / "open"), RunDir(folder / "open/back")
@@ -417,6 +421,22 @@ def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder
     assert "no pair of use" in nursery.said and "run the same command with more minutes or steps" in nursery.said
     assert train(nursery, "short") == 0, nursery.said
     assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [15, 30]
+
+
+def test_a_run_goes_on_without_the_text_where_its_run_back_has_hardly_learnt(nursery, folder):
+    has_not = "back_translation.has_learnt = lambda *_: False\n"
+    assert train(nursery, "pairs-alone", has_not + killed("joining"), steps=2) == -signal.SIGKILL
+    assert (
+        "the monolingual text is not used: pairs-alone/back has hardly learnt to translate (dev chrF " in nursery.said
+    )
+    for steps in (2, 30):
+        assert train(nursery, "pairs-alone", has_not, steps=steps) == 0, nursery.said
+        about = json.loads((folder / "pairs-alone/synthetic/about.json").read_text())
+        assert (about["n_pairs"], about["n_chosen"]) == (0, 0)
+        assert "synthetic pairs" not in nursery.said
+    assert RunDir(folder / "pairs-alone").steps()[-1] == 30
+    assert nursery.run("translate", "pairs-alone", "dev.en") == 0, nursery.said
+    assert train(nursery, "pairs-alone", has_not, monolingual="{tgt: train.de}") == 1  # other text than before
 
 
 def test_text_that_is_of_no_use_is_refused_before_the_run_is_trained(nursery, whole, folder):

@@ -28,12 +28,13 @@ from mt_cli.errors import DataError
 from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
 from mt_cli.run_synthetic import About
-from mt_cli.text.corpus import CorpusReport, read_monolingual, sha256_of
+from mt_cli.text.corpus import CorpusReport, read_monolingual, read_pairs, sha256_of
 from mt_cli.text.spelling import AS_IT_IS
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.parent import held_out_of, spellings_of
 from mt_cli.training.reverse_run import TRANSLATED_SHARE, reverse_config, reverse_name, reverse_run
 from mt_cli.training.signals import StopSignals
+from mt_cli.training.verdict import copied_chrf, has_learnt
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,16 @@ def back_translate(
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False
+            if fault := _hardly_learnt(of_back, back):
+                log.warning(
+                    f"the monolingual text is not used: {back.path} {fault}; what it writes would teach mistakes. With more pairs"
+                    " or --minutes, another run (--run-dir) can use it"
+                )
+                about = About(sha256, str(back.path), _sha256_of_weights(back), 0, 0, {}, _seconds_of(back), n_pairs=0)
+                run.synthetic.begin()
+                run.synthetic.save_about(about)
+                return about.seconds
+            log.info(f"now {config.data.src_lang} to {config.data.tgt_lang}: {run.path}")
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
         written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
@@ -77,6 +88,27 @@ def back_translate(
         about = _join(config, run, about, selection)
     run.synthetic.delete_blocks()
     return about.seconds
+
+
+def _hardly_learnt(config: Config, back: RunDir) -> str | None:
+    """What its dev set tells of a run back that translates hardly anything. With the text that such a run had made, a run
+    was 1.8 chrF worse than without (docs/log.md)."""
+    best = max(record["chrf"] for record in back.logs.records(back.metrics_file) if "chrf" in record)
+    data = config.data
+    files = back.sets.dev_files(data)
+    copied = copied_chrf(data, list(read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line)))
+    beside = f"dev chrF {best:.1f}, and copying the source has {copied:.1f}"
+    return None if has_learnt(best, copied) else f"has hardly learnt to translate ({beside})"
+
+
+def _seconds_of(back: RunDir) -> float:
+    timed = back.logs.records(back.timing_file)
+    return float(timed[-1]["elapsed_seconds"]) if timed else 0.0
+
+
+def _sha256_of_weights(back: RunDir) -> str:
+    with back.find_checkpoint("best").open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest()
 
 
 def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: Selection) -> About:
@@ -99,11 +131,8 @@ def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: S
         raise DataError(
             f"{text.tgt[0]}: no line of use, {_told(left_out)}; give text in {config.data.tgt_lang} that is not yet translated"
         )
-    with back.find_checkpoint("best").open("rb") as weights:
-        back_sha256 = hashlib.file_digest(weights, "sha256").hexdigest()
-    timed = back.logs.records(back.timing_file) if text.back is None else []
-    seconds = (timed[-1]["elapsed_seconds"] if timed else 0.0) + time.monotonic() - began
-    about = About(sha256, str(back.path), back_sha256, report.n_pairs, n_chosen, left_out, seconds)
+    seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
+    about = About(sha256, str(back.path), _sha256_of_weights(back), report.n_pairs, n_chosen, left_out, seconds)
     run.synthetic.save_about(about)
     return about
 

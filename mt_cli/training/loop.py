@@ -117,12 +117,12 @@ class Trainer:
         self._read_queued(bar)
         refuse_non_finite_weights(state, self.checkpoints.steps)
         validation = self.ranks.first(self._score)
-        judged = (validation.weights, validation.score(state.settings.select_by)) if validation is not None else None
+        judged = validation.judged_by(state.settings.select_by) if validation is not None else None
         if (judged := self.ranks.shared(judged)) is None:
             return
         p.last_validation_step = p.step
-        p.weights, score = judged
-        is_best = p.note_score(score)
+        p.weights, score, loss = judged
+        is_best = p.note_validation(score, loss)
         if validation is not None:
             self._note_validation(validation, is_best, began)
 

@@ -21,6 +21,9 @@ Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
 
+_CLEARLY_BELOW = 0.5  # nats
+
+
 @dataclass(config=_STRICT)
 class Progress:
     """How far a training has come. With weights and moments, all that continuing needs: dropout and the order of the
@@ -32,6 +35,7 @@ class Progress:
     best_step: Step = 0  # 0: none yet
     previous_best_step: Step = 0
     best_score: Score = -math.inf  # higher is better, whatever `select_by` is
+    best_loss: Score = -math.inf  # on dev, of the best; -inf where it is not known
     last_validation_step: Step = 0
     weights: Annotated[str, Field(pattern="^(model|averaged)$")] = (
         "model"  # which had the lower dev loss at that validation
@@ -55,13 +59,16 @@ class Progress:
             self.lowest_loss, self.n_records_far_above = math.inf, 0
         self.max_steps = max_steps
 
-    def note_score(self, score: float) -> bool:
-        """Whether this validation is the best so far."""
-        self.n_validations_without_best = 0 if score > self.best_score_since else self.n_validations_without_best + 1
-        self.best_score_since = max(score, self.best_score_since)
-        is_best = score > self.best_score
+    def note_validation(self, score: float, loss: float) -> bool:
+        """Whether this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
+        best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words."""
+        is_best = score > self.best_score or loss < self.best_loss - _CLEARLY_BELOW
+        is_best_since = is_best or score > self.best_score_since
+        self.n_validations_without_best = 0 if is_best_since else self.n_validations_without_best + 1
+        self.best_score_since = score if is_best else max(score, self.best_score_since)
         if is_best:
-            self.best_score, self.best_step, self.previous_best_step = score, self.step, self.best_step
+            self.best_score, self.best_loss = score, loss
+            self.best_step, self.previous_best_step = self.step, self.best_step
         return is_best
 
 

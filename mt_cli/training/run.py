@@ -24,7 +24,6 @@ from mt_cli.device import (
     multiply_float32_fast,
 )
 from mt_cli.errors import DataError, as_typed
-from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
 from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.training.back_translation import back_translate
@@ -33,13 +32,13 @@ from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk,
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.parent import about_parent, take_weights
-from mt_cli.training.prepare import PreparedData, PreparedPair, prepare
+from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.reverse_run import run_to_begin_with
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
-from mt_cli.training.verdict import Point, verdict
+from mt_cli.training.verdict import Point, copied_chrf, verdict
 
 log = logging.getLogger(__name__)
 
@@ -275,17 +274,11 @@ def _told_target(config: Config) -> str:
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
     data, folder_of = trainer.data, lambda pair: run.of_pair(trainer.state.config.data, pair.data)
     curve = [Point(record["step"], record["chrf"]) for record in run.logs.records(run.metrics_file) if "chrf" in record]
-    copied = fmean(_copied_chrf(pair) for pair in data.pairs)
+    copied = fmean(copied_chrf(pair.data, pair.dev_pairs) for pair in data.pairs)
     shares = (0.0 if pair.data.clean else folder_of(pair).sets.share_faulty() for pair in data.pairs)
     share_faulty = fmean(shares)
     for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch, share_faulty):
         log.info(line)
-
-
-def _copied_chrf(pair: PreparedPair) -> float:
-    """What the sources of the dev set score as translations."""
-    tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
-    return score_texts([one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs], tokenize).chrf
 
 
 def _tell_finished(state: TrainingState, run: RunDir) -> None:

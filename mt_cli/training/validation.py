@@ -77,6 +77,10 @@ class Validation:
         figures = self.figures
         return -figures["dev_loss"] if select_by == "loss" else figures[select_by]
 
+    def judged_by(self, select_by: str) -> tuple[str, float, float]:
+        """Which weights they are, their score and their loss."""
+        return self.weights, self.score(select_by), self.loss
+
     def show(self, step: int, epoch: int, is_best: bool, n_samples: int) -> None:
         """Logs the scores, and samples of each language pair. `epoch` counts from 0."""
         averaged, best = (", averaged" if self.weights == "averaged" else ""), " (best)" if is_best else ""

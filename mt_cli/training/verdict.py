@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mt_cli.config import DataConfig
+from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
+from mt_cli.text.corpus import SentencePair
+
 
 class Point(NamedTuple):
     """A validation."""
@@ -21,11 +25,22 @@ def verdict(
     would drop."""
     best = max(curve, key=lambda point: point.chrf)
     beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
-    if best.chrf < copied_chrf + _HARDLY:
+    if not has_learnt(best.chrf, copied_chrf):
         learnt = f"it has hardly learnt to translate: {beside}"
     else:
         learnt = f"it has learnt to translate: {beside}; {_in_words(best.chrf)}"
     return [learnt, f"what would help most: {_advice(curve, copied_chrf, n_pairs, n_epochs, share_faulty)}"]
+
+
+def has_learnt(chrf: float, copied_chrf: float) -> bool:
+    """Whether the dev chrF of a run says that it translates at all."""
+    return chrf >= copied_chrf + _HARDLY
+
+
+def copied_chrf(data: DataConfig, pairs: Sequence[SentencePair]) -> float:
+    """What the sources score as translations."""
+    tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
+    return score_texts([pair.src for pair in pairs], [pair.tgt for pair in pairs], tokenize).chrf
 
 
 _HARDLY = 5.0  # chrF; words that both languages share move it by as much
@@ -58,7 +73,7 @@ def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: 
         return f"more pairs, {n_pairs:,} are too few to learn a language from"
     if share_faulty > _MANY_FAULTS:
         return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
-    if best < copied_chrf + _HARDLY:
+    if not has_learnt(best, copied_chrf):
         return "a look at the corpus, whether its lines belong together (mt check)"
     return f"more pairs, {n_pairs:,} are few" if n_pairs < _ENOUGH_PAIRS else "a larger network (model.d_model)"
 

@@ -466,7 +466,7 @@ def suggest_key(keys: Keys, found: Any = None) -> str:
     if sections and (inside := [key for key in meant if key.startswith(f"{sections[0]}.")]):
         meant = inside
     if not meant or isinstance(found, dict):
-        meant = difflib.get_close_matches(name, siblings, n=1)
+        meant = [f"{sections[0]}.{key}" if sections else key for key in difflib.get_close_matches(name, siblings, n=1)]
     if not meant:
         near = difflib.get_close_matches(name, [key.partition(".")[2] for key in everywhere], n=1, cutoff=0.8)
         meant = [key for key in everywhere if near and key.endswith(f".{near[0]}")]

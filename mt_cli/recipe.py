@@ -93,9 +93,12 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
 def in_brief(config: Config) -> list[str]:
     """The choices that matter most, for people: lines of at most 80 columns."""
     model, training = config.model, config.training
+    steps = (
+        f", {training.max_steps:,} steps" if training.minutes is None else ""
+    )  # the minutes decide, as is told later
     lines = [
         f"chosen: {config.tokenizer.vocab_size:,} pieces, d_model {model.d_model},"
-        f" {model.n_encoder_layers}+{model.n_decoder_layers} layers, dropout {model.dropout:g}, {training.max_steps:,} steps"
+        f" {model.n_encoder_layers}+{model.n_decoder_layers} layers, dropout {model.dropout:g}{steps}"
     ]
     both = f"{'all' if training.both_directions == 1 else 'the first'} steps learn both directions"
     both = both if training.both_directions else ""

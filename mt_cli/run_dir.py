@@ -31,6 +31,7 @@ folder of its own, such as en-de/.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,9 +76,7 @@ class RunDir:
             found = (
                 "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
             )
-            usual = RUNS / path
-            meant = f"; did you mean {usual}?" if (usual / "config.yaml").is_file() else ""
-            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{meant}")
+            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{_meant(path)}")
         refuse_outside(run.path, run.config_file)
         return run
 
@@ -199,3 +198,12 @@ class RunDir:
 
     def _choices(self) -> str:
         return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"
+
+
+def _meant(path: Path) -> str:
+    """The runs that may be meant by a path that is none."""
+    found = {str(file.parent): file.parent for file in RUNS.glob("*/config.yaml")}
+    if path == RUNS and found:
+        return f"; it holds {', '.join(list(found)[:5])}"
+    near = difflib.get_close_matches(path.name, [run.name for run in found.values()], n=1)
+    return f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else ""

@@ -108,7 +108,8 @@ class RunText:
     def other_data_error(self, names: str) -> RunDirError:
         return RunDirError(
             f"{self._folder}: the {names} files are not what they were when this run began;"
-            f" restore them, or begin a new run with this one's weights: --from {as_typed(self._folder)}"
+            " restore them, choose another --run-dir for another corpus, or begin a new run with this one's weights:"
+            f" --from {as_typed(self._folder)}"
         )
 
 

@@ -42,7 +42,9 @@ def read(*files: str, **options: str) -> list[str]:
 def test_monolingual_text_is_read_as_training_text_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.gn").write_bytes(b"\xef\xbb\xbfone\r\ntwo\x85\xe2\x80\xa8\n\nlast")
-    with pytest.raises(DataError, match=r"a.gn:2: invalid UTF-8 at byte 4 \(0x85\); fix the line or set data.on_bad"):
+    with pytest.raises(
+        DataError, match=r"a.gn:2: invalid UTF-8 at byte 4 \(0x85\); fix the line, save the file as UTF-8"
+    ):
         read("a.gn")
     report = CorpusReport()
     assert list(read_monolingual(["a.gn"], on_bad_line="skip", report=report)) == ["one", "", "last"]

@@ -69,7 +69,7 @@ USAGE_MISTAKES = {
     ("evaluate", "run", "--ref", "x"): "error: --src and --ref go together",
     ("train", "none.yaml"): "error: none.yaml: No such file or directory; give the path of a YAML config",
     ("train", "bad.yaml"): "error: bad.yaml:1: trian: unknown key",
-    ("train", "tiny.yaml", "--set", "training.max_stesp=1"): "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'max_steps'?",
+    ("train", "tiny.yaml", "--set", "training.max_stesp=1"): "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'training.max_steps'?",
     ("train", "tiny.yaml", "--set"): "error: Option '--set' requires an argument",
     ("train", "tiny.yaml", "extra"): "error: tiny.yaml: a config stands alone; give one config, or two text files",
     ("train", "a.en", "b.de"): "error: a.en: no such file, expected a text file or a table; give its path",
@@ -98,7 +98,7 @@ def test_a_usage_mistake_is_told_on_stderr_with_exit_code_2(mt, tiny, arguments)
 
 RUNTIME_MISTAKES = {
     ("translate", "none"): "error: none: no such directory; expected a run directory, as `mt train` makes it",
-    ("translate", "tiny.yaml"): "error: tiny.yaml: not a directory; expected a run directory",
+    ("translate", "tiny.yaml"): "error: tiny.yaml: a file, expected a run directory",
     ("translate", "."): "error: .: no config.yaml in it; expected a run directory",
     ("evaluate", "none"): "error: none: no such directory; expected a run directory",
     ("translate", "RUN", "none.txt"): "error: none.txt: No such file or directory; ",
@@ -162,7 +162,7 @@ def test_control_characters_in_a_path_cannot_break_a_message(mt, tmp_path):
     escaped = "a\\nb\\r\\x1b[2J\\u2028c"
     assert answer.err.decode().startswith(f"error: {tmp_path}/{escaped}: no such directory; ")
     assert answer.err.count(b"\n") == 1
-    assert mt("train", tmp_path / name).err.decode().startswith(f"error: {tmp_path}/{escaped}: No such file")
+    assert mt("train", tmp_path / name).err.decode().startswith(f"error: {tmp_path}/{escaped}: no such file")
 
 
 def test_a_line_end_in_a_path_breaks_no_message_of_a_training(mt, tiny):
@@ -890,7 +890,8 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     assert (answer.code, len(answer.said)) == (1, 1)
     assert answer.said[0] == (
         f"error: runs/tiny: the {name.split('.')[0]} files are not what they were when this run began;"
-        " restore them, or begin a new run with this one's weights: --from runs/tiny"
+        " restore them, choose another --run-dir for another corpus, or begin a new run with this one's weights:"
+        " --from runs/tiny"
     )
     after = files_of(copy)
     assert {name for name in before if after.get(name) != before[name]} <= {"config.yaml"}

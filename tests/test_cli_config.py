@@ -61,7 +61,7 @@ def test_what_a_key_may_be_is_said_in_words(mt: Mt, key: str, described: str) ->
     [
         ("trainig", "trainig: unknown key, did you mean 'training'?"),
         ("lr", "lr: unknown key, did you mean 'training.learning_rate'?"),
-        ("model.droput", "model.droput: unknown key, did you mean 'dropout'?"),
+        ("model.droput", "model.droput: unknown key, did you mean 'model.dropout'?"),
         ("zzz.seed", "zzz.seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
         ("training.seed.x", "training.seed.x: unknown key, "),
     ],

@@ -97,7 +97,7 @@ def test_a_single_tsv_may_be_given_without_brackets(load):
 # One mistake, one line -----------------------------------------------------------------------------------------------
 
 IN_TRAINING = {
-    "max_stesp: 3": "training.max_stesp: unknown key, did you mean 'max_steps'?",
+    "max_stesp: 3": "training.max_stesp: unknown key, did you mean 'training.max_steps'?",
     "max_steps: 1e5": "training.max_steps: input should be a valid integer, found 100000.0",
     "max_steps: true": "training.max_steps: input should be a valid integer, found true",
     "max_steps: 1_000": "training.max_steps: input should be a valid integer, found 1_000",
@@ -399,7 +399,7 @@ def test_a_wrong_value_of_the_file_does_not_matter_once_it_is_set(load):
         ),
         ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("trainig.seed=1", "trainig: unknown key, did you mean 'training'?"),
-        ("training.max_stesp=1", "training.max_stesp: unknown key, did you mean 'max_steps'?"),
+        ("training.max_stesp=1", "training.max_stesp: unknown key, did you mean 'training.max_steps'?"),
         ("training.max_steps=abc", "training.max_steps: input should be a valid integer, found abc"),
         ("training.max_steps=1e3", "training.max_steps: input should be a valid integer, found 1000.0"),
         ("training.max_steps=", "training.max_steps: input should be a valid integer, found nothing"),

@@ -166,5 +166,5 @@ def test_a_mistake_is_one_line_of_a_process_too(mt_process: Any, tiny: Path) -> 
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, b"")
     assert err.decode().splitlines() == [
-        "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'max_steps'?"
+        "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'training.max_steps'?"
     ]

@@ -326,11 +326,18 @@ def test_a_table_that_cannot_be_read_is_named_with_its_line(content, told):
     assert message("a.csv", content).startswith(told)
 
 
+def test_a_column_may_be_named_by_an_abbreviation_with_a_full_stop():
+    rows = [["No.", "Español", "Guaraní"], *([str(n), *pair] for n, pair in enumerate(SENTENCES))]
+    layout = find_layout(write("a.csv", as_csv(rows)))
+    assert (layout.header, layout.columns) == (("No.", "Español", "Guaraní"), (1, 2))
+    assert find_layout(write("a.csv", as_csv([["1", "Ven.", "Eju."], *rows[1:]]))).columns == (1, 2)
+
+
 def test_bad_utf_8_is_named_with_all_lines_or_skipped():
     content = b"es,gn\na,b\nc\xe9,d\ne,f\ng,\xff\n"
     assert message("a.csv", content) == (
-        "a.csv:3: invalid UTF-8 at byte 2 (0xe9), likewise line 5; save the table as CSV UTF-8, or fix the line or set"
-        " data.on_bad_line: skip"
+        "a.csv:3: invalid UTF-8 at byte 2 (0xe9), likewise line 5; save the table as CSV UTF-8, or leave such lines"
+        " out: --set data.on_bad_line=skip"
     )
     report = CorpusReport()
     pairs = list(read_pairs(["a.csv"], on_bad_line="skip", report=report))

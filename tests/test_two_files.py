@@ -206,6 +206,32 @@ def test_a_held_out_set_that_is_gone_is_to_be_restored(run, mt):
 # From another run ----------------------------------------------------------------------------------------------------
 
 
+def test_names_that_tell_no_languages_are_those_of_the_run_to_begin_with(run, corpus, mt):
+    rows = "".join(f"{src}\t{tgt}\n" for src, tgt in corpus[:50])
+    Path("corrections.tsv").write_text(rows)
+    refused = mt("train", "corrections.tsv", *SMALL)
+    assert refused.code == 2 and "the names do not tell the languages" in refused.said[0]
+    assert f"if its first row, {corpus[0][0][:20]}" in refused.said[0] and "--columns SOURCE,TARGET" in refused.said[0]
+    answer = mt("train", "corrections.tsv", *SMALL, "--from", "runs/es-gn")
+    assert answer.code == 0, answer.said
+    assert "corrections.tsv: taken as es to gn, the languages of runs/es-gn" in answer.said
+
+
+def test_a_run_that_may_be_meant_is_named(run, mt):
+    expected = "expected a run directory, as `mt train` makes it"
+    for given, meant in (("es-gn", "runs/es-gn"), ("runs/esgn", "runs/es-gn"), ("run/es-gm", "runs/es-gn")):
+        answer = mt("translate", given)
+        assert answer.said == [f"error: {given}: no such directory; {expected}; did you mean {meant}?"]
+    assert mt("translate", "runs").said == [f"error: runs: no config.yaml in it; {expected}; it holds runs/es-gn"]
+    assert mt("translate", "other").said == [f"error: other: no such directory; {expected}"]
+
+
+def test_minutes_and_steps_are_not_both_given(corpus, mt):
+    answer = mt("train", "train.es", "train.gn", "--minutes", 5, "--set", "training.max_steps=9")
+    told = "error: --minutes and --set training.max_steps both say how long to train; leave one out"
+    assert (answer.code, answer.said) == (2, [told])
+
+
 def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(run, corpus, mt):
     Path("train.gn").write_text(Path("train.gn").read_text().replace("ha\n", "he\n", 3))
     refused = mt("train", "train.es", "train.gn", *SMALL)

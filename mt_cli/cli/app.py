@@ -34,10 +34,17 @@ from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_mem
 log = logging.getLogger(__name__)
 
 COMMANDS = (train, check, translate, evaluate, report, score, explain, export, import_, fetch, config, version)
-MOVED_OPTIONS = {  # options that `mt translate` had before they became commands
-    "--score": "mt score RUN --src SOURCES --ref REFERENCES",
-    "--trace": "mt explain RUN [INPUT]",
-    "--attention": "mt explain RUN [INPUT] --attention PAGE.html",
+OTHER_OPTIONS = {  # what a command had before, or other programs have: of a command, what to use instead
+    ("translate", "--score"): "is a command of its own now; use: mt score RUN --src SOURCES --ref REFERENCES",
+    ("translate", "--trace"): "is a command of its own now; use: mt explain RUN [INPUT]",
+    ("translate", "--attention"): "is a command of its own now; use: mt explain RUN [INPUT] --attention PAGE.html",
+    ("translate", "-i"): "is no option; the file stands behind the run: mt translate RUN INPUT",
+    ("translate", "--input"): "is no option; the file stands behind the run: mt translate RUN INPUT",
+    ("translate", "--beam"): "is no option; use --beam-size",
+    ("evaluate", "--test"): "is no option; the sets of the config are scored, or --src SOURCES --ref REFERENCES",
+    ("train", "--epochs"): "is no option; use --minutes, or --set training.max_steps=STEPS",
+    ("train", "--steps"): "is no option; use --minutes, or --set training.max_steps=STEPS",
+    ("mt", "--version"): "is a command; use: mt version",
 }
 
 
@@ -139,11 +146,10 @@ def _report_failure(error: Exception) -> int:
     if not hasattr(error, "format_message"):
         raise error
     context = getattr(error, "ctx", None)
-    if context is not None and context.info_name == "translate":
-        option = getattr(error, "option_name", None)
-        if option in MOVED_OPTIONS:
-            log.error(f"{option} is a command of its own now; use: {MOVED_OPTIONS[option]}")
-            return 2
+    option = getattr(error, "option_name", None)
+    if context is not None and (instead := OTHER_OPTIONS.get((str(context.info_name), str(option)))):
+        log.error(f"{option} {instead}")
+        return 2
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
     return 2

@@ -16,7 +16,7 @@ from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
 from mt_cli.text.languages import code_of_name, is_other_language, languages_of_files
-from mt_cli.text.tables import find_layout, languages_of
+from mt_cli.text.tables import find_layout, languages_of, read_rows
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ def read_config(
     test: list[Path] | None,
     overrides: list[str],
     monolingual: list[Path] | None = None,
+    init_from: Path | None = None,
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     texts = monolingual or []
@@ -76,16 +77,16 @@ def read_config(
     _refuse_missing(corpus)
     if columns and len(corpus) == 2:
         raise UsageError("--columns is for tables; leave it out")
-    languages = _languages(corpus, src_lang, tgt_lang, columns)
+    languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
     _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
     _warn_of_others({"--dev": dev or [], "--test": test or []}, texts, corpus, languages)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
     if dev:
-        data["dev"] = _set("dev", dev)
+        data["dev"] = files_of_set("dev", dev)
     if test:
-        data["test"] = {"test": _set("test", test)}
+        data["test"] = {"test": files_of_set("test", test)}
     return config_of(data, [*overrides, *_sides_of(texts, languages[0])])
 
 
@@ -123,6 +124,15 @@ def is_config(corpus: list[Path]) -> bool:
                 raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
         return False
     file = corpus[0]
+    if (
+        file.suffix not in {".yaml", ".yml"}
+        and (not file.exists() or file.is_dir())
+        and not RunDir(file).config_file.exists()
+    ):
+        found = "a folder" if file.is_dir() else "no such file"
+        raise UsageError(
+            f"{file}: {found}; give two text files, source and target, or one table, or one config (.yaml)"
+        )
     if re.fullmatch(r"\.[a-z]{2,3}", _suffix(file)) and _suffix(file) not in {*_TABLES, ".yml"} and file.is_file():
         raise UsageError(f"{file}: one text file; give two, source and target, line for line")
     return _suffix(file) not in _TABLES
@@ -146,7 +156,8 @@ def usual_run_dir(
     return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
 
 
-def _set(option: str, files: list[Path]) -> list[str]:
+def files_of_set(option: str, files: list[Path]) -> list[str]:
+    """Raises UsageError unless they are one table or two files."""
     if len(files) != (1 if _suffix(files[0]) in _TABLES else 2):
         raise UsageError(
             f"--{option} is given {'once' if len(files) == 1 else f'{len(files)} times'}; give one table, or two files: --{option} SOURCE --{option} TARGET"
@@ -169,7 +180,10 @@ def _suffix(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
-def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None) -> tuple[str, str]:
+def _languages(
+    corpus: list[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None, init_from: Path | None
+) -> tuple[str, str]:
+    """As given, or as the names tell, or those of the run that the new one begins with."""
     for option, given in (("src", src_lang), ("tgt", tgt_lang)):
         if given and (code := code_of_name(given)) and len(given) > 3 and code != given:
             raise UsageError(f"--{option}-lang {given}: expected a code; did you mean {code}?")
@@ -179,12 +193,28 @@ def _languages(corpus: list[Path], src_lang: str | None, tgt_lang: str | None, c
         found = languages_of_files(str(corpus[0]), str(corpus[1]))
     else:
         found = _languages_of_table(corpus[0], columns)
+    if found is None and init_from is not None:
+        parent = RunDir.existing(init_from).load_config().data.directions[0]
+        found = parent.src_lang, parent.tgt_lang
+        log.info(f"{' and '.join(map(str, corpus))}: taken as {found[0]} to {found[1]}, the languages of {init_from}")
     if found is None:
         raise UsageError(
             f"{' and '.join(map(str, corpus))}: the names do not tell the languages; add"
-            f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours"
+            f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours{_first_row(corpus, columns)}"
         )
     return src_lang or found[0], tgt_lang or found[1]
+
+
+def _first_row(corpus: list[Path], columns: str | None) -> str:
+    """What to do where the first row of a table without a header is one after all."""
+    from mt_cli.check.findings import shown
+
+    layout = find_layout(corpus[0], columns) if len(corpus) == 1 else None
+    if layout is None or layout.header is not None:
+        return ""
+    cells = next(iter(read_rows(corpus[0], layout)), (0, "", ""))[1:]
+    told = " | ".join(shown(cell, 30) for cell in cells)
+    return f"; if its first row, {told}, names the columns, give these names as --columns SOURCE,TARGET, too"
 
 
 def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str, columns: str | None = None) -> None:

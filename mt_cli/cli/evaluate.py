@@ -20,7 +20,7 @@ from mt_cli.cli.options import (
     with_search_options,
 )
 from mt_cli.cli.streams import printable
-from mt_cli.errors import UsageError
+from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -80,6 +80,8 @@ def evaluate(
         )
         _evaluate_files(hypotheses, ref, tokenize, form)
         return
+    if files := [str(run) for run in runs or () if run.is_file()]:
+        raise RunDirError(f"{files[0]}: a file, expected a run directory; name files by --src and --ref")
     if not runs:
         raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
     test_set = _test_set(src, ref)

@@ -13,7 +13,7 @@ import typer
 
 from mt_cli.config import DecodingConfig, keys_without_effect
 from mt_cli.config_file import read_search_options
-from mt_cli.errors import UsageError
+from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run_dir import RunDir
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
@@ -139,6 +139,10 @@ def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
     runs = [path for path in paths if path.is_dir()]
     others = [path for path in paths if not path.is_dir()]
     if not runs or paths[0] in others:
+        if paths[0].is_file():
+            raise RunDirError(
+                f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, and then the file"
+            )
         RunDir.existing(paths[0])  # raises what is wrong with it
     if len(others) > 1 or (others and paths[-1] != others[0]):
         raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, as_typed
 from mt_cli.processes import rank
 
 
@@ -88,6 +88,10 @@ def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
     try:
         source = file.open("rb", buffering=0)
     except OSError as error:
+        if " " in str(file) and not file.exists():  # a sentence
+            raise DataError(
+                f"{file}: no such file; a sentence needs a pipe: echo {as_typed(file)} | mt translate RUN"
+            ) from None
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
     with source:
         yield source

@@ -17,6 +17,7 @@ from mt_cli.cli.corpus import (
     SweepOption,
     TestOption,
     TgtLangOption,
+    files_of_set,
     read_config,
     refuse_exchanged_words,
     usual_run_dir,
@@ -85,8 +86,10 @@ def train(
     began = time.monotonic()
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
+    if minutes is not None and any(setting.startswith("training.max_steps=") for setting in overrides or ()):
+        raise UsageError("--minutes and --set training.max_steps both say how long to train; leave one out")
     shorthands = {
-        "data.words.files": json.dumps([str(file) for file in words], ensure_ascii=False) if words else None,
+        "data.words.files": json.dumps(files_of_set("words", words), ensure_ascii=False) if words else None,
         "training.minutes": minutes,
         "data.clean": "true" if clean else None,
         "training.init_from": json.dumps(str(init_from), ensure_ascii=False) if init_from else None,
@@ -97,7 +100,7 @@ def train(
     configs = dict[Path, Config]()
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
-            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen, monolingual)
+            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen, monolingual, init_from)
             refuse_exchanged_words(words or [], config.data)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config

@@ -40,6 +40,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 
+_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8 (mt check tells what it may be)"
+_LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
 )
@@ -208,7 +210,7 @@ def read_pairs(
     _refuse_special_files(files)
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
-    for pair in _decoded_pairs(files, columns, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
+    for pair in _decoded_pairs(files, columns, on_bad_line, report, may_leave_out=True):
         src, tgt = normalize(pair.src), normalize(pair.tgt, keep_no_break_spaces=True)
         if not src or not tgt:
             report.drop("with an empty side")
@@ -270,7 +272,7 @@ def read_raw_pairs(
 ) -> Iterator[SentencePair]:
     """The pairs as they are in the files, one at a time: not normalized, with those that have an empty side."""
     _refuse_special_files(files)
-    yield from _decoded_pairs(files, columns, on_bad_line, report, "fix the line")
+    yield from _decoded_pairs(files, columns, on_bad_line, report)
 
 
 def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusReport) -> Iterator[str]:
@@ -280,7 +282,7 @@ def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusRe
         _refuse_special_files([file])
         n_before = report.n_pairs
         rows = ((number, ((raw, file),)) for number, raw in enumerate(_raw_lines(Path(file)), 1))
-        for _, (text,) in _decoded(rows, on_bad_line, report, "fix the line or set data.on_bad_line: skip"):
+        for _, (text,) in _decoded(rows, on_bad_line, report, _SAVE_AS_UTF_8 + _LEAVE_OUT):
             yield text
         if report.n_pairs == n_before:
             raise DataError(f"{file}: no lines; give a file with a sentence on each line")
@@ -298,11 +300,12 @@ def _refuse_special_files(files: Iterable[str]) -> None:
 
 
 def _decoded_pairs(
-    files: list[str], columns: str | None, on_bad_line: str, report: CorpusReport, remedy: str
+    files: list[str], columns: str | None, on_bad_line: str, report: CorpusReport, may_leave_out: bool = False
 ) -> Iterator[SentencePair]:
     rows = enumerate(_rows_of_two(*files), 1) if len(files) == 2 else _rows_of_one(files[0], columns, report)
-    if ".csv" in Path(files[0]).name.lower() and len(files) == 1:  # other spreadsheets' usual .csv is not UTF-8
-        remedy = f"save the table as CSV UTF-8, or {remedy}"
+    is_csv = ".csv" in Path(files[0]).name.lower() and len(files) == 1  # other spreadsheets' usual .csv is not UTF-8
+    save = "save the table as CSV UTF-8" if is_csv else _SAVE_AS_UTF_8
+    remedy = save + _LEAVE_OUT if may_leave_out else f"{save}, or fix the line" if is_csv else "fix the line"
     for number, (src, tgt) in _decoded(rows, on_bad_line, report, remedy):
         yield SentencePair(src, tgt, number)
 

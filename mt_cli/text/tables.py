@@ -346,6 +346,7 @@ _TARGET_NAMES = {
     "text2",
 }
 _ENDS = tuple(".!?…。！？;,")  # of sentences
+_ABBREVIATION = re.compile(r"\w{1,4}\.")  # No., Nr., Lfd.
 # Numbers, dates, file names, addresses: no running text. Text of scripts without spaces is not ASCII.
 _IDENTIFIER = re.compile(r"[!-~]*[\d/_\\@:][!-~]*")
 
@@ -362,7 +363,8 @@ def _is_header(rows: list[Cells], is_bare: bool) -> bool:
     first = [cell.strip() for cell in rows[0]] if rows else []
     names = [name for name in first if name]
     columns = [[row[i].strip() for row in rows[1:] if i < len(row) and row[i].strip()] for i in range(len(first))]
-    if len(names) < 2 or any(len(name) > 40 or name.endswith(_ENDS) for name in names):
+    is_sentence = [name.endswith(_ENDS) and not _ABBREVIATION.fullmatch(name) for name in names]
+    if len(names) < 2 or any(is_sentence) or any(len(name) > 40 for name in names):
         return False
     if any(name in cells for name, cells in zip(first, columns, strict=True)):
         return False

@@ -186,6 +186,6 @@ class Trainer:
         )
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
-            log.info(f"{minutes:g} minutes are about {plan.max_steps:,} steps")
+            log.info(f"time for about {plan.max_steps:,} steps in {minutes:g} minute{'s' * (minutes != 1)}")
         speed.planned_minutes = minutes
         state.follow(plan)

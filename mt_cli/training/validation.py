@@ -9,6 +9,7 @@ from statistics import fmean
 
 from tqdm import tqdm
 
+from mt_cli.check.findings import shown
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
@@ -19,6 +20,8 @@ from mt_cli.training.prepare import PreparedData, PreparedPair
 from mt_cli.training.state import TrainingState
 
 log = logging.getLogger(__name__)
+
+_COLUMNS = 80  # of a terminal
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class PairValidation:
         """Logs the translations of the first sentences beside their references."""
         for pair, output in zip(self.pair.dev_pairs[:n_samples], self.outputs, strict=False):
             for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
-                log.info(line)
+                log.info(shown(line, _COLUMNS))
 
 
 @dataclass(frozen=True)

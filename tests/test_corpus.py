@@ -163,7 +163,7 @@ def test_half_of_the_pairs_blank_is_none(read):
 def test_repeated_pairs_are_kept_and_counted(read):
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n")
     assert len(pairs) == 4
-    assert report.describe("train") == ["train: 4 of 4 pairs kept; 1 repeated"]
+    assert report.describe("train") == ["train: 4 of 4 pairs kept; 1 of these repeated"]
 
 
 def test_dedup_drops_repeated_pairs_and_counts_them_once(read):

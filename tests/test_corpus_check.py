@@ -332,6 +332,19 @@ def test_a_shifted_stretch_is_told_by_its_lines_and_dropped(corpus, aligned):
     assert list(report.dropped) == lines
 
 
+def test_a_stretch_in_another_language_is_told_to_be_one(corpus):
+    pairs = sentences(600, seed=2)
+    words = [f"{a}{b}{c}" for a in "kptm" for b in "aeiou" for c in "kptm"]
+    rng = random.Random(1)
+    others = [(src, " ".join(rng.sample(words, 7))) for src, _ in pairs[200:260]]
+    finding = the(check(of(corpus([*pairs[:200], *others, *pairs[260:]]))), "shifted")
+    assert re.fullmatch(
+        r"lines 20\d to 2[56]\d do not belong together, and their targets stand nowhere near; most words of the target stand"
+        r" nowhere else: it may be another language",
+        finding.what,
+    )
+
+
 def test_a_shift_that_is_really_there_is_found(corpus):
     pairs = sentences(600, seed=2)
     targets = [tgt for _, tgt in pairs]

@@ -183,7 +183,7 @@ class CorpusReport:
         if self.dropped:
             lines[0] += f" ({', '.join(f'{count:,} {reason}' for reason, count in self.dropped.items())})"
         if self.n_duplicates:
-            lines[0] += f"; {self.n_duplicates:,} repeated"
+            lines[0] += f"; {self.n_duplicates:,} of these repeated"
         return lines + [f"{name}: {note}" for note in self.notes]
 
 

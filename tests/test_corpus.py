@@ -27,6 +27,7 @@ from mt_cli.text.corpus import (
     normalize,
     read_copy,
     read_lines,
+    read_monolingual,
     read_pairs,
     read_test_set,
     sha256_of,
@@ -201,6 +202,17 @@ def test_empty_files_are_refused(message):
     assert message(b"", b"") == "train.src: no lines; give a file with a sentence on each line"
     assert message(b"") == "train.tsv: no lines; give a file with a sentence on each line"
     assert message(b"", b"a\n") == "train.src has 0 lines, train.tgt has 1; make them parallel"
+
+
+def test_a_file_whose_lines_end_in_carriage_returns_alone_is_not_one_line():
+    Path("old.en").write_bytes(b"".join(b"line %d\r" % i for i in range(40)))
+    Path("old.de").write_bytes(b"".join(b"Zeile %d\r" % i for i in range(40)))
+    Path("old.tsv").write_bytes(b"".join(b"line %d\tZeile %d\r" % (i, i) for i in range(40)))
+    for files in (["old.en", "old.de"], ["old.tsv"]):
+        with pytest.raises(DataError, match=rf"{files[0]}:1: lines end in carriage returns alone; save the file with"):
+            list(read_pairs(files))
+    Path("few.en").write_bytes(b"a\rb")
+    assert list(read_monolingual(["few.en"], on_bad_line="error", report=CorpusReport())) == ["a\rb"]
 
 
 def test_bad_utf_8_is_named_with_line_byte_and_remedy(message):

@@ -59,6 +59,11 @@ def test_apostrophes_may_have_spaces():
     assert spelling(quotations, ["don't can't won't isn't aren't I'm he's " * 40]) == {}
 
 
+def test_feet_and_inches_have_no_apostrophes():
+    text = "it's 5' by 10'' in the 'old' houses' yard, O'Neil"
+    assert Respelling({"'": "’"})(text) == "it’s 5' by 10'' in the ’old’ houses’ yard, O’Neil"
+
+
 def test_capitals_follow_small_letters():
     assert spelling(TRAIN, DEV)["Ã"] == "Â"
     assert spelling([PAD, "g̃" * 100], [PAD, "ĝ" * 100]) == {"g̃": "ĝ", "G̃": "Ĝ"}
@@ -181,6 +186,8 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
         child = RunDir(tmp_path / name)
         targets(data | {"dev": None}, child, f"training.init_from={parent.path}", setting)
         assert child.sets.spellings() == expected
+        held_out = "".join((child.sets.held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
+        assert set("ã’â'") & set(held_out) == set("â'" if name == "child" else "ã’"), "it is scored as it is trained"
     back = RunDir(tmp_path / "back")
     exchanged = {"src_lang": "gn", "tgt_lang": "es", "train": data["train"][::-1]}
     targets(exchanged, back, f"training.init_from={parent.path}")

@@ -11,7 +11,7 @@ import pytest
 from mt_cli.errors import DataError
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.similarity import NEAR, NearIndex, gram_length, grams, letters
-from mt_cli.text.split import set_size, split
+from mt_cli.text.split import repetitions, set_size, split
 
 
 def word(rng: random.Random) -> str:
@@ -50,6 +50,16 @@ def sets_of(pairs: list[SentencePair], made) -> dict[str, list[SentencePair]]:
 def gives_away(own: set[str], found: set[str], n: int) -> bool:
     """The slow, obvious measure."""
     return bool(own) and len(own & found) >= NEAR * max(len(own), min(len(found), 6 * n))
+
+
+def test_all_that_repeats_a_set_of_other_files_is_found_however_often():
+    pairs = corpus(300, repeated=0)
+    copies = [SentencePair(pairs[0].src, pairs[0].tgt, 1000 + i) for i in range(500)]
+    near = [SentencePair(pairs[0].src, "quite another text here", 2000 + i) for i in range(500)]
+    found = repetitions(lambda: iter([*pairs[1:], *copies, *near]), {"dev": pairs[:1]})
+    assert found == dict.fromkeys(range(1000, 1500), "repeats line 1 of dev") | dict.fromkeys(
+        range(2000, 2500), "repeats a side of line 1 of dev"
+    )
 
 
 @pytest.mark.parametrize("story", [1, 30])

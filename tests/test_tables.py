@@ -330,7 +330,32 @@ def test_a_column_may_be_named_by_an_abbreviation_with_a_full_stop():
     rows = [["No.", "Español", "Guaraní"], *([str(n), *pair] for n, pair in enumerate(SENTENCES))]
     layout = find_layout(write("a.csv", as_csv(rows)))
     assert (layout.header, layout.columns) == (("No.", "Español", "Guaraní"), (1, 2))
-    assert find_layout(write("a.csv", as_csv([["1", "Ven.", "Eju."], *rows[1:]]))).columns == (1, 2)
+    short = [["Yes.", "Sí."], *(pair for pair in SENTENCES * 12)]
+    assert find_layout(write("a.csv", as_csv(short))).header is None
+
+
+def test_quotes_after_a_space_enclose_a_cell_too():
+    rows = "".join(f'"{src.replace(chr(34), chr(34) * 2)}", "{tgt}, ko árape"\n' for src, tgt in SENTENCES)
+    file = write("a.csv", rows)
+    assert texts_of(file) == [(src, f"{tgt}, ko árape") for src, tgt in SENTENCES]
+    spaced = write("b.csv", '"Hola, amigo"; "Mba\'éichapa"\n"Sí, claro"; "Héẽ, upéicha"\n')
+    assert texts_of(spaced) == [("Hola, amigo", "Mba'éichapa"), ("Sí, claro", "Héẽ, upéicha")]
+    speech = write("c.csv", 'Dijo, "no"; Ndaipóri\n"a; b"; c d\n"e; f"; g h\n')  # of few cells: they stay as they are
+    assert texts_of(speech)[0] == ('Dijo, "no"', " Ndaipóri")
+
+
+def test_the_line_that_tells_a_spreadsheet_the_delimiter_is_no_row():
+    file = write("a.csv", "sep=;\r\nes;gn\r\n" + "".join(f"{src[:9]};{tgt[:9]}\r\n" for src, tgt in SENTENCES[2:]))
+    assert find_layout(file).header == ("es", "gn") and len(texts_of(file)) == 2
+    assert next(read_rows(file, find_layout(file)))[0] == 3
+
+
+def test_a_tab_within_text_is_no_end_of_a_column():
+    told = message("a.tsv", "es\tgn\n" + "Hola\tMba'éichapa\n" * 9 + "Hola\tamigo\tMba'éichapa\n")
+    assert told == (
+        "a.tsv:11: 3 columns, expected 2; put a space in the place of a tab within the text, or name the last column in the"
+        " header"
+    )
 
 
 def test_bad_utf_8_is_named_with_all_lines_or_skipped():
@@ -417,11 +442,24 @@ def save():
     return save
 
 
+def test_a_hidden_sheet_is_not_the_one_that_is_read(save):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(save([["internal note", "nothing"]]))
+    book.active.sheet_state = "hidden"
+    for row in SENTENCES:
+        book["another"].append(row)
+    del book["another"]["A1"]
+    book.save("a.xlsx")
+    layout = find_layout(Path("a.xlsx"))
+    assert layout.sheet == 'sheet "another" (1 other not read)'
+    assert [src for _, src, _ in read_rows(Path("a.xlsx"), layout)] == [src for src, _ in SENTENCES]
+
+
 def test_a_workbook_is_read_by_the_values_of_its_first_sheet(save):
     file = save([[], ["nr", "Español", "Guaraní"], [1, "Hola amigo", "Maitei che irũ"], [], [2, "#REF!", 3.5], [3, None, "x"], [4, "a_x000D_\nb", "y"], [5, "z"]])  # fmt: skip
     layout = find_layout(file)
     assert describe(layout) == (
-        "a.xlsx: a header row; source is column 2 (Español), target is column 3 (Guaraní); other columns with --columns"
+        'a.xlsx: sheet "Sheet" (1 other not read), a header row; source is column 2 (Español), target is column 3 (Guaraní); other columns with --columns'
     )
     assert languages_of(layout) == ("es", "gn")
     report = CorpusReport()

@@ -1231,6 +1231,7 @@ def test_weights_of_no_name_are_no_traceback(tiny):
 def test_a_config_of_few_steps_is_fitted_to_the_minutes_too(tiny, mt):
     answer = mt("train", "tiny.yaml", "--minutes", "0.08", *options("training.max_steps=2", "training.n_samples=0"))
     assert answer.code == 0 and RunDir(Path("runs/tiny")).steps()[-1] > 2
+    assert "training.max_steps does not count" in answer.err.decode()
 
 
 def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
@@ -1238,7 +1239,7 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     answer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.04", *options("training.n_samples=0"))
     seconds = time.monotonic() - started
     assert answer.code == 0
-    assert re.search(rb"time for about [\d,]+ steps in 0\.04 minutes", answer.err)
+    assert re.search(rb"about [\d,]+ steps in 0\.04 min;", answer.err)
     records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     rates = {record["step"]: record["learning_rate"] for record in records if "learning_rate" in record}
     plan = load_checkpoint(RunDir(Path("run")).find_checkpoint("last"))["speed"]["plan"]
@@ -1252,7 +1253,7 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt):
     assert plain.said[-1] == "to train it longer, give it more than 0.04 minutes in all, such as --minutes 0.08"
     longer = mt("train", "tiny.yaml", "--run-dir", "run", "--minutes", "0.08", *options("training.n_samples=0"))
     assert re.search(rb"0\.[01] of the run's 0\.08 minutes were used by earlier starts, 0\.[01] are left", longer.err)
-    found = re.search(rb"time for about ([\d,]+) steps in 0\.08 minutes", longer.err)
+    found = re.search(rb"about ([\d,]+) steps in 0\.08 min;", longer.err)
     assert found and int(found[1].replace(b",", b"")) > plan["max_steps"] and b"finished at step " in longer.err
 
 

@@ -226,12 +226,6 @@ def test_a_run_that_may_be_meant_is_named(run, mt):
     assert mt("translate", "other").said == [f"error: other: no such directory; {expected}"]
 
 
-def test_minutes_and_steps_are_not_both_given(corpus, mt):
-    answer = mt("train", "train.es", "train.gn", "--minutes", 5, "--set", "training.max_steps=9")
-    told = "error: --minutes and --set training.max_steps both say how long to train; leave one out"
-    assert (answer.code, answer.said) == (2, [told])
-
-
 def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(run, corpus, mt):
     Path("train.gn").write_text(Path("train.gn").read_text().replace("ha\n", "he\n", 3))
     refused = mt("train", "train.es", "train.gn", *SMALL)

@@ -50,6 +50,11 @@ def test_each_entry_is_trained_on_alone_and_in_each_carrier(words, caplog):
     ]
 
 
+def test_carriers_are_read_as_other_text_is(words):
+    data = prepared(words="{files: words.tsv, carriers: [['the\u00a0___\u00a0 cafe\u0301', 'die\t___']]}")
+    assert texts(data)[1] == ("the red red red café", "die rot rot rot")
+
+
 def test_it_has_no_larger_share_of_an_epoch_than_it_may_have(words):
     for share, n_words in ((0.1, 22), (0.5, 200)):
         data = prepared(words=f"{{files: words.tsv, share: {share}}}", run=f"run-{share}")

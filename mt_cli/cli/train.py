@@ -57,7 +57,9 @@ def train(
     test: TestOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Fit the number of steps and the schedule to this time; training.patience does not count."),
+        typer.Option(
+            help="Fit the number of steps and the schedule to this time; training.max_steps and patience do not count."
+        ),
     ] = None,
     clean: Annotated[
         bool, typer.Option("--clean", help="Leave out the pairs that `mt check` would drop; left_out.tsv lists them.")
@@ -86,8 +88,6 @@ def train(
     began = time.monotonic()
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
-    if minutes is not None and any(setting.startswith("training.max_steps=") for setting in overrides or ()):
-        raise UsageError("--minutes and --set training.max_steps both say how long to train; leave one out")
     shorthands = {
         "data.words.files": json.dumps(files_of_set("words", words), ensure_ascii=False) if words else None,
         "training.minutes": minutes,

@@ -8,6 +8,7 @@ file knows nothing of tokens, and of tables only the rows that `tables.py` reads
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import re
@@ -146,10 +147,16 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(f"{error}; fix the line") from None
 
 
+_MANY_LINES = 30  # of a file that has no other line ends: fewer carriage returns may be dirt in a line
+
+
 def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
         with _open(path) as file:
-            yield from file
+            first = file.readline()
+            if first.count(b"\r") >= _MANY_LINES and not first.endswith(b"\n"):
+                raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with other line ends")
+            yield from chain([first] if first else [], file)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
         raise DataError(f"{path}: {reason}; give the path of a text file, plain or .gz") from None
@@ -322,14 +329,18 @@ def _decoded(
                 report.drop("not UTF-8")
                 report.bad_lines.append(number)
                 continue
-            others = further_lines(n for n, later in rows if not all(_is_utf_8(raw) for raw, _ in later))
-            raise DataError(f"{error}{others}; {remedy}") from None
+            raise DataError(f"{error}{further_lines(_further_bad_lines(rows))}; {remedy}") from None
         for (raw, name), text in zip(sides, texts, strict=True):
             if raw.endswith(b"\r\n"):
                 report.note_once(f"{name} has Windows line ends", "; the carriage returns are left out")
             if _CONTROL.search(text):
                 report.note_once(f"{name} has control characters", f" (first in line {number}); read as spaces")
         yield number, texts
+
+
+def _further_bad_lines(rows: Iterator[tuple[int, tuple[Side, ...]]]) -> Iterator[int]:
+    with contextlib.suppress(DataError):  # of another mistake
+        yield from (number for number, sides in rows if not all(_is_utf_8(raw) for raw, _ in sides))
 
 
 def _is_utf_8(raw: bytes) -> bool:

@@ -130,6 +130,8 @@ class Respelling:
 def _pattern_of(sign: str) -> str:
     if " " in sign:
         return f"{LETTER_BEFORE}{re.escape(sign)}{LETTER_AFTER}"
+    if sign in APOSTROPHES:  # neither feet, as in 5', nor inches or quotation marks, as in 10'' and ''so''
+        return f"(?<![\\d{sign}]){re.escape(sign)}(?!{sign})"
     return f"{re.escape(sign)}(?![{_MARKS}])"
 
 

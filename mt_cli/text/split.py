@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -103,16 +103,12 @@ def split(
 
 def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[int, str]:
     """The lines that repeat a pair of these sets, which are of other files, or nearly repeat it, with the reason."""
-    candidates, names = list[_Candidate](), list[str]()
-    for name, pairs in sets.items():
-        candidates += [_Candidate(-number, _sides(pair)) for number, pair in enumerate(pairs, 1)]
-        names += [f"line {number} of {name}" for number in range(1, len(pairs) + 1)]
-    _find_repetitions(read_pairs(), candidates)
-    return {
-        line: f"{how} {name}"
-        for candidate, name in zip(candidates, names, strict=True)
-        for line, how in candidate.repetitions.items()
-    }
+    sides = [_sides(pair) for pairs in sets.values() for pair in pairs]
+    names = [f"line {number} of {name}" for name, pairs in sets.items() for number in range(1, len(pairs) + 1)]
+    found = dict[int, str]()
+    for line, number, how in _repetitions(read_pairs(), sides):
+        found.setdefault(line, f"{how} {names[number]}")
+    return found
 
 
 def set_size(n_distinct: int, names: list[str]) -> int:
@@ -230,15 +226,20 @@ def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: 
 
 def _find_repetitions(pairs: Iterable[SentencePair], candidates: list[_Candidate]) -> None:
     """Notes at each candidate which lines repeat it: up to a bound, with which it is no longer one."""
-    indexes = [NearIndex([candidate.sides[side] for candidate in candidates]) for side in (0, 1)]
+    for line, number, how in _repetitions(pairs, [candidate.sides for candidate in candidates]):
+        candidate = candidates[number]
+        if line != candidate.line and len(candidate.repetitions) <= _MAX_REPETITIONS:
+            candidate.repetitions[line] = how
+
+
+def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator[tuple[int, int, str]]:
+    """For each pair that repeats one of the known ones or nearly does: its line, the known one's number, and how."""
+    indexes = [NearIndex([sides[side] for sides in known]) for side in (0, 1)]
     for pair in pairs:
         sides = _sides(pair)
         for number in sorted({n for index, side in zip(indexes, sides, strict=True) for n in index.near(side)}):
-            candidate = candidates[number]
-            if pair.line != candidate.line and len(candidate.repetitions) <= _MAX_REPETITIONS:
-                equal = [a == b for a, b in zip(sides, candidate.sides, strict=True)]
-                how = _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
-                candidate.repetitions[pair.line] = how
+            equal = [a == b for a, b in zip(sides, known[number], strict=True)]
+            yield pair.line, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
 
 
 _WHOLLY = "repeats"

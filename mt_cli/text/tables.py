@@ -22,7 +22,7 @@ from typing import IO, cast
 
 from mt_cli.errors import DataError, further_lines
 from mt_cli.text.languages import code_of_name
-from mt_cli.text.workbook import rows_of_workbook
+from mt_cli.text.workbook import read_workbook
 
 Cells = list[str]
 Row = tuple[
@@ -46,6 +46,8 @@ class TableLayout:
     columns: tuple[int, int]  # of source and target, counted from 0
     n_columns: int
     encoding: str  # utf-8-sig, utf-16; "" in .xlsx
+    skips_spaces: bool = False  # a quoted cell may begin with spaces: "Hello", "Hola"
+    sheet: str = ""  # of .xlsx: which one is read
 
     @property
     def is_plain(self) -> bool:
@@ -63,12 +65,14 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     if suffix in {".xls", ".ods"}:
         raise DataError(f"{file}: a spreadsheet of another format; save it as .xlsx or .csv")
-    delimiter, is_quoted, encoding = "", False, ""
+    delimiter, is_quoted, skips_spaces, encoding, sheet = "", False, False, "", ""
     if suffix == ".xlsx":
-        rows = [cells for _, cells in islice(rows_of_workbook(file), _MAX_SAMPLE_ROWS)]
+        sheet, found = read_workbook(file)
+        rows = [cells for _, cells in islice(found, _MAX_SAMPLE_ROWS)]
     else:
         encoding = _encoding_of(file)
-        delimiter, is_quoted, rows = _form_of(file, encoding, is_csv=suffix == ".csv")
+        form = _form_of(file, encoding, is_csv=suffix == ".csv")
+        delimiter, is_quoted, skips_spaces, rows = form.delimiter, form.is_quoted, form.skips_spaces, form.rows
     rows = [row for row in rows if any(map(str.strip, row))]
     if not rows and (suffix in {".csv", ".xlsx"} or encoding == "utf-16"):
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
@@ -84,7 +88,8 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         chosen = 0, 1
     else:
         chosen = table.guess()
-    return TableLayout(file, delimiter, is_quoted, header, chosen, max(2, table.n_columns), encoding)
+    n_columns = max(2, table.n_columns)
+    return TableLayout(file, delimiter, is_quoted, header, chosen, n_columns, encoding, skips_spaces, sheet)
 
 
 def languages_of(layout: TableLayout) -> tuple[str | None, str | None]:
@@ -99,6 +104,7 @@ def describe(layout: TableLayout) -> str:
     names = [""] * layout.n_columns if layout.header is None else [*layout.header, *[""] * layout.n_columns]
     src, tgt = (f"column {i + 1}{f' ({names[i]})' if names[i] else ''}" for i in layout.columns)
     form = [
+        layout.sheet,
         "UTF-16" if layout.encoding == "utf-16" else "",
         f"{_DELIMITERS[layout.delimiter]}s between columns" if layout.delimiter else "",
         "quoted cells" if layout.is_quoted else "",
@@ -114,7 +120,7 @@ def read_rows(file: Path, layout: TableLayout) -> Iterator[tuple[int, str, str]]
     Bytes that are not UTF-8 are lone surrogates in the cells (PEP 383), and `corpus.py` says where they are. Raises
     DataError for a row without one of the columns, for a comma or semicolon too many, and for a quote that is not closed.
     """
-    rows = _rows_of_text(file, layout) if layout.delimiter else rows_of_workbook(file)
+    rows = _rows_of_text(file, layout) if layout.delimiter else read_workbook(file)[1]
     src, tgt = layout.columns
     is_header = layout.header is not None
     for line, cells in rows:
@@ -138,9 +144,11 @@ def _fault_of(cells: Cells, layout: TableLayout) -> str | None:
     """What to do about a row that has too few or too many columns."""
     if len(cells) <= max(layout.columns):
         return "complete the row or delete it"
-    # A comma that belongs to the text moves what comes after it into the next column. Text has no tabs.
-    if layout.delimiter != "\t" and any(map(str.strip, cells[layout.n_columns :])):
+    # A comma that belongs to the text moves what comes after it into the next column.
+    if any(map(str.strip, cells[layout.n_columns :])):
         name = _DELIMITERS[layout.delimiter]
+        if layout.delimiter == "\t":
+            return "put a space in the place of a tab within the text, or name the last column in the header"
         return f"put quotes around a cell that has a {name} in it, or save the table with another delimiter"
     return None
 
@@ -168,7 +176,7 @@ def _rows_of_text(file: Path, layout: TableLayout) -> Iterator[Row]:
                 raise _unclosed(file, start, f"{_MAX_CELL_LINES} lines")
             yield line
 
-    reader = csv.reader(count(), delimiter=layout.delimiter, strict=True)
+    reader = csv.reader(count(), delimiter=layout.delimiter, skipinitialspace=layout.skips_spaces, strict=True)
     while True:
         start = n_read + 1
         try:
@@ -214,7 +222,7 @@ def _lines(file: Path, encoding: str) -> Iterator[str]:
         with io.TextIOWrapper(_open(file), encoding=encoding, errors=errors, newline="\n") as text:
             for line in text:
                 n_lines += 1
-                yield line
+                yield line if n_lines > 1 or not _SEPARATOR.fullmatch(line) else "\n"
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(file, error) from None
     except UnicodeDecodeError:
@@ -242,11 +250,14 @@ def _split(line: str, delimiter: str) -> Cells:
     return line.removesuffix("\n").removesuffix("\r").split(delimiter)
 
 
+_SEPARATOR = re.compile(r"sep=.\s*", re.IGNORECASE)  # a first line that tells some spreadsheets the delimiter
+
+
 # Delimiter and quotes -------------------------------------------------------------------------------------------------
 
 
-def _form_of(file: Path, encoding: str, is_csv: bool) -> tuple[str, bool, list[Cells]]:
-    """The delimiter, whether cells are quoted, and the first rows."""
+def _form_of(file: Path, encoding: str, is_csv: bool) -> _Trial:
+    """The first rows, read with the delimiter that suits them best."""
     lines: list[str] = []
     n_chars, is_whole = 0, True
     for line in _lines(file, encoding):
@@ -268,7 +279,7 @@ def _form_of(file: Path, encoding: str, is_csv: bool) -> tuple[str, bool, list[C
             raise DataError(
                 f"{file}:1: one column, expected source and target; put a comma, a semicolon or a tab between them"
             )
-    return best.delimiter, best.is_quoted, best.rows
+    return best
 
 
 class _Trial:
@@ -276,12 +287,13 @@ class _Trial:
 
     def __init__(self, lines: list[str], delimiter: str, is_csv: bool, is_whole: bool):
         self.delimiter = delimiter
-        self._n_quoted = self._n_bare = self._n_open = self._n_escaped = 0
+        self._n_quoted = self._n_bare = self._n_open = self._n_escaped = self._n_after_spaces = 0
         parsed = self._parse("".join(lines), is_whole)
         bare = [_split(line, delimiter) for line in lines]
         # A .csv has quotes as spreadsheets write them, unless most of its cells contradict that.
         may_be_quoted = self._n_open <= self._n_quoted and (self._n_quoted > 0 or not is_whole)
         self.is_quoted = may_be_quoted if is_csv else self._is_surely_quoted(parsed, bare)
+        self.skips_spaces = self.is_quoted and 2 * self._n_after_spaces > len(parsed)  # of nearly every row
         self.rows = parsed if self.is_quoted else bare
         widths = Counter(len(row) for row in self.rows if any(map(str.strip, row)))
         self.width, n_alike = widths.most_common(1)[0] if widths else (0, 0)
@@ -293,13 +305,14 @@ class _Trial:
     def _parse(self, text: str, is_whole: bool) -> list[Cells]:
         """The rows if cells are quoted, and in passing the counts of cells that are, and of those that only begin so."""
         d = self.delimiter
-        cell = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^{d}\n]*?))({d}|\r?\n|\Z)')
+        cell = re.compile(rf'(?: *+"((?:[^"]++|"")*+)"|([^{d}\n]*?))({d}|\r?\n|\Z)')
         rows: list[Cells] = []
         row: Cells = []
         for match in cell.finditer(text):
             quoted, bare, end = match.groups()
             if quoted is not None:
                 self._n_quoted += 1
+                self._n_after_spaces += match[0].startswith(" ")
                 self._n_escaped += '""' in quoted or "\n" in quoted or d in quoted
             elif bare.startswith('"'):
                 if not is_whole and _is_cut(text, match.start()):
@@ -346,7 +359,6 @@ _TARGET_NAMES = {
     "text2",
 }
 _ENDS = tuple(".!?…。！？;,")  # of sentences
-_ABBREVIATION = re.compile(r"\w{1,4}\.")  # No., Nr., Lfd.
 # Numbers, dates, file names, addresses: no running text. Text of scripts without spaces is not ASCII.
 _IDENTIFIER = re.compile(r"[!-~]*[\d/_\\@:][!-~]*")
 
@@ -363,9 +375,11 @@ def _is_header(rows: list[Cells], is_bare: bool) -> bool:
     first = [cell.strip() for cell in rows[0]] if rows else []
     names = [name for name in first if name]
     columns = [[row[i].strip() for row in rows[1:] if i < len(row) and row[i].strip()] for i in range(len(first))]
-    is_sentence = [name.endswith(_ENDS) and not _ABBREVIATION.fullmatch(name) for name in names]
-    if len(names) < 2 or any(is_sentence) or any(len(name) > 40 for name in names):
+    if len(names) < 2 or any(len(name) > 40 for name in names):
         return False
+    numbers = [bool(cells) and all(map(_is_number, cells)) for cells in columns]
+    if any(name.endswith(_ENDS) and not is_number for name, is_number in zip(first, numbers, strict=True)):
+        return False  # but for "No." above numbers
     if any(name in cells for name, cells in zip(first, columns, strict=True)):
         return False
     roles = _SOURCE_NAMES | _TARGET_NAMES
@@ -376,7 +390,7 @@ def _is_header(rows: list[Cells], is_bare: bool) -> bool:
         return bool(sure) or has_codes or _times_longer(columns, names, 0.5) >= 2
     if is_bare:
         return False
-    if any(cells and not _has_digit(name) and all(map(_is_number, cells)) for name, cells in zip(first, columns, strict=True) if name):  # fmt: skip
+    if any(name and not _has_digit(name) and is_number for name, is_number in zip(first, numbers, strict=True)):
         return True
     return all(len(name.split()) <= 3 for name in names) and _times_longer(columns, names, 0.1) >= (1 if sure else 2)
 

@@ -9,34 +9,48 @@ import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from mt_cli.errors import DataError, missing_extra
 
 _MAX_UNPACKED = 1 << 30  # bytes: a sheet of a million long sentence pairs has a third of it
+_STRINGS, _MAX_STRINGS = "sharedStrings.xml", 1 << 28  # bytes of the texts, all of which are read before the first row
 _MAX_ROWS = 1 << 20  # of a sheet, by the format
 _MAX_COLUMNS = 100
 _CHUNK = 1024  # rows read at once; divides _MAX_ROWS
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")  # a UTF-16 code unit that XML cannot hold
 
 
-def rows_of_workbook(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of the first sheet with its number, counted from 1. A formula is its value as it was saved, so that `#REF!`
-    is text; an empty cell is "". Raises DataError for a file that cannot be read, UsageError if openpyxl is missing."""
+def read_workbook(file: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """What to tell of the sheets, and each row of the first one that is not hidden, with its number, counted from 1. A
+    formula is its value as it was saved, so that `#REF!` is text; an empty cell is "". Raises DataError for a file that cannot
+    be read, UsageError if openpyxl is missing."""
     try:
         import openpyxl  # noqa: F401
     except ImportError:
         raise missing_extra(f"{file}: reading .xlsx", "openpyxl", "xlsx") from None
+    rows = _rows(file)
+    told = next(rows)
+    assert isinstance(told, str)
+    return told, cast(Iterator[tuple[int, list[str]]], rows)
+
+
+def _rows(file: Path) -> Iterator[str | tuple[int, list[str]]]:
+    """First what to tell of the sheets, then the rows."""
     try:
         with file.open("rb") as handle, contextlib.ExitStack() as stack:
             with _explained(file):
                 workbook = _open(file, handle)
                 stack.callback(workbook.close)
-                if not workbook.worksheets:
+                sheets = workbook.worksheets
+                if not sheets:
                     raise DataError(f"{file}: no sheet with cells; save the table as .csv")
-                sheet = workbook.worksheets[0]
+                sheet = next((one for one in sheets if one.sheet_state == "visible"), sheets[0])
                 sheet.reset_dimensions()  # some programs write wrong ones
                 rows = sheet.iter_rows(values_only=True)
+                others = len(sheets) - 1
+                title = " ".join(str(sheet.title).split())
+            yield f'sheet "{title}" ({others} other{"s" * (others > 1)} not read)' if others else ""
             for start in range(1, _MAX_ROWS + 2, _CHUNK):
                 with _explained(file):
                     chunk = [_cells_of(row) for row in islice(rows, _CHUNK)]
@@ -54,8 +68,11 @@ def _open(file: Path, handle: IO[bytes]) -> Any:
 
     with zipfile.ZipFile(handle) as archive:
         n_bytes = sum(member.file_size for member in archive.infolist())
+        n_strings = sum(member.file_size for member in archive.infolist() if member.filename.endswith(_STRINGS))
     if n_bytes > _MAX_UNPACKED:
         raise DataError(f"{file}: unpacks to {n_bytes >> 20:,} MiB, expected at most 1,024; save the table as .csv")
+    if n_strings > _MAX_STRINGS:
+        raise DataError(f"{file}: {n_strings >> 20:,} MiB of texts, expected at most 256; save the table as .csv")
     return openpyxl.load_workbook(handle, read_only=True, data_only=True, keep_links=False)
 
 

@@ -186,6 +186,6 @@ class Trainer:
         )
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
-            log.info(f"time for about {plan.max_steps:,} steps in {minutes:g} minute{'s' * (minutes != 1)}")
+            log.info(f"about {plan.max_steps:,} steps in {minutes:g} min; training.max_steps does not count")
         speed.planned_minutes = minutes
         state.follow(plan)

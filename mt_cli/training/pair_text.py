@@ -105,14 +105,14 @@ class PairText:
             log.info(f"{self.data.name}:")
         report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs))
         sets.forget()  # what a start wrote that broke off
+        spellings = self._spellings(report, parent)
         if self.data.dev is None:
             others = [other for other in (parent, reverse_run(self.config, self.folder)) if other is not None]
             inherited = next(filter(None, (held_out_of(other, self.config) for other in others)), {})
-            hold_out(self.config, sets, train.pairs, report, inherited)
+            hold_out(self.config, sets, train.pairs, report, inherited, spellings)
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
-        spellings = self._spellings(report, parent)
         if any(spellings):
             respell(sets, spellings)
         self.settle()

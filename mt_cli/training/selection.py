@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.run_sets import RunSets
 from mt_cli.text.corpora import corpus_of
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import Spellings, told
+from mt_cli.text.spelling import Spellings, respelled, told
 from mt_cli.text.split import Split, repetitions, split
 
 log = logging.getLogger(__name__)
@@ -62,10 +62,15 @@ _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one t
 
 
 def hold_out(
-    config: Config, run_sets: RunSets, read_all: ReadPairs, report: Report, inherited: dict[str, list[SentencePair]]
+    config: Config,
+    run_sets: RunSets,
+    read_all: ReadPairs,
+    report: Report,
+    inherited: dict[str, list[SentencePair]],
+    spellings: Spellings,
 ) -> None:
-    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run with all
-    that is left out of training. The `inherited` sets stay what they are."""
+    """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run, spelled as
+    training is, with all that is left out of training. The `inherited` sets stay what they are."""
     faulty = _reasons(report)
     cleaned = faulty if config.data.clean else {}
     read_kept = lambda: (pair for pair in read_all() if pair.line not in cleaned)  # noqa: E731
@@ -93,6 +98,8 @@ def hold_out(
                 yield reason, pair
 
     run_sets.save_left_out(report.text, left_out())
+    if not inherited:
+        sets = {name: list(respelled(pairs, spellings)) for name, pairs in sets.items()}
     run_sets.save_held_out(config.data, sets)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
     kept = "as before" if inherited else "from the corpus"

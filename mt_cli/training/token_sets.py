@@ -16,7 +16,7 @@ from mt_cli.errors import DataError
 from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText, joined_sha256, line_of, placed
-from mt_cli.text.corpus import CorpusReport, SentencePair, read_copy, read_pairs, write_copy
+from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_copy, read_pairs, write_copy
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.text.known_hashes import HASHES, known_sha256
@@ -96,7 +96,7 @@ class TokenSet:
         """The ids of `pairs`, which were read from this set; goes on where a start was killed. Logs what was read, and
         calls `note` with each pair that is kept."""
         folder, meta, rest = run.cache / self.name, self._meta(tokenizer), iter(pairs)
-        made_of = {**meta, "left_out": run.sets.left_out_sha256() or "none"}
+        made_of = {**meta, "left_out": run.sets.left_out_sha256() or "none", "columns": self._data.columns or "found"}
         try:
             with IdsWriter(folder, tokenizer.vocab_sizes, made_of) as writer:
                 for number in itertools.count():
@@ -170,7 +170,8 @@ class WordListSet(TokenSet):
             for src, tgt in self._words.carriers:
                 self.report.n_pairs += 1
                 self.report.n_kept += 1
-                yield SentencePair(src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt), pair.line)
+                src, tgt = src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt)
+                yield SentencePair(normalize(src), normalize(tgt, keep_no_break_spaces=True), pair.line)
 
     def weight(self, dataset: TokenDataset, texts: Sequence[Part]) -> float:
         """So that the list has its share of an epoch, and no more: words alone end early, and many of them would teach

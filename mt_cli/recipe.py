@@ -93,9 +93,8 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
 def in_brief(config: Config) -> list[str]:
     """The choices that matter most, for people: lines of at most 80 columns."""
     model, training = config.model, config.training
-    steps = (
-        f", {training.max_steps:,} steps" if training.minutes is None else ""
-    )  # the minutes decide, as is told later
+    # With minutes the number of steps is told once it is known.
+    steps = f", {training.max_steps:,} steps" if training.minutes is None else ""
     lines = [
         f"chosen: {config.tokenizer.vocab_size:,} pieces, d_model {model.d_model},"
         f" {model.n_encoder_layers}+{model.n_decoder_layers} layers, dropout {model.dropout:g}{steps}"

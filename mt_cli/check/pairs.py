@@ -110,11 +110,11 @@ class PairFaults:
         sides = words(src.casefold()), words(tgt.casefold())
         if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
             return COPIED if _is_sentence(src) else None
-        is_sentence = _is_sentence(src), _is_sentence(tgt)
-        if any(is_sentence) and self._usual.is_swapped(*sides):
+        if self._usual.is_swapped(*sides) and (_is_sentence(src) or _is_sentence(tgt)):
             return SWAPPED
         is_odd = (
-            is_sentence[side] and self._usual.is_of_other_side(side, sides[side], sides[1 - side]) for side in (0, 1)
+            self._usual.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence((src, tgt)[side])
+            for side in (0, 1)
         )
         return UNTRANSLATED if any(is_odd) else None
 

@@ -399,7 +399,8 @@ class TrainingConfig(Section):
     """Number of updates between validations. A checkpoint is saved at each."""
     select_by: Literal["bleu", "chrf", "loss"] = "bleu"
     """The dev score that decides which checkpoint is the best. chrf compares characters instead of words, which suits
-    languages with many word forms and dev sets that are small."""
+    languages with many word forms and dev sets that are small. A dev loss half a nat below that of the best is better, too,
+    whatever the score: before anything is learnt, scores are chance."""
     patience: int = Field(10, ge=1)
     """Number of validations in a row without a new best after which training stops."""
     n_samples: int = Field(3, ge=0, le=20)

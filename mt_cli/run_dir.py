@@ -202,8 +202,8 @@ class RunDir:
 
 def _meant(path: Path) -> str:
     """The runs that may be meant by a path that is none."""
-    found = {str(file.parent): file.parent for file in RUNS.glob("*/config.yaml")}
-    if path == RUNS and found:
-        return f"; it holds {', '.join(list(found)[:5])}"
-    near = difflib.get_close_matches(path.name, [run.name for run in found.values()], n=1)
+    runs = sorted(file.parent for file in RUNS.glob("*/config.yaml"))
+    if path == RUNS and runs:
+        return f"; it holds {', '.join(map(str, runs[:5]))}"
+    near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
     return f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else ""

@@ -428,9 +428,7 @@ def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder
 def test_a_run_goes_on_without_the_text_where_its_run_back_has_hardly_learnt(nursery, folder):
     has_not = "back_translation.has_learnt = lambda *_: False\n"
     assert train(nursery, "pairs-alone", has_not + killed("joining"), steps=2) == -signal.SIGKILL
-    assert (
-        "the monolingual text is not used: pairs-alone/back has hardly learnt to translate (dev chrF " in nursery.said
-    )
+    assert "the monolingual text is not used: pairs-alone/back has hardly learnt to translate, and" in nursery.said
     for steps in (2, 30):
         assert train(nursery, "pairs-alone", has_not, steps=steps) == 0, nursery.said
         about = json.loads((folder / "pairs-alone/synthetic/about.json").read_text())

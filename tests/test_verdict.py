@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.training.verdict import Point, verdict
+from mt_cli.training.verdict import Point, learning_curve, verdict
 
 FLAT = [Point(step, chrf) for step, chrf in ((100, 40.0), (200, 50.0), (300, 52.0), (400, 52.1))]
 
@@ -39,3 +39,9 @@ def test_a_language_that_resembles_the_source_is_not_learnt_by_copying():
 def test_the_second_line_says_what_would_help_most(advice, changes):
     usual = {"curve": FLAT, "copied_chrf": 15.0, "n_pairs": 10_000, "n_epochs": 10}
     assert verdict(**{**usual, **changes})[1].startswith(f"what would help most: {advice}")
+
+
+def test_babble_that_scored_higher_before_the_best_is_not_on_the_curve():
+    validations = [(7, 13.1, True), (14, 0.5, True), (21, 6.9, True), (28, 6.0, False)]
+    records = [{"step": step, "chrf": chrf, "is_best": is_best} for step, chrf, is_best in validations]
+    assert learning_curve([{"step": 1, "loss": 9.0}, *records]) == [Point(14, 0.5), Point(21, 6.9), Point(28, 6.0)]

@@ -120,8 +120,8 @@ def _evaluate_runs(
     from mt_cli.decoding.search import adapted_settings
     from mt_cli.evaluation.evaluate import evaluate_baselines, evaluate_run
 
-    for run in {run.path: run for run, _ in requested}.values():
-        refuse_without_effect(search, adapted_settings(run.load_config().decoding, search))
+    for path in runs:
+        refuse_without_effect(search, adapted_settings(RunDir(path).load_config().decoding, search))
     results, baselines = list[dict[str, Any]](), list[dict[str, Any]]()
     for run, name in requested if with_baselines else ():  # first, as they take seconds and can fail for want of a file
         if name == checkpoints[0]:

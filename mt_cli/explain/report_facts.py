@@ -17,13 +17,12 @@ from pydantic import BaseModel
 from mt_cli.check.findings import Example, Finding, SideFacts
 from mt_cli.config import Config, DataConfig, TrainingConfig
 from mt_cli.errors import DataError, RunDirError, as_typed
-from mt_cli.evaluation.evaluate import read_set, tokenizer_of
-from mt_cli.evaluation.metrics import score_texts
+from mt_cli.evaluation.evaluate import read_set
 from mt_cli.explain.training_log import TrainingLog, finite
 from mt_cli.files import read_inside, refuse_outside, refuse_special_file
 from mt_cli.run_dir import RunDir
 from mt_cli.training.metrics_log import told_time
-from mt_cli.training.verdict import Point, verdict
+from mt_cli.training.verdict import copied_chrf, learning_curve, verdict
 
 _SCORES = {"chrf": "chrF", "bleu": "BLEU", "loss": "loss"}
 
@@ -111,7 +110,7 @@ class RunFacts:
     def _verdict(self) -> list[str]:
         if not self.log.validations:
             return []
-        curve = [Point(one["step"], one["chrf"]) for one in self.log.validations]
+        curve = learning_curve(self.log.validations)
         n_epochs = (finite(self.log.records[-1].get("epoch")) or 1) - 1  # the last one has hardly ever ended
         share_faulty = 0.0 if self.pair.clean else self.folder.sets.share_faulty()
         copied = self._copied_chrf()
@@ -126,7 +125,7 @@ class RunFacts:
         except (DataError, RunDirError, OSError) as error:
             self.notes.append(f"The dev set cannot be compared with its sources: {error}")
             return None
-        return score_texts(dev.sources, dev.references, tokenizer_of(self.pair)).chrf
+        return copied_chrf(self.pair, dev.sources, dev.references)
 
     # Corpus ----------------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.parent import held_out_of, spellings_of
 from mt_cli.training.reverse_run import TRANSLATED_SHARE, reverse_config, reverse_name, reverse_run
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.verdict import copied_chrf, has_learnt
+from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
 
 log = logging.getLogger(__name__)
 
@@ -69,16 +69,16 @@ def back_translate(
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False
-            if fault := _hardly_learnt(of_back, back):
+            if not _has_learnt(of_back, back):
                 log.warning(
-                    f"the monolingual text is not used: {back.path} {fault}; what it writes would teach mistakes. With more pairs"
-                    " or --minutes, another run (--run-dir) can use it"
+                    f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
+                    " teach mistakes. With more pairs or --minutes, another run (--run-dir) can use it"
                 )
                 about = About(sha256, str(back.path), _sha256_of_weights(back), 0, 0, {}, _seconds_of(back), n_pairs=0)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
                 return about.seconds
-            log.info(f"now {config.data.src_lang} to {config.data.tgt_lang}: {run.path}")
+            log.info(f"next come its translations of the monolingual text, and then {run.path} itself")
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
         written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
@@ -90,15 +90,13 @@ def back_translate(
     return about.seconds
 
 
-def _hardly_learnt(config: Config, back: RunDir) -> str | None:
-    """What its dev set tells of a run back that translates hardly anything. With the text that such a run had made, a run
-    was 1.8 chrF worse than without (docs/log.md)."""
-    best = max(record["chrf"] for record in back.logs.records(back.metrics_file) if "chrf" in record)
-    data = config.data
-    files = back.sets.dev_files(data)
-    copied = copied_chrf(data, list(read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line)))
-    beside = f"dev chrF {best:.1f}, and copying the source has {copied:.1f}"
-    return None if has_learnt(best, copied) else f"has hardly learnt to translate ({beside})"
+def _has_learnt(config: Config, back: RunDir) -> bool:
+    """Whether the run back translates at all, by its dev set. With text of one that did not, a run was 1.8 chrF worse than
+    without (docs/log.md)."""
+    data, curve = config.data, learning_curve(back.logs.records(back.metrics_file))
+    dev = list(read_pairs(back.sets.dev_files(data), columns=data.columns, on_bad_line=data.on_bad_line))
+    copied = copied_chrf(data, [pair.src for pair in dev], [pair.tgt for pair in dev])
+    return has_learnt(max(point.chrf for point in curve), copied)
 
 
 def _seconds_of(back: RunDir) -> float:

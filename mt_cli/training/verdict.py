@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mt_cli.config import DataConfig
 from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
-from mt_cli.text.corpus import SentencePair
 
 
 class Point(NamedTuple):
@@ -15,6 +14,18 @@ class Point(NamedTuple):
 
     step: int
     chrf: float
+
+
+def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
+    """The validations of a log, but for those before the best one that scored higher: nothing was learnt then, and scores
+    were chance."""
+    points = list[Point]()
+    for record in records:
+        if "chrf" in record:
+            if record.get("is_best"):
+                points = [point for point in points if point.chrf <= record["chrf"]]
+            points.append(Point(record["step"], record["chrf"]))
+    return points
 
 
 def verdict(
@@ -37,10 +48,9 @@ def has_learnt(chrf: float, copied_chrf: float) -> bool:
     return chrf >= copied_chrf + _HARDLY
 
 
-def copied_chrf(data: DataConfig, pairs: Sequence[SentencePair]) -> float:
+def copied_chrf(data: DataConfig, sources: list[str], references: list[str]) -> float:
     """What the sources score as translations."""
-    tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
-    return score_texts([pair.src for pair in pairs], [pair.tgt for pair in pairs], tokenize).chrf
+    return score_texts(sources, references, bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)).chrf
 
 
 _HARDLY = 5.0  # chrF; words that both languages share move it by as much

@@ -580,7 +580,7 @@ _MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust mem
 def contradictions(config: Config) -> Iterator[Contradiction]:
     """Rules between keys that this config breaks, though each key is right by itself: (the keys, message)."""
     if isinstance(config.data, SeveralPairs):
-        yield from _pairs_contradictions(config.data, config.tokenizer)
+        yield from _pairs_contradictions(config.data)
     else:
         yield from _data_contradictions(config.data)
         yield from _monolingual_contradictions(config.data.monolingual)
@@ -635,7 +635,7 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
 _TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)
 
 
-def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Iterator[Contradiction]:
+def _pairs_contradictions(data: SeveralPairs) -> Iterator[Contradiction]:
     for name in [name for name in LanguagePair.model_fields if name in data.model_fields_set]:
         yield (
             [("data", name), ("data", "pairs")],
@@ -652,11 +652,6 @@ def _pairs_contradictions(data: SeveralPairs, tokenizer: TokenizerConfig) -> Ite
             keys = [("data", "pairs", str(number))]
             told = f"{pair.src_lang} to {pair.tgt_lang}, as data.pairs.{first}"
             yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"
-    if not tokenizer.joint:
-        yield (
-            [("tokenizer", "joint"), ("data", "pairs")],
-            "data.pairs need one vocabulary; set tokenizer.joint: true",
-        )
 
 
 def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Contradiction]:

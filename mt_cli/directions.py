@@ -9,6 +9,8 @@ from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.errors import UsageError
 from mt_cli.text.tokenizer import tag_of
 
+_MOST_NAMED = 8  # directions, in a message
+
 
 class Direction(NamedTuple):
     pair: DataConfig  # of the language pair
@@ -75,10 +77,14 @@ def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
 
 def _not_learnt(run: Path, known: list[Direction], more: str = "") -> UsageError:
     choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
+    if len(known) > _MOST_NAMED:
+        choices = f"--to with one of the languages in {run / 'config.yaml'}"
     return UsageError(f"{run} translates {_listed([one.told for one in known])}{more}; give {choices}")
 
 
 def _listed(words: list[str]) -> str:
+    if len(words) > _MOST_NAMED:
+        words = [*words[:_MOST_NAMED], f"{len(words) - _MOST_NAMED} more"]
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
 

@@ -236,6 +236,20 @@ def test_what_is_told_of_several_pairs_names_the_pair_and_the_target(of_pairs, m
     assert mt("translate", "told", "--to", "gn", stdin=lines).code == 0
 
 
+def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
+    keys = (
+        "tokenizer.joint=false",
+        "model.tie_embeddings=target",
+        "training.both_directions=0",
+        "training.max_steps=1",
+    )
+    told = mt("train", "pairs.yaml", "--run-dir", "apart", *(word for key in keys for word in ("--set", key)))
+    assert told.code == 0, told.said
+    loaded = load_model(RunDir(Path("apart")))
+    assert not loaded.tokenizer.is_joint and set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>"}
+    assert mt("translate", "apart", "--to", "es-quy", stdin=b"la casa\n").code == 0
+
+
 def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
     config = of_pairs.load_config()
     parts = prepare(config, of_pairs).train.parts

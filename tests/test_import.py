@@ -46,27 +46,40 @@ def sentencepiece_model(words: list[str], **settings: Any) -> bytes:
     return model.getvalue()
 
 
-def write_folder(folder: Path, generation: dict[str, Any] | None = None, **keys: Any) -> Any:
-    """A folder as OPUS-MT publishes them, and its model of random weights."""
+def write_folder(
+    folder: Path,
+    generation: dict[str, Any] | None = None,
+    codes: tuple[str, ...] = ("de",),
+    is_separate: bool = False,
+    **keys: Any,
+) -> Any:
+    """A folder as OPUS-MT publishes them, and its model of random weights. With `is_separate` each side has a vocabulary."""
     folder.mkdir()
-    vocabulary = {"</s>": 0, "<unk>": 1}
-    for name, words in (("source", WORDS), ("target", GERMAN)):
+    src, tgt = [f">>{code}<<" for code in codes], []
+    for name, words, pieces in (("source", WORDS, src), ("target", GERMAN, tgt)):
         model = sentencepiece_model(words)
         (folder / f"{name}.spm").write_bytes(model)
         processor = spm.SentencePieceProcessor(model_proto=model)
-        for i in range(processor.get_piece_size()):
-            vocabulary.setdefault(processor.id_to_piece(i), len(vocabulary))
-    del vocabulary["▁tree"]  # an unknown word to Marian
-    vocabulary = {piece: number for number, piece in enumerate([*vocabulary, ">>de<<", "<pad>"])}
-    pad = vocabulary["<pad>"]
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+        pieces += [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    src.remove("▁tree")  # an unknown word to Marian
+    if is_separate:  # <pad> has the same number on both sides
+        src, tgt = ([*dict.fromkeys(["</s>", "<unk>", "<pad>", *side])] for side in (src, tgt))
+    else:
+        src = tgt = [*dict.fromkeys(["</s>", "<unk>", *src, *tgt, "<pad>"])]
+    for name, side in (("vocab", src), ("target_vocab", tgt)):
+        if name == "vocab" or is_separate:
+            (folder / f"{name}.json").write_text(json.dumps({piece: number for number, piece in enumerate(side)}))
+    pad = src.index("<pad>")
+    settings = {"source_lang": "en", "target_lang": "de", "separate_vocabs": is_separate}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_layers": 2, "decoder_layers": 2}
     usual = {
         **sizes,
         "encoder_attention_heads": 2,
         "decoder_attention_heads": 2,
-        "vocab_size": pad + 1,
+        "vocab_size": len(src),
+        "decoder_vocab_size": len(tgt),
+        "share_encoder_decoder_embeddings": not is_separate,
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
         "eos_token_id": 0,
@@ -96,8 +109,13 @@ def marian(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> tuple[Path, Any,
     return folder, model, run
 
 
-def their_ids(folder: Path) -> dict[str, int]:
-    return json.loads((folder / "vocab.json").read_text())
+def their_ids(folder: Path, name: str = "vocab") -> dict[str, int]:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def with_code(text: str, code: str = "de") -> str:
+    """The text as people give it to a Marian model that has language codes."""
+    return f">>{code}<< {text}" if text else ""
 
 
 def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
@@ -105,11 +123,12 @@ def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
     probabilities."""
     translator = Translator.load(run, device="cpu")
     tokenizer, theirs = translator.tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
-    ids = their_ids(folder)
+    ids = their_ids(folder, "target_vocab" if (folder / "target_vocab.json").exists() else "vocab")
     columns = [
         ids.get(piece.removesuffix("▁") if piece[:-1] in SYMBOLS else piece) for piece in tokenizer.tgt_vocabulary()
     ]
     columns[BOS_ID] = None
+    has_code = ">>de<<" in their_ids(folder)
     shared = [i for i, column in enumerate(columns) if column is not None]
     logits, probabilities = 0.0, 0.0
     for src, tgt in zip(SOURCES, TARGETS, strict=True):
@@ -117,7 +136,7 @@ def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
         batch = batch_of([pair[0]], [pair[1]])
         start = [model.config.decoder_start_token_id]
         found = model(
-            input_ids=torch.tensor([theirs(src).input_ids]),
+            input_ids=torch.tensor([theirs(with_code(src) if has_code else src).input_ids]),
             decoder_input_ids=torch.tensor([start + theirs(text_target=tgt).input_ids[:-1]]),
         ).logits[0]
         ours = translator.model.project(translator.model(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask))[
@@ -138,6 +157,10 @@ def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
         {"activation_function": "gelu", "scale_embedding": False},
         {"activation_function": "relu", "tie_word_embeddings": False},
         {"decoder_start_token_id": 0},
+        {"codes": ()},
+        {"is_separate": True},
+        {"is_separate": True, "tie_word_embeddings": False},
+        {"share_encoder_decoder_embeddings": False},
     ],
     ids=str,
 )
@@ -156,9 +179,9 @@ def test_the_logits_are_those_of_transformers(
 def test_the_pieces_are_those_of_transformers(marian: tuple[Path, Any, Path]) -> None:
     folder, _, run = marian
     tokenizer, theirs = Translator.load(run, device="cpu").tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
-    for text in [*SOURCES, ">>de<< the cat", "cat dog  2 ½ catdog"]:
-        ids, expected = tokenizer.encode_src(text), theirs(text).input_ids[:-1]
-        names = [piece.removeprefix("▁") if ">>" in piece else piece for piece in tokenizer.src_pieces(ids)]
+    for text in [*SOURCES, "cat dog  2 ½ catdog"]:
+        ids, expected = tokenizer.encode_src(text), theirs(with_code(text)).input_ids[:-1]
+        names = [">>de<<" if piece == "<2de>" else piece for piece in tokenizer.src_pieces(ids)]
         assert [their_ids(folder).get(piece, 1) for piece in names] == expected, text
     assert "▁tree" in tokenizer.src_pieces(tokenizer.encode_src("the tree"))
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("die rot Katze")) == "die rot Katze"
@@ -171,7 +194,7 @@ def test_it_translates_as_transformers_generates(marian: tuple[Path, Any, Path],
     lines = [line for line in SOURCES if line]
     expected = []
     for line in lines:
-        batch = theirs(line, return_tensors="pt")
+        batch = theirs(with_code(line), return_tensors="pt")
         limit = 2 * (len(batch.input_ids[0]) - 1) + 10
         ids = model.generate(
             **batch, num_beams=1, max_new_tokens=limit, forced_eos_token_id=None, bad_words_ids=unwanted
@@ -203,6 +226,90 @@ def test_the_search_is_that_of_the_newest_file(marian: tuple[Path, Any, Path], t
     (folder / "generation_config.json").unlink()
     assert mt("import", folder, tmp_path / "old").code == 0
     assert RunDir(tmp_path / "old").load_config().decoding.beam_size == 7
+
+
+# Language codes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> tuple[Path, Any, Path]:
+    """As `marian`, of a model that translates into four languages and dialects."""
+    folder = tmp_path_factory.mktemp("several") / "opus-mt-en-mul"
+    model = write_folder(folder, codes=("deu", "fr_BE", "cmn_Hans", "en"))
+    run = folder.parent / "run"
+    assert mt("import", folder, run).code == 0
+    return folder, model, run
+
+
+def test_a_language_code_is_what_to_asks_for(several: tuple[Path, Any, Path], mt: Mt) -> None:
+    folder, model, run = several
+    theirs, translated = transformers.AutoTokenizer.from_pretrained(folder), {}
+    for code in ("deu", "fr_BE"):
+        answer = mt("translate", run, "--to", code, "--beam-size", "1", stdin=b"the red cat\n")
+        assert answer.code == 0, answer.said
+        batch = theirs(with_code("the red cat", code), return_tensors="pt")
+        assert batch.input_ids[0, 0] == their_ids(folder)[f">>{code}<<"]
+        unwanted = [[their_ids(folder)[name]] for name in ("<unk>", "<pad>")]
+        limit = 2 * (len(batch.input_ids[0]) - 1) + 10
+        settings = {"num_beams": 1, "max_new_tokens": limit, "forced_eos_token_id": None, "bad_words_ids": unwanted}
+        ids = model.generate(**batch, **settings)
+        assert answer.lines == [theirs.decode(ids[0], skip_special_tokens=True)]
+        translated[code] = answer.lines
+    assert translated["deu"] != translated["fr_BE"]
+    answer = mt("translate", run, stdin=b"the cat\n")
+    told = f"{run} translates en to deu, en to fr_BE and en to cmn_Hans; give --to deu or --to fr_BE or --to cmn_Hans"
+    assert (answer.code, answer.said) == (2, [f"error: {told}"])
+
+
+def test_one_of_several_languages_is_imported(several: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+    folder, _, run = several
+    assert mt("import", folder, tmp_path / "run", "--tgt-lang", "fr_BE").code == 0
+    line = b"the red cat\n"
+    expected = mt("translate", run, "--to", "fr_BE", stdin=line).lines
+    assert mt("translate", tmp_path / "run", stdin=line).lines == expected
+    answer = mt("import", folder, tmp_path / "other", "--tgt-lang", "fr")
+    told = f"{folder} translates into deu, fr_BE, cmn_Hans, en; expected one of these, found --tgt-lang fr"
+    assert (answer.code, answer.said) == (2, [f"error: {told}"])
+
+
+def test_many_languages_are_not_all_told(tmp_path: Path, mt: Mt) -> None:
+    write_folder(tmp_path / "folder", codes=tuple(f"x{letter}" for letter in "abcdefghijkl"))
+    assert mt("import", tmp_path / "folder", tmp_path / "run").code == 0
+    [said] = mt("translate", tmp_path / "run", "--to", "xz", stdin=b"the cat\n").said
+    assert said.endswith(f"en to xh and 4 more; give --to with one of the languages in {tmp_path / 'run/config.yaml'}")
+
+
+def test_every_command_knows_the_languages(
+    several: tuple[Path, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mt: Mt
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, _, run = several
+    for name, text in (("a.en", "the cat\n"), ("a.deu", "die Katze\n")):
+        Path(name).write_text(text)
+    to = ("--to", "deu")
+    for command in ("evaluate", "score"):
+        answer = mt(command, run, "--src", "a.en", "--ref", "a.deu", *to)
+        assert answer.code == 0 and answer.lines, answer.said
+    assert mt("explain", run, "a.en", *to).code == 0
+    assert mt("export", run, "out", "--to", "marian", "--tgt-lang", "deu").code == 0
+    theirs = transformers.AutoTokenizer.from_pretrained("out")
+    assert theirs(with_code("the cat", "deu")).input_ids[0] == their_ids(Path("out"))[">>deu<<"]
+    assert mt("import", "out", "again").code == 0
+    scores = [mt("score", one, "--src", "a.en", "--ref", "a.deu", *to).lines for one in (run, Path("again"))]
+    assert float(scores[0][0].split()[0]) == pytest.approx(float(scores[1][0].split()[0]), abs=1e-3)
+
+
+def test_a_run_of_one_of_the_languages_is_fine_tuned(several: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
+    _, _, run = several
+    for name in ("train", "test"):
+        shutil.copy(f"{name}.de", f"{name}.deu")
+    settings = [
+        word for key in ("max_steps=2", "device=cpu", "precision=fp32") for word in ("--set", f"training.{key}")
+    ]
+    answer = mt("train", "train.en", "train.deu", "--from", run, "--run-dir", "child", *settings)
+    assert answer.code == 0, answer.said
+    tokenizer = Translator.load(Path("child"), device="cpu").tokenizer
+    assert tokenizer.src_pieces(tokenizer.encode_src("the cat"))[0] == "<2deu>"
 
 
 # What can be done with the run -----------------------------------------------------------------------------------------
@@ -379,10 +486,15 @@ CONFIG, VOCABULARY = "config.json", "vocab.json"
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "another-model": (with_keys(CONFIG, model_type="bart"), "config.json: model_type: expected 'marian', found bart"),
     "no-model": (with_keys(CONFIG, model_type="missing"), "config.json: model_type: missing"),
-    "own-vocabularies": (
+    "own-matrices": (
         with_keys(CONFIG, share_encoder_decoder_embeddings=False),
-        "config.json: share_encoder_decoder_embeddings is false, expected true",
+        "model.safetensors: no model.encoder.embed_tokens.weight in it",
     ),
+    "own-vocabularies": (
+        with_keys("tokenizer_config.json", separate_vocabs=True),
+        "target_vocab.json: No such file or directory; it belongs to a Marian model",
+    ),
+    "own-size": (with_keys(CONFIG, decoder_vocab_size=40), "config.json: decoder_vocab_size is 40, expected 47"),
     "activation": (with_keys(CONFIG, activation_function="mish"), "config.json: activation_function: expected 'relu'"),
     "heads": (with_keys(CONFIG, decoder_attention_heads=4), "config.json: decoder_attention_heads is 4, expected 2"),
     "unlike-heads": (with_keys(CONFIG, encoder_attention_heads=3), "config.json: d_model 16 is odd or no multiple of"),
@@ -481,10 +593,9 @@ def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path],
         ),
     ],
 )
-def test_the_languages_must_be_known(
-    options: list[str], code: int, said: str, marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
-) -> None:
-    folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
+def test_the_languages_must_be_known(options: list[str], code: int, said: str, tmp_path: Path, mt: Mt) -> None:
+    folder = tmp_path / "folder"
+    write_folder(folder, codes=())
     (folder / "tokenizer_config.json").unlink()
     answer = mt("import", folder, tmp_path / "run", *options)
     assert (answer.code, len(answer.said)) == (code, 1) and said in answer.said[0], answer.said
@@ -502,11 +613,18 @@ def test_an_imported_run_cannot_be_continued_but_begun_with(
     assert answer.said[0].endswith(f"no training to continue; begin a run with its weights: --from {run}")
 
 
-def test_an_export_to_marian_comes_back_with_the_same_scores(trained_run: Path, tmp_path: Path, mt: Mt) -> None:
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_an_export_to_marian_comes_back_with_the_same_scores(
+    is_joint: bool, trained_run: Path, tmp_path: Path, mt: Mt
+) -> None:
     translator = Translator.load(trained_run, device="cpu")
-    model = translator.config.model.model_copy(update={"norm": "post"})
+    tokenizer, settings = translator.tokenizer, {"norm": "post"}
+    if not is_joint:
+        models = [sentencepiece_model(words, pad_id=0, unk_id=1, bos_id=2, eos_id=3) for words in (WORDS, GERMAN)]
+        tokenizer, settings = Tokenizer(models), {**settings, "tie_embeddings": "target"}
+    model = translator.config.model.model_copy(update=settings)
     config = translator.config.model_copy(update={"model": model})
-    translator = Translator([build_model(config, translator.tokenizer)], translator.tokenizer, config)
+    translator = Translator([build_model(config, tokenizer)], tokenizer, config)
     write_marian(translator, tmp_path)
     assert mt("import", tmp_path, tmp_path / "back").code == 0
     back = Translator.load(tmp_path / "back", device="cpu")

@@ -29,7 +29,10 @@ def import_(
         str | None, typer.Option(help="Language code of the source, if not that of tokenizer_config.json.")
     ] = None,
     tgt_lang: Annotated[
-        str | None, typer.Option(help="Language code of the target, if not that of tokenizer_config.json.")
+        str | None,
+        typer.Option(
+            help="Language code of the target, if not that of tokenizer_config.json; of several, the only one to keep."
+        ),
     ] = None,
 ) -> None:
     """Make a run of a Hugging Face Marian model, such as those of OPUS-MT: to translate with, to fine-tune, to export.

@@ -82,6 +82,7 @@ USAGE_MISTAKES = {
     ("train", "train.de", "train.en", "--src-lang", "en", "--tgt-lang", "de"): "error: train.de train.en: by their names de and en, expected source en and target de; exchange",
     ("train", "a.csv", "b.csv"): "error: a.csv: a table holds both languages; give one table, or two text files",
     ("train", "a", "b", "c"): "error: 3 files; give two text files, source and target, or one table, or one config",
+    ("train", "a", "b", "--dev", "c", "d"): "error: 3 files; give two text files, source and target, or one table, or one config; a set of two files takes its option twice: --dev c --dev ...",
     ("train", "train.en"): "error: train.en: one text file; give two, source and target, line for line",
     ("train", "tiny.yaml", "--src-lang", "en"): "error: --src-lang goes with files; in a config use --set data.src_lang=",
 }  # fmt: skip

@@ -67,7 +67,7 @@ def read_config(
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     texts = monolingual or []
     options = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
-    if is_config(corpus):
+    if is_config(corpus, {"--dev": dev, "--test": test}):
         if given := [name for name, value in options.items() if value]:
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
@@ -112,10 +112,15 @@ def refuse_exchanged_words(words: list[Path], data: DataConfig) -> None:
         _refuse_exchanged({"--words": words}, data.src_lang, data.tgt_lang)
 
 
-def is_config(corpus: list[Path]) -> bool:
-    """Whether the arguments name a config. Raises UsageError for what is neither a config nor a corpus."""
+def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
+    """Whether the arguments name a config. Raises UsageError for what is neither a config nor a corpus. `sets`: the files of
+    other options."""
     if len(corpus) > 2:
-        raise UsageError(f"{len(corpus)} files; give two text files, source and target, or one table, or one config")
+        once = [f"{option} {files[0]} {option} ..." for option, files in sets.items() if files and len(files) == 1]
+        more = f"; a set of two files takes its option twice: {' '.join(once)}" if once else ""
+        raise UsageError(
+            f"{len(corpus)} files; give two text files, source and target, or one table, or one config{more}"
+        )
     if len(corpus) == 2:
         for file in corpus:
             if file.suffix in {".yaml", ".yml"}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -94,7 +95,7 @@ def contenders_for(only: list[str] | None, is_fp32: bool, config: Config, folder
             if is_fp32 and precision != "fp32":
                 continue
             if name == "mt":
-                command = ["train_mt.py", *mt_arguments(config, precision, data, folder)]
+                command = ["train_mt.py", *mt_arguments(config, precision, folder)]
             else:
                 script, mode = SCRIPTS[name]
                 command = [script, json.dumps({**work, **mode, "precision": precision})]
@@ -103,14 +104,11 @@ def contenders_for(only: list[str] | None, is_fp32: bool, config: Config, folder
     return found
 
 
-def mt_arguments(config: Config, precision: str, data: PreparedData, folder: Path) -> list[str]:
-    """Those of `mt train`, for a run that has the common tokenizer already."""
+def mt_arguments(config: Config, precision: str, folder: Path) -> list[str]:
+    """Those of `mt train`, for a run that is prepared already."""
     training = config.training.model_copy(update={"precision": precision})
-    run = RunDir(folder / f"mt-{precision}")
+    run = RunDir(Path(shutil.copytree(folder / "prepared", folder / f"mt-{precision}")))
     run.save_config(config.model_copy(update={"training": training}))
-    run.text.save_profile(data.profile)
-    run.text.save_tokenizer(data.tokenizer)
-    run.text.save_hashes({**data.sha256, "tokenizer": data.tokenizer.sha256})
     return [str(run.config_file), "--run-dir", str(run.path)]
 
 

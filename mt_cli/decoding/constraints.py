@@ -30,20 +30,24 @@ class Constraints:
         if n_tokens < self.min_length:
             allowed[:, EOS_ID] = -torch.inf
         if 0 < self.no_repeat_ngram <= n_tokens:
-            for row, ids in enumerate(tokens.tolist()):
-                allowed[row, _would_repeat(ids, self.no_repeat_ngram)] = -torch.inf
+            rows, completions = _would_repeat(tokens, self.no_repeat_ngram)
+            allowed[rows, completions] = -torch.inf
         if self.prefixes:
             for row, sentence in enumerate(sentences):
                 prefix = self.prefixes[sentence]
                 if n_tokens < len(prefix):
                     allowed[row] = -torch.inf
                     allowed[row, prefix[n_tokens]] = log_probs[row, prefix[n_tokens]]
-        is_stuck = (allowed == -torch.inf).all(1)
+        is_stuck = allowed.amax(1) == -torch.inf
         allowed[is_stuck, EOS_ID] = log_probs[is_stuck, EOS_ID]
         return allowed
 
 
-def _would_repeat(ids: list[int], n: int) -> list[int]:
-    """The tokens that would complete an n-gram which `ids` has already."""
-    tail = ids[len(ids) - n + 1 :]
-    return [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == tail]
+def _would_repeat(tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The tokens that would complete an n-gram which their row of tokens (R,t) has already, and these rows."""
+    ngrams = tokens.unfold(1, n, 1)  # (R,t-n+1,n)
+    is_begun = (ngrams[:, :, :-1] == tokens[:, None, tokens.size(1) - n + 1 :]).all(
+        -1
+    )  # again, by the last n - 1 tokens
+    rows, places = is_begun.nonzero(as_tuple=True)
+    return rows, ngrams[rows, places, -1]

@@ -622,7 +622,7 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
     for side, files in {"tgt": text.tgt, "src": text.src or []}.items():
         for file in files:
             if _TABLE.search(file):
-                told = f"data.monolingual.{side}: expected text, found the table {file}; cut a column"
+                told = f"data.monolingual.{side}: found the table {file}, expected text with a sentence on each line; save its column as such"
                 yield [("data", "monolingual", side)], told
     if text.src and text.back is not None:
         keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]
@@ -654,6 +654,11 @@ def _pairs_contradictions(data: SeveralPairs) -> Iterator[Contradiction]:
             yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"
 
 
+def meant_language(tag: str) -> str | None:
+    """The code of the language that is meant by that of a country, such as zh by cn."""
+    return _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower())
+
+
 def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Contradiction]:
     """`at`: the section that they are in."""
     section = ".".join(at)
@@ -661,7 +666,7 @@ def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Co
         keys: list[Key] = [(*at, "tgt_lang"), (*at, "src_lang")]
         yield keys, f"{section}.src_lang and {section}.tgt_lang are both '{data.src_lang}'; they must differ"
     for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
-        if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
+        if code := meant_language(tag):
             yield [(*at, name)], f"{section}.{name} '{tag}' is no code of a language; did you mean '{code}'?"
     corpora = data.corpora
     named: dict[Key, list[str]] = {("train",): corpora[0].files}

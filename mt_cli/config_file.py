@@ -65,7 +65,7 @@ def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
     except ValidationError as error:
         draft.problems += [draft.explain(details) for details in error.errors()]
     if config is not None:
-        config = config if is_open else Config.model_validate(config.model_dump())  # which sets every key
+        config = config if is_open else _with_all_keys(config)
         still_open = OPEN_KEYS - given_keys(config).keys()
         for keys, message in contradictions(config):
             if any(".".join(key[:2]) in still_open for key in keys):
@@ -75,6 +75,14 @@ def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
     draft.raise_problems()
     assert config is not None
     return config
+
+
+def _with_all_keys(config: Config) -> Config:
+    """The config in which every key is set, but for those that a run takes over from the one that it begins with."""
+    completed = Config.model_validate(config.model_dump())
+    if config.training.init_from is None:
+        return completed
+    return completed.model_copy(update={name: getattr(config, name) for name in ("tokenizer", "model", "decoding")})
 
 
 def alternatives(override: str) -> list[str]:

@@ -72,17 +72,20 @@ def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
     for one in known:
         if to.casefold() in (one.data.tgt_lang.casefold(), one.name.casefold()):
             return one
-    raise _not_learnt(run, known, _forgotten(config, to))
+    forgotten = _forgotten(config, to)
+    raise _not_learnt(run, known, forgotten, "" if forgotten else f"--to {to}: ")
 
 
-def _not_learnt(run: Path, known: list[Direction], more: str = "") -> UsageError:
+def _not_learnt(run: Path, known: list[Direction], more: str = "", asked: str = "") -> UsageError:
     choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
     if len(known) > _MOST_NAMED:
         choices = f"--to with one of the languages in {run / 'config.yaml'}"
-    return UsageError(f"{run} translates {_listed([one.told for one in known])}{more}; give {choices}")
+    return UsageError(f"{asked}{run} translates {told(known)}{more}; give {choices}")
 
 
-def _listed(words: list[str]) -> str:
+def told(directions: list[Direction]) -> str:
+    """`en to de, en to fr and de to en`, of many the first."""
+    words = [one.told for one in directions]
     if len(words) > _MOST_NAMED:
         words = [*words[:_MOST_NAMED], f"{len(words) - _MOST_NAMED} more"]
     *most, last = words

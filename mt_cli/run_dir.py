@@ -104,11 +104,11 @@ class RunDir:
         return RunDir(folder)
 
     def settled_sections(self) -> tuple[str, ...]:
-        """The sections of the config that may no longer change: none before the text is prepared, everything that is
+        """The sections and keys of the config that may no longer change: none before the text is prepared, everything that is
         trained with once there is a checkpoint."""
         if self.steps():
             return "data", "tokenizer", "model", "training"
-        return ("data", "tokenizer") if self.is_prepared else ()
+        return ("data", "tokenizer", "training.init_from") if self.is_prepared else ()
 
     @property
     def is_prepared(self) -> bool:

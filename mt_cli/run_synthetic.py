@@ -92,6 +92,8 @@ class RunSynthetic:
     def translations(self, block: int) -> tuple[list[str], float]:
         """Of its lines, and the seconds that they took."""
         translations, seconds = self._load(block, "translations")
+        if len(translations) != len(self.lines(block)):
+            raise self._damaged(self._file(block, "translations"))
         return translations, seconds
 
     def forget(self) -> None:
@@ -109,4 +111,10 @@ class RunSynthetic:
         return self._blocks / f"{block:06d}-{kind}.json"
 
     def _load(self, block: int, kind: str) -> Any:
-        return json.loads(read_inside(self._run, self._file(block, kind), _MAX_BLOCK_BYTES))
+        try:
+            return json.loads(read_inside(self._run, self._file(block, kind), _MAX_BLOCK_BYTES))
+        except (OSError, ValueError, RecursionError):
+            raise self._damaged(self._file(block, kind)) from None
+
+    def _damaged(self, file: Path) -> RunDirError:
+        return RunDirError(f"{file}: damaged; delete {self.folder}, and the same command makes it anew")

@@ -103,13 +103,16 @@ class RunText:
         if "tokenizer" in changed:
             raise RunDirError(f"{self._folder}: its tokenizer was replaced since this run began; restore it")
         if changed:
-            raise self.other_data_error(" and ".join(changed))
+            raise self.other_data_error(
+                " and ".join(changed), f"--from {as_typed(self._folder)}" if has_checkpoints else None
+            )
 
-    def other_data_error(self, names: str) -> RunDirError:
+    def other_data_error(self, names: str, options: str | None) -> RunDirError:
+        """`options`: by which another run can use what this one has learnt."""
+        more = f", or begin a new run with what was learnt here: {options}" if options else ""
         return RunDirError(
             f"{self._folder}: the {names} files are not what they were when this run began;"
-            " restore them, choose another --run-dir for another corpus, or begin a new run with this one's weights:"
-            f" --from {as_typed(self._folder)}"
+            f" restore them, choose another --run-dir for another corpus{more}"
         )
 
 

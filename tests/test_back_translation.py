@@ -178,10 +178,10 @@ def test_a_synthetic_corpus_alone_and_a_table_of_one_language_are_refused():
     assert told_of() == []
     assert told_of(train=only) == ["data.train: all corpora are synthetic; add one that people translated"]
     assert told_of(monolingual=Monolingual(tgt=["a.gn", "x.tsv"])) == [
-        "data.monolingual.tgt: expected text, found the table x.tsv; cut a column"
+        "data.monolingual.tgt: found the table x.tsv, expected text with a sentence on each line; save its column as such"
     ]
     assert told_of(monolingual=Monolingual(tgt=["a.gn"], src=["x.csv"], back="runs/gn-es")) == [
-        "data.monolingual.src: expected text, found the table x.csv; cut a column",
+        "data.monolingual.src: found the table x.csv, expected text with a sentence on each line; save its column as such",
         "data.monolingual.src is for a way back that is trained here, not for runs/gn-es; leave out one of the two",
     ]
 
@@ -391,6 +391,45 @@ def test_a_run_back_of_the_users_own_is_taken(nursery, whole, folder):
     assert json.loads((folder / "own/synthetic/about.json").read_text())["back"] == "whole/back"
     assert train(nursery, "wrong", monolingual=text.replace("whole/back", "whole")) == 2
     assert "data.monolingual.back: whole translates en to de, expected de to en" in nursery.said
+
+
+def test_a_run_back_that_was_replaced_while_it_translates_translates_all_anew(nursery, stages, whole, folder):
+    shutil.copytree(whole / "back", folder / "first")
+    text = "{tgt: news.de, back: first}"
+    assert train(nursery, "replaced", killed("translating"), monolingual=text) == -signal.SIGKILL
+    first = RunDir(folder / "first")
+    first.point("best", 45 - int(first.find_checkpoint("best").stem[5:]))  # of its checkpoints 15 and 30 the other one
+    train(nursery, "replaced", monolingual=text)
+    assert "first is not what it was when it began to translate, so all lines are translated anew" in nursery.said
+
+
+def test_a_damaged_block_is_told_with_what_to_do(nursery, stages, folder):
+    run = Path(shutil.copytree(stages["translating"], folder / "damaged")).name
+    [block, *_] = (folder / run / "synthetic/blocks").glob("*-translations.json")
+    for content in (block.read_bytes()[:-3], b'[["one"], 1.0]'):
+        block.write_bytes(content)
+        assert train(nursery, run) == 1
+        assert "damaged; delete damaged/synthetic, and the same command makes it anew" in nursery.said
+    shutil.rmtree(folder / run / "synthetic")
+    assert train(nursery, run) == 0, nursery.said
+
+
+def test_a_lost_curve_of_the_run_back_is_told(nursery, stages, folder):
+    run = Path(shutil.copytree(stages["choosing"], folder / "no-curve"))
+    shutil.rmtree(run / "synthetic")
+    (run / "back/metrics.jsonl").unlink()
+    assert train(nursery, run.name) == 1
+    assert "metrics.jsonl: lost; restore it from a copy, or delete no-curve/back" in nursery.said
+
+
+def test_a_run_whose_pairs_are_made_does_not_need_the_text_any_more(nursery, whole, folder):
+    shutil.copytree(whole, folder / "alone")
+    (folder / "news.de").rename(folder / "away.de")
+    try:
+        assert train(nursery, "alone", steps=40) == 0, nursery.said
+        assert "continuing alone from step 30" in nursery.said
+    finally:
+        (folder / "away.de").rename(folder / "news.de")
 
 
 OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolingual", "news.de"]

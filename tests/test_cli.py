@@ -75,14 +75,14 @@ USAGE_MISTAKES = {
     ("train", "a.en", "b.de"): "error: a.en: no such file, expected a text file or a table; give its path",
     ("train", "train.en", "train.en"): "error: train.en and train.en are the same file; give the source and its translation",
     ("train", "train.en", "dev.en"): "error: train.en and dev.en: the names do not tell the languages; add --src-lang",
-    ("train", "train.en", "train.de", "--columns", "1,2"): "error: --columns is for tables; leave it out",
+    ("train", "train.en", "train.de", "--columns", "1,2"): "error: --columns is for a corpus that is a table; leave it out, or set data.words.columns for a list of words",
     ("train", "train.en", "train.de", "--dev", "dev.en"): "error: --dev is given once; give one table, or two files: --dev SOURCE --dev TARGET",
     ("train", "train.en", "train.de", "--src-lang", "Spanish"): "error: --src-lang Spanish: expected a code; did you mean es?",
     ("train", "train.en", "train.de", "--dev", "dev.de", "--dev", "dev.en"): "error: dev.de dev.en: by their names de and en, expected source en and target de; exchange",
     ("train", "train.de", "train.en", "--src-lang", "en", "--tgt-lang", "de"): "error: train.de train.en: by their names de and en, expected source en and target de; exchange",
     ("train", "a.csv", "b.csv"): "error: a.csv: a table holds both languages; give one table, or two text files",
     ("train", "a", "b", "c"): "error: 3 files; give two text files, source and target, or one table, or one config",
-    ("train", "a", "b", "--dev", "c", "d"): "error: 3 files; give two text files, source and target, or one table, or one config; a set of two files takes its option twice: --dev c --dev ...",
+    ("train", "a", "b", "--dev", "c", "d"): "error: 3 files; give two text files, source and target, or one table, or one config; each file of a set takes the option: --dev c --dev ...",
     ("train", "train.en"): "error: train.en: one text file; give two, source and target, line for line",
     ("train", "tiny.yaml", "--src-lang", "en"): "error: --src-lang goes with files; in a config use --set data.src_lang=",
 }  # fmt: skip
@@ -891,7 +891,7 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     assert (answer.code, len(answer.said)) == (1, 1)
     assert answer.said[0] == (
         f"error: runs/tiny: the {name.split('.')[0]} files are not what they were when this run began;"
-        " restore them, choose another --run-dir for another corpus, or begin a new run with this one's weights:"
+        " restore them, choose another --run-dir for another corpus, or begin a new run with what was learnt here:"
         " --from runs/tiny"
     )
     after = files_of(copy)

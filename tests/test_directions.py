@@ -49,8 +49,8 @@ def test_a_direction_is_chosen_by_its_target_or_by_both_languages(to, found):
 @pytest.mark.parametrize(
     ("share", "to", "told"),
     [
-        (1, "fr", "run translates es to gn and gn to es; give --to gn or --to es"),
-        (0, "fr", "run translates es to gn; give --to gn"),
+        (1, "fr", "--to fr: run translates es to gn and gn to es; give --to gn or --to es"),
+        (0, "fr", "--to fr: run translates es to gn; give --to gn"),
         (
             0.5,
             "es",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import random
 import shutil
@@ -272,6 +273,22 @@ def test_one_of_several_languages_is_imported(several: tuple[Path, Any, Path], t
     assert (answer.code, answer.said) == (2, [f"error: {told}"])
 
 
+def test_codes_of_one_language_are_told_apart(tmp_path: Path, mt: Mt) -> None:
+    write_folder(tmp_path / "folder", codes=("pt_br", "pt_BR", "cn", "zh_CN", "zh"))
+    answer = mt("import", tmp_path / "folder", tmp_path / "run")
+    assert answer.code == 0 and any("not among the languages of --to: pt_BR, cn;" in line for line in answer.said)
+    assert len(RunDir(tmp_path / "run").load_config().data.directions) == 3
+    assert mt("import", tmp_path / "folder", tmp_path / "one", "--tgt-lang", "pt_BR").code == 0
+
+
+def test_an_export_as_pegasus_is_refused_by_name(trained_run: Path, tmp_path: Path, mt: Mt) -> None:
+    assert mt("export", trained_run, tmp_path / "out", "--to", "marian").code == 0
+    answer = mt("import", tmp_path / "out", tmp_path / "run")
+    assert (
+        answer.code == 1 and "model_type is pegasus, as mt export writes a run with model.norm: pre" in answer.said[0]
+    )
+
+
 def test_many_languages_are_not_all_told(tmp_path: Path, mt: Mt) -> None:
     write_folder(tmp_path / "folder", codes=tuple(f"x{letter}" for letter in "abcdefghijkl"))
     assert mt("import", tmp_path / "folder", tmp_path / "run").code == 0
@@ -297,6 +314,19 @@ def test_every_command_knows_the_languages(
     assert mt("import", "out", "again").code == 0
     scores = [mt("score", one, "--src", "a.en", "--ref", "a.deu", *to).lines for one in (run, Path("again"))]
     assert float(scores[0][0].split()[0]) == pytest.approx(float(scores[1][0].split()[0]), abs=1e-3)
+
+
+def test_targets_that_the_model_cannot_spell_are_ranked_by_the_rest(
+    marian: tuple[Path, Any, Path], entered: Path, mt: Mt
+) -> None:
+    lines = Path("train.de").read_text().splitlines()
+    Path("train.de").write_text(
+        "".join(f"{line} \U0001f600\n" if i % 2 else f"{line}\n" for i, line in enumerate(lines))
+    )
+    answer = mt("check", "train.en", "train.de", "--with", marian[2])
+    assert answer.code == 0, answer.said
+    scores = [float(line.split("\t")[1]) for line in answer.lines[1:]]
+    assert all(math.isfinite(score) for score in scores) and scores == sorted(scores, reverse=True)
 
 
 def test_a_run_of_one_of_the_languages_is_fine_tuned(several: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:

@@ -86,6 +86,38 @@ def test_sets_are_cut_from_the_new_text_alone(parent):
     assert 0 < len(held_out["dev"]) <= 6  # a tenth of 60
 
 
+def test_no_pair_is_held_out_that_the_other_run_was_trained_on(parent):
+    for side in ("en", "de"):
+        known = read_lines(Path(f"train.{side}"))[:50]
+        Path(f"new.{side}").write_text(Path(f"new.{side}").read_text() + "".join(f"{line}\n" for line in known))
+    data = prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+    theirs = {pair[:2] for pair in TrainingText(parent.load_config().data).read()}
+    sets = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    held_out = [pair[:2] for pairs in sets.values() for pair in pairs]
+    assert held_out and not theirs & {*held_out}
+
+
+@pytest.mark.parametrize("direction", ["there", "back"])
+def test_a_run_of_the_same_corpus_is_scored_on_the_sets_that_the_other_config_names(parent, caplog, direction):
+    caplog.set_level("INFO")
+    sides = ["en", "de"] if direction == "there" else ["de", "en"]
+    files = [
+        f"data.src_lang={sides[0]}",
+        f"data.tgt_lang={sides[1]}",
+        f"data.train=[train.{sides[0]}, train.{sides[1]}]",
+    ]
+    data = prepared(*files, "data.dev=null", "data.test={}", "training.rehearsal=0")
+    sets = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    assert [pair.src for pair in sets["dev"]] == read_lines(Path(f"dev.{sides[0]}"))
+    assert "as dev set and" in caplog.text and "from old" in caplog.text
+
+
+def test_where_its_text_is_gone_scores_may_be_too_high(parent, caplog):
+    Path("train.en").rename("gone.en")
+    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+    assert "sentences may be held out that it was trained on, and score too high" in caplog.text
+
+
 @pytest.mark.parametrize("case", ["large", "other direction", "none wanted"])
 def test_it_is_left_out_where_it_is_of_no_use(parent, case):
     settings = {"none wanted": ["training.rehearsal=0"], "other direction": OTHER_DIRECTION}.get(case, [])

@@ -16,9 +16,10 @@ import torch
 
 from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config_file import comments_of, load_config
+from mt_cli.errors import RunDirError
 from mt_cli.run_dir import RunDir
 from mt_cli.text.similarity import letters
-from mt_cli.text.tokenizer import extend_tokenizer, with_tags
+from mt_cli.text.tokenizer import extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.training.parent import _spelt, take_weights
 
 Mt = Callable[..., Any]
@@ -232,7 +233,7 @@ def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(r
     assert refused.code == 1 and refused.said[0].endswith("--from runs/es-gn")
     answer = mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn")
     assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
-    assert any(line.endswith("as before") for line in answer.said), "they count as similar to themselves"
+    assert any(line.endswith("from runs/es-gn") for line in answer.said), "they count as similar to themselves"
     new = RunDir(Path("runs/es-gn-2"))
     assert new.text.load_tokenizer(True).sha256 == run.text.load_tokenizer(True).sha256
     for file in run.sets.held_out.iterdir():
@@ -377,3 +378,53 @@ def test_a_mistyped_parent_is_told_as_such(run, mt):
 def test_a_parent_that_does_not_fit_is_refused_by_name(run, mt, options, message):
     answer = mt("train", "train.es", "train.gn", *SMALL, *options, "--run-dir", "runs/new")
     assert answer.code in (1, 2) and answer.said[-1].startswith(message), answer.said
+
+
+def test_a_run_that_is_prepared_takes_no_other_parent(run, corpus, mt):
+    new = ["train", "train.es", "train.gn", *SMALL, "--run-dir", "new"]
+    assert mt(*new, "--from", "runs/es-gn").code == 0
+    shutil.rmtree("new/checkpoints")
+    for name in ("best", "last"):
+        Path(f"new/{name}").unlink()
+    shutil.copytree("runs/es-gn", "runs/other")
+    refused = mt(*new, "--from", "runs/other")
+    assert refused.code == 1 and "training.init_from is runs/other here, runs/es-gn there" in refused.said[0]
+    tokenizer = train_tokenizer([lambda: iter(["x y z", "z y x"] * 9)], "bpe", 300)
+    with pytest.raises(RunDirError, match="its tokenizer is not the one that this run was prepared with"):
+        take_weights(build_model(run.load_config(), tokenizer), tokenizer, run)
+
+
+def test_a_damaged_parent_is_told_before_anything_is_prepared(run, mt):
+    run.find_checkpoint("best").write_bytes(b"damaged")
+    answer = mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn", "--run-dir", "new")
+    assert (answer.code, len(answer.said)) == (1, 1) and "damaged" in answer.said[0]
+    assert not RunDir(Path("new")).is_prepared
+
+
+def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
+    Path("mine.yaml").write_text(
+        "data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\ntraining: {max_steps: 1}\n"
+    )
+    answer = mt("train", "mine.yaml", "--from", "runs/es-gn", "--set", "training.device=cpu", "--run-dir", "new")
+    assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
+    assert RunDir(Path("new")).load_config().model == run.load_config().model
+
+
+def test_what_a_run_forgets_is_told(run, mt):
+    answer = mt("train", "train.gn", "train.es", *SMALL, "--from", "runs/es-gn")
+    assert "runs/es-gn translates es to gn, which this run forgets; data.pairs keep several" in answer.said
+
+
+def test_a_run_is_evaluated_although_its_parent_is_damaged(run, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn").code == 0
+    Path("runs/es-gn/config.yaml").write_text("x: [")
+    answer = mt("evaluate", "runs/es-gn-2")
+    assert answer.code == 0 and any("so nothing tells what was forgotten of runs/es-gn" in line for line in answer.said)
+
+
+def test_one_way_and_both_ways_are_compared_on_the_sets_that_they_share(run, mt):
+    both = ["--set", "training.both_directions=1", "--run-dir", "both"]
+    assert mt("train", "train.es", "train.gn", *SMALL, *both).code == 0
+    rows = json.loads(mt("evaluate", "runs/es-gn", "both", "--json").out)
+    compared = {row["test_set"]: row["comparison"]["with"] for row in rows if "comparison" in row}
+    assert compared == {"dev es-gn": "runs/es-gn", "test es-gn": "runs/es-gn"}

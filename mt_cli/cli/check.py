@@ -64,7 +64,7 @@ def check(
     pairs = config.data.directions
     if len(pairs) > 1 and (run is not None or dropped is not None):
         option = "--with" if run is not None else "--dropped"
-        raise UsageError(f"{option} is for one language pair; give the files of one instead of the config")
+        raise UsageError(f"{option} is for one language pair; give its two files in place of the config")
     if run is not None:
         refuse_options("--with prints no report", {"dev": dev, "test": test, "json": as_json, "dropped": dropped})
         _print_suspects(config, run)

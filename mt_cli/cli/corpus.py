@@ -67,7 +67,7 @@ def read_config(
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     texts = monolingual or []
     options = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
-    if is_config(corpus, {"--dev": dev, "--test": test}):
+    if is_config(corpus, {"--dev": dev, "--test": test, "--monolingual": monolingual}):
         if given := [name for name, value in options.items() if value]:
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
@@ -76,7 +76,9 @@ def read_config(
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
     if columns and len(corpus) == 2:
-        raise UsageError("--columns is for tables; leave it out")
+        raise UsageError(
+            "--columns is for a corpus that is a table; leave it out, or set data.words.columns for a list of words"
+        )
     languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
     _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
     _warn_of_others({"--dev": dev or [], "--test": test or []}, texts, corpus, languages)
@@ -94,6 +96,10 @@ def _sides_of(monolingual: list[Path], src_lang: str) -> list[str]:
     """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
     sides: dict[str, list[str]] = {"tgt": [], "src": []}
     for file in monolingual:
+        if _suffix(file) in _TABLES:
+            raise UsageError(
+                f"--monolingual {file}: a table, expected text with a sentence on each line; save its column as such"
+            )
         is_source = code_of_name(_suffix(file).removeprefix(".")) == src_lang
         sides["src" if is_source else "tgt"].append(str(file))
     if sides["src"] and not sides["tgt"]:
@@ -117,7 +123,7 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
     other options."""
     if len(corpus) > 2:
         once = [f"{option} {files[0]} {option} ..." for option, files in sets.items() if files and len(files) == 1]
-        more = f"; a set of two files takes its option twice: {' '.join(once)}" if once else ""
+        more = f"; each file of a set takes the option: {' '.join(once)}" if once else ""
         raise UsageError(
             f"{len(corpus)} files; give two text files, source and target, or one table, or one config{more}"
         )

@@ -34,10 +34,14 @@ class System:
 def with_comparisons(results: Sequence[Result]) -> list[Result]:
     """The results, in which each but the first of a test set has a `comparison` with the first. Those of one config in
     several seeds get `seeds`, and where configs differ each gets its `differing_keys`."""
-    firsts: dict[str, Result] = {}
+    firsts, of_text = dict[str, Result](), dict[str, Result]()
     compared = []
     for result, seeds, keys in zip(results, _seeds(results), _differing_keys(results), strict=True):
+        # The same set has another name in a run of several directions: dev en-de, not dev.
+        same = of_text.setdefault(result["test_sha256"], result) if "test_sha256" in result else result
         first = firsts.setdefault(str(result.get("ref", result["test_set"])), result)
+        if first is result and label(same) != label(result):
+            first = same
         is_seed = label(first) in seeds.get("seeds", {}).get("runs", ())
         compared.append(result | seeds | keys | (_compare(first, result, is_seed) if result is not first else {}))
     return compared

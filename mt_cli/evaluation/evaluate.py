@@ -6,6 +6,7 @@ A result has, beside what is shown, its `warnings` and its `system`: the texts, 
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import time
 import unicodedata
@@ -22,7 +23,7 @@ from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.directions import Direction, choose_direction, directions_of, has_several
-from mt_cli.errors import DataError
+from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import Result, System
 from mt_cli.evaluation.metrics import (
@@ -40,6 +41,8 @@ from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText, joined_sha256
 from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.text.dataset import TokenDataset, TokenPair
+
+log = logging.getLogger(__name__)
 
 
 def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> Result:
@@ -232,16 +235,20 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
     parent = RunDir(Path(config.training.init_from))
     if not parent.config_file.is_file():
         return []
-    theirs = parent.load_config()
-    same = next((one for one in directions_of(theirs) if one.name == direction.name), None)
-    if same is None:
+    try:
+        theirs = parent.load_config()
+        same = next((one for one in directions_of(theirs) if one.name == direction.name), None)
+        if same is None:
+            return []
+        named = parent.of_pair(theirs.data, same.pair).sets.all_files(same.pair)
+        return [
+            read_set(same.pair, f"{name} of {parent.path.name}", files, same.is_back)
+            for name, files in named.items()
+            if name != "dev" and all(Path(file).is_file() for file in files)
+        ]
+    except (ConfigError, DataError, RunDirError) as error:  # the run itself does not need it any more
+        log.warning(f"{error}; so nothing tells what was forgotten of {parent.path}")
         return []
-    named = parent.of_pair(theirs.data, same.pair).sets.all_files(same.pair)
-    return [
-        read_set(same.pair, f"{name} of {parent.path.name}", files, same.is_back)
-        for name, files in named.items()
-        if name != "dev" and all(Path(file).is_file() for file in files)
-    ]
 
 
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:

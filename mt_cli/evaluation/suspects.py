@@ -10,6 +10,7 @@ say themselves how sure they are, so both are simply added up; weights from 0.5 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
@@ -122,7 +123,10 @@ def _gains(model: Transformer, dataset: Mixture, batch_tokens: int, on_batch: Ca
 
 
 def _losses(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Floats:
-    return np.array([-np.mean(log_probs) for log_probs in token_log_probs([model], sources, targets)])
+    """The mean loss of each target, without tokens that the model never writes: characters that it has no piece for."""
+    found = token_log_probs([model], sources, targets)
+    finite = [[log_prob for log_prob in log_probs if math.isfinite(log_prob)] for log_probs in found]
+    return np.array([-np.mean(log_probs or [0.0]) for log_probs in finite])
 
 
 def _others(dataset: Mixture, order: list[int]) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ is often `<pad>`; its row becomes that of our `<s>`. A language code such as `>>
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,16 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from mt_cli.checkpoint import build_model, meta_model, save_checkpoint
-from mt_cli.config import Config, DataConfig, DecodingConfig, ModelConfig, SeveralPairs, TokenizerConfig, contradictions
+from mt_cli.config import (
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    SeveralPairs,
+    TokenizerConfig,
+    contradictions,
+    meant_language,
+)
 from mt_cli.config_file import explain_errors
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.export.marian import marian_order, reordered, weight_names
@@ -41,6 +51,8 @@ from mt_cli.provenance import record_start
 from mt_cli.run_dir import RunDir
 from mt_cli.text.piece_model import CONTROL, SYMBOLS, UNUSED, algorithm_of, with_our_symbols
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, tag_of
+
+log = logging.getLogger(__name__)
 
 _NEVER = -100.0  # a logit beside which that of any other token is all
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}  # their names and ours
@@ -141,12 +153,9 @@ def _data(
             raise UsageError(f"{file}: no {key} in it; give {option}, a language code such as en")
     if codes and tgt not in codes:
         raise UsageError(f"{folder} translates into {', '.join(codes)}; expected one of these, found --tgt-lang {tgt}")
+    targets = [tgt] if tgt_lang or len(codes) < 2 else _told_apart([code for code in codes if code != src])
     # The folder does not say what the model was trained on.
-    pairs = [
-        {"src_lang": src, "tgt_lang": code, "train": [f"unknown.{src}", f"unknown.{code}"]}
-        for code in ([tgt] if tgt_lang or not codes else codes)
-        if code != src or tgt_lang or len(codes) < 2
-    ]
+    pairs = [{"src_lang": src, "tgt_lang": code, "train": [f"unknown.{src}", f"unknown.{code}"]} for code in targets]
     shared: dict[str, Any] = {"max_length": min(architecture.max_position_embeddings - 1, 4096)}
     try:
         if len(pairs) > 1:
@@ -156,6 +165,16 @@ def _data(
         raise UsageError(
             *(f"{line}; give --src-lang and --tgt-lang" for line in explain_errors(error, "data"))
         ) from None
+
+
+def _told_apart(codes: list[str]) -> list[str]:
+    """Those codes that name a language of their own: of pt_br and pt_BR the first, of zh and cn, which is that of a country,
+    zh."""
+    firsts = {code.lower(): code for code in reversed(codes)}
+    chosen = [code for code in codes if firsts[code.lower()] == code and not meant_language(code)]
+    if left_out := [code for code in codes if code not in chosen]:
+        log.info(f"not among the languages of --to: {', '.join(left_out)}; --tgt-lang imports one of them")
+    return chosen
 
 
 def _config(

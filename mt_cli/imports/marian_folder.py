@@ -119,7 +119,13 @@ def checked(keys: type[_Keys], file: Path, found: Mapping[str, Any]) -> _Keys:
 def read_architecture(folder: Path) -> Architecture:
     """Raises CheckpointError for a network that no run can hold."""
     file = folder / "config.json"
-    a = checked(Architecture, file, read_json(file))
+    keys = read_json(file)
+    if keys.get("model_type") == "pegasus":
+        raise CheckpointError(
+            f"{file}: model_type is pegasus, as mt export writes a run with model.norm: pre, expected marian; use the run that"
+            " it came from"
+        )
+    a = checked(Architecture, file, keys)
     if a.d_model % 2 or a.d_model % a.encoder_attention_heads:
         heads = a.encoder_attention_heads
         raise CheckpointError(f"{file}: d_model {a.d_model} is odd or no multiple of encoder_attention_heads {heads}")

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from mt_cli.config import Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, multiply_float32_fast
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
 from mt_cli.run_synthetic import About
@@ -52,11 +52,19 @@ def back_translate(
 ) -> float:
     """Makes the synthetic pairs of a run with monolingual text, unless an earlier start has made them. Returns the seconds
     that they took, in all starts. Raises DataError for text that is of no use, and RunDirError where it has changed."""
-    text, back, about = config.data.monolingual, reverse_run(config, run), run.synthetic.about()
-    assert text is not None and back is not None
-    sha256 = sha256_of(text.tgt)
+    text, about = config.data.monolingual, run.synthetic.about()
+    assert text is not None
+    if about is not None and about.n_pairs is not None and not all(Path(file).exists() for file in text.tgt):
+        return about.seconds  # what was made of it is in the run
+    back, sha256 = reverse_run(config, run), sha256_of(text.tgt)
+    assert back is not None
     if about is not None and about.monolingual_sha256 != sha256:
-        raise run.text.other_data_error("monolingual")
+        ours = f"--from {as_typed(run.path)}" if run.steps() else f"--set data.monolingual.back={as_typed(back.path)}"
+        raise run.text.other_data_error("monolingual", ours)
+    if about is not None and about.n_pairs is None and about.back_sha256 != _sha256_of_weights(back):
+        log.info(f"{back.path} is not what it was when it began to translate, so all lines are translated anew")
+        run.synthetic.forget()
+        about = None
     if about is None or about.n_pairs is None:
         run.begin(config)
         if about is None:
@@ -72,7 +80,7 @@ def back_translate(
             if not _has_learnt(of_back, back):
                 log.warning(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
-                    " teach mistakes. With more pairs or --minutes, another run (--run-dir) can use it"
+                    " teach mistakes"
                 )
                 about = About(sha256, str(back.path), _sha256_of_weights(back), 0, 0, {}, _seconds_of(back), n_pairs=0)
                 run.synthetic.begin()
@@ -90,11 +98,22 @@ def back_translate(
     return about.seconds
 
 
+def tell_unused(run: RunDir) -> None:
+    """Says, where it is so, that a run has no synthetic pairs and will not get any."""
+    if (about := run.synthetic.about()) is not None and about.n_pairs == 0:
+        log.warning(
+            f"the monolingual text is not used, since {about.back} had hardly learnt to translate; another run can use it, with"
+            " more pairs or --minutes: add --run-dir OTHER"
+        )
+
+
 def _has_learnt(config: Config, back: RunDir) -> bool:
     """Whether the run back translates at all, by its dev set. With text of one that did not, a run was 1.8 chrF worse than
     without (docs/log.md)."""
     data, curve = config.data, learning_curve(back.logs.records(back.metrics_file))
     dev = list(read_pairs(back.sets.dev_files(data), columns=data.columns, on_bad_line=data.on_bad_line))
+    if not curve:
+        raise RunDirError(f"{back.metrics_file}: lost; restore it from a copy, or delete {back.path} to train it anew")
     copied = copied_chrf(data, [pair.src for pair in dev], [pair.tgt for pair in dev])
     return has_learnt(max(point.chrf for point in curve), copied)
 
@@ -126,9 +145,9 @@ def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: S
         log.info(f"monolingual: {note}")
     left_out = report.dropped | selection.left_out
     if not n_chosen:
-        raise DataError(
-            f"{text.tgt[0]}: no line of use, {_told(left_out)}; give text in {config.data.tgt_lang} that is not yet translated"
-        )
+        is_long = any(reason.startswith("longer") for reason in left_out)
+        advice = "put each sentence on a line of its own" if is_long else f"give text in {config.data.tgt_lang}"
+        raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; {advice} that is not yet translated")
     seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
     about = About(sha256, str(back.path), _sha256_of_weights(back), report.n_pairs, n_chosen, left_out, seconds)
     run.synthetic.save_about(about)
@@ -194,9 +213,11 @@ def _join(config: Config, run: RunDir, about: About, selection: Selection) -> Ab
     n_pairs = n_translated - selection.left_out.total()
     if not n_pairs:
         synthetic.forget()
+        text = config.data.monolingual
+        is_own = text is not None and text.back is None
+        advice = "run the same command with more minutes or steps" if is_own else "give another data.monolingual.back"
         raise DataError(
-            f"{synthetic.folder}: no pair of use, {_told(left_out)}; {about.back} has hardly learnt to translate: run the same"
-            " command with more minutes or steps"
+            f"{synthetic.folder}: no pair of use, {_told(left_out)}; {about.back} has hardly learnt to translate: {advice}"
         )
     weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
     about = replace(about, left_out=left_out, n_pairs=n_pairs, weight=weight, seconds=seconds)

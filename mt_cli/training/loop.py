@@ -23,7 +23,7 @@ from mt_cli.training.guards import (
     smaller_batches,
     smaller_searches,
 )
-from mt_cli.training.metrics_log import BAR, LOG_EVERY_STEPS, MetricsLog
+from mt_cli.training.metrics_log import BAR, LOG_EVERY_STEPS, MetricsLog, told_time
 from mt_cli.training.phases import plan_steps
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
@@ -186,6 +186,6 @@ class Trainer:
         )
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
-            log.info(f"about {plan.max_steps:,} steps in {minutes:g} min; training.max_steps does not count")
+            log.info(f"about {plan.max_steps:,} steps in {told_time(60 * minutes)}; training.max_steps does not count")
         speed.planned_minutes = minutes
         state.follow(plan)

@@ -79,7 +79,9 @@ class Selection:
                 yield src, tgt
 
 
-_TOLD = {"length_ratio": "far too short or too long", "debris": "punctuation alone"}
+_TOLD = {
+    "length_ratio": "far too short or too long", "debris": "punctuation alone", "untranslated": "the same as the line",
+}  # fmt: skip
 
 
 def held_out_targets(data: DataConfig, inherited: dict[str, list[SentencePair]]) -> Iterator[str]:

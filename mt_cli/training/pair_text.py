@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from statistics import fmean
 
 from mt_cli.check.corpus_check import ReadCorpus
 from mt_cli.check.findings import Report
@@ -24,13 +25,15 @@ from mt_cli.text.profile import CorpusProfile, ProfileBuilder
 from mt_cli.text.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
 from mt_cli.text.splitting import AbbreviationCounter
 from mt_cli.text.tokenizer import Tokenizer
-from mt_cli.training.parent import held_out_of, spellings_of
+from mt_cli.training.parent import held_out_of, known_pairs, named_sets_of, spellings_of
 from mt_cli.training.rehearsal import with_rehearsal
 from mt_cli.training.reverse_run import reverse_run
 from mt_cli.training.selection import hold_out, leave_out_faulty, look_through, respell, tell_findings
 from mt_cli.training.token_sets import TokenSet, TrainingSet
 
 log = logging.getLogger(__name__)
+
+_ITS_CORPUS = 0.5  # of the pairs are known to the run that this one begins with: so they have one corpus
 
 
 class PairText:
@@ -101,15 +104,19 @@ class PairText:
         any of the sets."""
         self._check.finish()
         train, sets = self.train, self.folder.sets
-        if self.suffix:
-            log.info(f"{self.data.name}:")
         report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs))
         sets.forget()  # what a start wrote that broke off
         spellings = self._spellings(report, parent)
         if self.data.dev is None:
             others = [other for other in (parent, reverse_run(self.config, self.folder)) if other is not None]
-            inherited = next(filter(None, (held_out_of(other, self.config) for other in others)), {})
-            hold_out(self.config, sets, train.pairs, report, inherited, spellings)
+            found = ((held_out_of(other, self.config), other.path) for other in others)
+            inherited, heir_of = next(((pairs, path) for pairs, path in found if pairs), ({}, None))
+            known = set[int]()
+            if parent is not None and not inherited:
+                known = known_pairs(parent, self.config)
+                if known and _share(known, train) > _ITS_CORPUS:
+                    inherited, heir_of = named_sets_of(parent, self.config), parent.path
+            hold_out(self.config, sets, train.pairs, report, inherited, spellings, heir_of, known)
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
             leave_out_faulty(sets, train.pairs, report)
@@ -129,9 +136,7 @@ class PairText:
         return report.spellings if learnt is None else learnt
 
     def keep_report(self, report: Report) -> None:
-        if self.suffix and report.findings:
-            log.info(f"{self.data.name}:")
-        tell_findings(report)
+        tell_findings(report, self.suffix.strip())
         write_text(self.folder.sets.check_file, report.as_json() + "\n")
 
     def settle(self) -> None:
@@ -177,6 +182,12 @@ class PairText:
                 )
         dev.refuse_empty(dataset)
         return Mixture([Part(dataset, src_tags=tokenizer.tags_for(self.data.tgt_lang))])
+
+
+def _share(known: set[int], train: TrainingSet) -> float:
+    """Of the training pairs, without those of another run that are rehearsed."""
+    is_own = [corpus.hold_out for corpus in train.data.corpora]
+    return fmean(hash(pair[:2]) in known for pair in train.pairs() if is_own[corpus_of(pair.line)])
 
 
 class _Description:

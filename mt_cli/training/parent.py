@@ -5,8 +5,10 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,16 +17,18 @@ import torch
 from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DataConfig, given_keys
 from mt_cli.config_file import complete
-from mt_cli.errors import ConfigError
+from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import SentencePair
+from mt_cli.text.corpora import TrainingText
+from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.spelling import Spellings
 from mt_cli.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
 _N_NAMED = 8  # weights, in a message
+_N_REMEMBERED = 1_000_000  # pairs; bounds memory at about 100 MB
 _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 
@@ -41,7 +45,10 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     """
     of_parent = parent.load_config()
     keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
-    keys["data.max_length"] = min(config.data.max_length, of_parent.model.max_positions - 1)
+    tag = config.data.monolingual is not None or any(
+        corpus.synthetic for pair in config.data.directions for corpus in pair.corpora
+    )
+    keys["data.max_length"] = min(config.data.max_length, of_parent.model.max_positions - 1 - tag)
     config = complete(config, keys)
     if config.tokenizer != of_parent.tokenizer:
         raise ConfigError(
@@ -54,8 +61,17 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
     """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
     spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights of another shape begin anew and are named.
 
-    Raises CheckpointError when they are damaged."""
+    Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
     loaded = load_model(parent)
+    old, new = loaded.tokenizer, tokenizer
+    for before, now in (
+        (old.src_vocabulary(), new.src_vocabulary()),
+        (old.tgt_vocabulary(), new.tgt_vocabulary()),
+    ):
+        if now[: len(before)] != before:
+            raise RunDirError(
+                f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
+            )
     weights, own, anew = loaded.model.state_dict(), model.state_dict(), []
     with torch.no_grad():
         for name, weight in own.items():
@@ -110,6 +126,12 @@ class _SamePair(NamedTuple):
     folder: RunDir
     is_exchanged: bool  # from target to source
 
+    def turned(self, sets: dict[str, list[SentencePair]]) -> dict[str, list[SentencePair]]:
+        """The other run's sets in the direction of this one."""
+        if not self.is_exchanged:
+            return sets
+        return {name: [SentencePair(tgt, src, line) for src, tgt, line in pairs] for name, pairs in sets.items()}
+
 
 def _same_pair(other: RunDir, config: Config) -> _SamePair | None:
     """For a config of one language pair. None where the other run translates between other languages."""
@@ -127,10 +149,37 @@ def held_out_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
     same = _same_pair(other, config)
     if same is None or same.data.dev is not None:
         return {}
-    sets = same.folder.sets.held_out_pairs(same.data)
-    if not same.is_exchanged:
-        return sets
-    return {name: [SentencePair(tgt, src, line) for src, tgt, line in pairs] for name, pairs in sets.items()}
+    return same.turned(same.folder.sets.held_out_pairs(same.data))
+
+
+def named_sets_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
+    """The dev set and the first test set that the config of such a run names; none where they are gone."""
+    same = _same_pair(other, config)
+    if same is None or same.data.dev is None:
+        return {}
+    named = zip(("dev", "test"), (same.data.dev, *same.data.test.values()), strict=False)
+    data = same.data
+    with contextlib.suppress(DataError):
+        sets = {name: read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line) for name, files in named}
+        return same.turned({name: list(pairs) for name, pairs in sets.items()})
+    return {}
+
+
+def known_pairs(other: RunDir, config: Config) -> set[int]:
+    """Hashes of the pairs that such a run was trained on, where its config names its dev set: to hold them out would give
+    scores that are too high."""
+    same = _same_pair(other, config)
+    if same is None or same.data.dev is None or other.is_imported:
+        return set()
+    pairs = TrainingText(same.data).read(on_bad_line="skip")
+    try:
+        return {hash((tgt, src) if same.is_exchanged else (src, tgt)) for src, tgt, _ in islice(pairs, _N_REMEMBERED)}
+    except DataError as error:
+        log.warning(
+            f"{other.path} has no training text any more, so sentences may be held out that it was trained on, and score too"
+            f" high ({error}); give --dev and --test of your own"
+        )
+        return set()
 
 
 def spellings_of(other: RunDir, config: Config) -> Spellings | None:

@@ -14,7 +14,7 @@ from itertools import chain
 
 from mt_cli.config import Config, DataConfig, SeveralPairs, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
-from mt_cli.directions import tags_of
+from mt_cli.directions import directions_of, tags_of, told
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
@@ -71,6 +71,9 @@ def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedDat
     forget_rehearsal(run)
     if (named := parent_of(config)) is not None:
         rehearse(config, run, named)
+        kept = {one.name for one in directions_of(config)}
+        if lost := [one for one in directions_of(named.load_config()) if one.name not in kept]:
+            log.info(f"{named.path} translates {told(lost)}, which this run forgets; data.pairs keep several")
     facts, texts = FactsCounter(), _texts(config, run)
     with ExitStack() as stack:
         for text in texts:

@@ -43,7 +43,7 @@ def rehearse(config: Config, run: RunDir, parent: RunDir) -> None:
     """Copies pairs of the parent's training text into the run, where the new text is of the same languages and so little
     that learning it would cost what the parent knows."""
     theirs, share = _same_pair(config.data, parent), config.training.rehearsal
-    if theirs is None or not share:
+    if theirs is None or not share or parent.is_imported:
         return
     text = TrainingText(config.data)
     n_new = sum(text.corpora[corpus_of(pair.line)].weight for pair in text.read())

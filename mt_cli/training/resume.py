@@ -26,7 +26,7 @@ from mt_cli.checkpoint import (
 )
 from mt_cli.config import AUTO, Config, differing_keys, given_keys
 from mt_cli.config_file import complete
-from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
+from mt_cli.errors import CheckpointError, RunDirError, as_typed, is_device_failure, is_out_of_memory
 from mt_cli.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.parent import parent_of
@@ -197,7 +197,7 @@ class Checkpoints:
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
         if data_changed:
-            raise self.run.text.other_data_error("train or dev")
+            raise self.run.text.other_data_error("train or dev", f"--from {as_typed(self.run.path)}")
 
     def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(state.model, content["model"], file)

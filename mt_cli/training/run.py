@@ -13,7 +13,7 @@ from statistics import fmean
 
 import torch
 
-from mt_cli.checkpoint import build_model
+from mt_cli.checkpoint import build_model, load_checkpoint
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
 from mt_cli.device import (
@@ -26,12 +26,12 @@ from mt_cli.device import (
 from mt_cli.errors import DataError, as_typed
 from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
-from mt_cli.training.back_translation import back_translate
+from mt_cli.training.back_translation import back_translate, tell_unused
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
-from mt_cli.training.parent import about_parent, take_weights
+from mt_cli.training.parent import about_parent, parent_of, take_weights
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
 from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
@@ -96,6 +96,8 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     """The config to train with. From here on the run is locked, until `stack` ends."""
     config = continued_config(config, run)
     _refuse_missing_files(config, run.is_prepared)
+    if not run.steps() and (parent := parent_of(config)) is not None:
+        load_checkpoint(parent.find_checkpoint("best"))  # so that damage shows before anything is prepared
     choose_device(config.training.device)
     refuse_missing_tensorboard(config.training)
     run.refuse_links()
@@ -159,6 +161,7 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     state, p = trainer.state, trainer.state.progress
     trainer.checkpoints.verify_best(p)
     _tell_verdict(trainer, run)
+    tell_unused(run)
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate"
         f" {as_typed(run.path)}{_told_target(state.config)}"
@@ -210,7 +213,7 @@ def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:
         named |= {f"test.{name}": files for name, files in data.test.items()}
     if data.words is not None:
         named["words.files"] = data.words.files
-    if data.monolingual is not None:
+    if data.monolingual is not None and not is_prepared:  # then the pairs are made
         named |= {f"monolingual.{side}": files for side, files in _monolingual_files(data).items()}
     return named
 
@@ -246,6 +249,8 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
             f"the learning rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
             f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
         )
+    if training.freeze and training.init_from is None:
+        log.warning("training.freeze without another run to begin with (--from RUN): these parts stay random")
     if training.minutes is not None and p.step:
         used = p.elapsed_seconds / 60
         log.info(
@@ -286,6 +291,7 @@ def _tell_finished(state: TrainingState, run: RunDir) -> None:
     p, config, kept = state.progress, state.config, run.load_config()
     if (config.data.test, config.decoding) != (kept.data.test, kept.decoding):
         log.info(f"note: the test sets and the search that you gave are not used; change them in {run.config_file}")
+    tell_unused(run)
     if state.settings.minutes is None:
         log.info(f"to train it longer, give it more steps, such as --set training.max_steps={2 * p.step}")
     log.info(

@@ -4,8 +4,9 @@ away."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import islice
+from pathlib import Path
 
 from mt_cli.check.corpus_check import ReadCorpus, quick_check
 from mt_cli.check.corpus_check import check as check_corpus
@@ -31,14 +32,18 @@ def look_through(data: DataConfig, corpus: ReadCorpus) -> Report:
     return quick_check(data, corpus._replace(read_train=lambda: islice(corpus.read_train(), _MOST_CHECKED)))
 
 
-def tell_findings(report: Report) -> None:
-    """Logs what changes a training; `mt check` shows all of it, with lines and advice."""
-    for severity, line in report.in_brief(without=IN_TRAINING.name):
+def tell_findings(report: Report, name: str) -> None:
+    """Logs what changes a training; `mt check` shows all of it, with lines and advice. `name`: of the language pair, where there
+    are several."""
+    lines = list(report.in_brief(without=IN_TRAINING.name))
+    if name and lines:
+        log.info(f"{name}:")
+    for severity, line in lines:
         if severity == "fatal":
             log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
         else:
             log.info(f"found in {line}")
-    if report.findings:
+    if lines:
         log.info("  (mt check tells more of what was found, and what to do)")
 
 
@@ -68,9 +73,12 @@ def hold_out(
     report: Report,
     inherited: dict[str, list[SentencePair]],
     spellings: Spellings,
+    heir_of: Path | None = None,
+    known: Container[int] = (),
 ) -> None:
     """Cuts a dev set, and where there is none a test set, from the training text, and writes them into the run, spelled as
-    training is, with all that is left out of training. The `inherited` sets stay what they are."""
+    training is, with all that is left out of training. The `inherited` sets, of the run `heir_of`, stay what they are. `known`:
+    hashes of pairs that are not held out, since the run that this one begins with was trained on them."""
     faulty = _reasons(report)
     cleaned = faulty if config.data.clean else {}
     read_kept = lambda: (pair for pair in read_all() if pair.line not in cleaned)  # noqa: E731
@@ -80,9 +88,10 @@ def hold_out(
     else:
         with_test = not config.data.test
         corpora, told = report.text.corpora, report.text.told
-        is_fit = [corpus.hold_out and not corpus.synthetic for corpus in corpora]  # nobody wrote synthetic sources
-        read_fit = lambda: (pair for pair in read_kept() if is_fit[corpus_of(pair.line)])  # noqa: E731
-        read_others = lambda: (pair for pair in read_kept() if not is_fit[corpus_of(pair.line)])  # noqa: E731
+        of_corpus = [corpus.hold_out and not corpus.synthetic for corpus in corpora]  # nobody wrote synthetic sources
+        is_fit = lambda pair: of_corpus[corpus_of(pair.line)] and hash(pair[:2]) not in known  # noqa: E731
+        read_fit = lambda: (pair for pair in read_kept() if is_fit(pair))  # noqa: E731
+        read_others = lambda: (pair for pair in read_kept() if not is_fit(pair))  # noqa: E731
         found = split(read_fit, _SPLIT_SEED, True, with_test, faulty, told, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     own = {(pair.src, pair.tgt) for pairs in inherited.values() for pair in pairs}  # they resemble themselves
@@ -102,9 +111,8 @@ def hold_out(
         sets = {name: list(respelled(pairs, spellings)) for name, pairs in sets.items()}
     run_sets.save_held_out(config.data, sets)
     sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
-    kept = "as before" if inherited else "from the corpus"
     similar = f"; {n_similar:,} more are not trained on, since they resemble these" if n_similar else ""
-    log.info(f"held out {sizes} {kept}{similar}")
+    log.info(f"held out {sizes} from {heir_of if inherited else 'the corpus'}{similar}")
 
 
 def _reasons(report: Report) -> dict[int, str]:

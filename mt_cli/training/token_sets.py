@@ -33,6 +33,8 @@ Note = Callable[[SentencePair], None]
 class TokenSet:
     """The dev set, or a corpus of the training set."""
 
+    _columns_option = "--columns"
+
     def __init__(
         self,
         run: RunDir,
@@ -110,7 +112,7 @@ class TokenSet:
         except OSError as error:
             raise cannot_write(folder, error) from None
         for line in self.report.describe(self._told):
-            log.info(line)
+            log.info(line.replace("--columns", self._columns_option))
         return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
     def _encode(self, pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]:
@@ -158,6 +160,8 @@ class TokenSet:
 
 class WordListSet(TokenSet):
     """The entries of a list, each followed by itself in all carriers."""
+
+    _columns_option = "--set data.words.columns=SOURCE,TARGET"
 
     def __init__(self, run: RunDir, data: DataConfig, words: WordList):
         self._words = words

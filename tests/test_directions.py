@@ -154,6 +154,13 @@ def test_both_ways_are_evaluated(run, mt):
     assert [row["chrf"] for row in only] == [row["chrf"] for row in rows[2:4]]
 
 
+def test_a_run_of_both_ways_ranks_a_corpus_of_either_direction(run, mt):
+    ranked = [mt("check", *files, "--with", run.path) for files in (("train.es", "train.gn"), ("train.gn", "train.es"))]
+    assert [answer.code for answer in ranked] == [0, 0]
+    lines = [{line.split("\t")[0] for line in answer.lines[1:]} for answer in ranked]
+    assert lines[0] == lines[1]
+
+
 def test_a_run_of_both_ways_ranks_pairs_by_both(run):
     assert find_suspects(run, run.load_config().data).n_ranked == 400
 

@@ -164,7 +164,8 @@ def usual_run_dir(
         is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
         usual = run.path if is_of_a_run else RUNS / _stem(corpus[0])
     usual = usual.with_name("-".join([usual.name, *more]))
-    return usual.with_name(f"{usual.name}-2") if init_from is not None and usual == init_from else usual
+    is_the_other = init_from is not None and usual.resolve() == init_from.resolve()
+    return usual.with_name(f"{usual.name}-2") if is_the_other else usual
 
 
 def files_of_set(option: str, files: list[Path]) -> list[str]:

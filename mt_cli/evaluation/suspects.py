@@ -24,6 +24,7 @@ from mt_cli.checkpoint import load_model
 from mt_cli.config import DataConfig
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
+from mt_cli.directions import directions_of, told
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run_dir import RunDir
@@ -60,11 +61,11 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     """The worst 2% of the training pairs of `data`, by the best checkpoint of a run. Raises UsageError for a run of other
     languages, and DataError for files that are no parallel text."""
     config = run.load_config()
-    learnt = next((one for one in config.data.directions if one.name == data.name), None)
+    known = directions_of(config)
+    learnt = next((one for one in known if one.name == data.name), None)
     if learnt is None:
-        told = " and ".join(f"{one.src_lang} to {one.tgt_lang}" for one in config.data.directions)
         languages = f"{data.src_lang} to {data.tgt_lang}"
-        raise UsageError(f"{run.path}: translates {told}, the corpus {languages}; give a run of these languages")
+        raise UsageError(f"{run.path}: translates {told(known)}, the corpus {languages}; give a run of these languages")
     model, tokenizer, config, _, _ = load_model(run)
     model.to(choose_device(device))
     # A model that went on in one direction alone has forgotten most of the other.
@@ -73,7 +74,8 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     most = config.data.max_length - max(map(len, tags))  # tokens
     lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
-    pairs = respelled(text.read(), run.of_pair(config.data, learnt).sets.spellings())
+    spellings = run.of_pair(config.data, learnt.pair).sets.spellings()
+    pairs = respelled(text.read(), spellings[::-1] if learnt.is_back else spellings)
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = _encoded(chunk, tokenizer)

@@ -156,3 +156,11 @@ def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(ti
     answer = mt(*command)
     assert answer.code == 1 and "such as --set data.words.columns=" in answer.said[-1]
     assert mt(*command, "--set", "data.words.columns=1,2").code == 0
+
+
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_a_list_whose_sides_are_exchanged_is_told(tiny, caplog, is_exchanged):
+    pairs = [(tgt, src) if is_exchanged else (src, tgt) for src, tgt in WORDS.items()]
+    Path("words.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    prepared()
+    assert ("words.tsv: its sources look like targets of the corpus" in caplog.text) == is_exchanged

@@ -177,6 +177,24 @@ class WordListSet(TokenSet):
                 src, tgt = src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt)
                 yield SentencePair(normalize(src), normalize(tgt, keep_no_break_spaces=True), pair.line)
 
+    def warn_if_exchanged(self, text: Iterable[SentencePair]) -> None:
+        """Warns of a list whose sources are written with words of the targets of `text`, and the other way round."""
+        src_words, tgt_words = set[str](), set[str]()
+        for pair in islice(text, _N_LOOKED_AT):
+            src_words.update(pair.src.lower().split())
+            tgt_words.update(pair.tgt.lower().split())
+        n_right, n_wrong = 0, 0
+        for pair in islice(self.read(), _N_LOOKED_AT):
+            for entry, own, others in ((pair.src, src_words, tgt_words), (pair.tgt, tgt_words, src_words)):
+                words = set(entry.lower().split())
+                n_right += len(words & own - others)
+                n_wrong += len(words & others - own)
+        if n_wrong > max(4, 2 * n_right):
+            log.warning(
+                f"{self.files[0]}: its sources look like targets of the corpus, its targets like sources; exchange the two"
+                " columns or files"
+            )
+
     def weight(self, dataset: TokenDataset, texts: Sequence[Part]) -> float:
         """So that the list has its share of an epoch, and no more: words alone end early, and many of them would teach
         sentences to end early, too. A few words are repeated, but not without end."""
@@ -187,6 +205,7 @@ class WordListSet(TokenSet):
         return {**super()._meta(tokenizer), "carriers": f"{self._words.carriers}, columns {self._words.columns}"}
 
 
+_N_LOOKED_AT = 100_000  # pairs, and entries
 _MOST_REPEATED = 10.0  # times in an epoch
 _GAP = "___"  # where an entry stands in a carrier
 
@@ -218,6 +237,8 @@ class TrainingSet:
         try:
             for one in self.sets:
                 one.copy(run, passing(one.read()))
+            if self.words is not None:
+                self.words.warn_if_exchanged(self.pairs())
             yield
         finally:
             for one in self.sets:

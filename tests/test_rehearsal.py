@@ -112,9 +112,11 @@ def test_a_run_of_the_same_corpus_is_scored_on_the_sets_that_the_other_config_na
     assert "as dev set and" in caplog.text and "from old" in caplog.text
 
 
-def test_where_its_text_is_gone_scores_may_be_too_high(parent, caplog):
-    Path("train.en").rename("gone.en")
-    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+@pytest.mark.parametrize("gone", ["train.en", "dev.en"])
+def test_where_its_files_are_gone_scores_may_be_too_high(parent, caplog, gone):
+    text = [] if gone == "train.en" else ["data.train=[train.en, train.de]"]
+    Path(gone).rename("gone.en")
+    prepared("data.dev=null", "data.test={}", "training.rehearsal=0", *text)
     assert "sentences may be held out that it was trained on, and score too high" in caplog.text
 
 

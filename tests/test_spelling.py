@@ -178,13 +178,14 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
     rng = random.Random(1)
     for name in "es", "gn":  # a corpus of which sets can be held out
         lines = (" ".join("".join(rng.choices("abdegilmnoprstu", k=6)) for _ in range(6)) for _ in range(400))
-        Path(f"train.{name}").write_text("".join(f"ã’ {line}\n" for line in lines))
+        Path(f"new.{name}").write_text("".join(f"ã’ {line}\n" for line in lines))
     for name, setting, expected in (
         ("child", "data.spelling=dev", parent.sets.spellings()),
         ("own", "data.spelling=own", ({}, {})),
     ):
         child = RunDir(tmp_path / name)
-        targets(data | {"dev": None}, child, f"training.init_from={parent.path}", setting)
+        new = {"dev": None, "train": ["new.es", "new.gn"]}
+        targets(data | new, child, f"training.init_from={parent.path}", setting)
         assert child.sets.spellings() == expected
         held_out = "".join((child.sets.held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
         assert set("ã’â'") & set(held_out) == set("â'" if name == "child" else "ã’"), "it is scored as it is trained"

@@ -146,8 +146,8 @@ def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: S
     left_out = report.dropped | selection.left_out
     if not n_chosen:
         is_long = any(reason.startswith("longer") for reason in left_out)
-        advice = "put each sentence on a line of its own" if is_long else f"give text in {config.data.tgt_lang}"
-        raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; {advice} that is not yet translated")
+        wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
+        raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
     seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
     about = About(sha256, str(back.path), _sha256_of_weights(back), report.n_pairs, n_chosen, left_out, seconds)
     run.synthetic.save_about(about)

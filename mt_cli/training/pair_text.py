@@ -115,7 +115,7 @@ class PairText:
             if parent is not None and not inherited:
                 known = known_pairs(parent, self.config)
                 if known and _share(known, train) > _ITS_CORPUS:
-                    inherited, heir_of = named_sets_of(parent, self.config), parent.path
+                    inherited, heir_of, known = named_sets_of(parent, self.config), parent.path, set()
             hold_out(self.config, sets, train.pairs, report, inherited, spellings, heir_of, known)
             self.dev_pairs = list(self.dev.read())
         elif self.data.clean:
@@ -187,7 +187,7 @@ class PairText:
 def _share(known: set[int], train: TrainingSet) -> float:
     """Of the training pairs, without those of another run that are rehearsed."""
     is_own = [corpus.hold_out for corpus in train.data.corpora]
-    return fmean(hash(pair[:2]) in known for pair in train.pairs() if is_own[corpus_of(pair.line)])
+    return fmean([hash(pair[:2]) in known for pair in train.pairs() if is_own[corpus_of(pair.line)]] or [False])
 
 
 class _Description:

@@ -5,7 +5,6 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 from itertools import islice
@@ -29,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _N_NAMED = 8  # weights, in a message
 _N_REMEMBERED = 1_000_000  # pairs; bounds memory at about 100 MB
+_TOO_HIGH = "so sentences may be held out that it was trained on, and score too high"
+_GIVE_SETS = "give --dev and --test of your own"
 _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 
@@ -153,16 +154,17 @@ def held_out_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
 
 
 def named_sets_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """The dev set and the first test set that the config of such a run names; none where they are gone."""
+    """The dev set and the first test set that the config of such a run names; none, with a warning, where they are gone."""
     same = _same_pair(other, config)
     if same is None or same.data.dev is None:
         return {}
-    named = zip(("dev", "test"), (same.data.dev, *same.data.test.values()), strict=False)
-    data = same.data
-    with contextlib.suppress(DataError):
+    named, data = zip(("dev", "test"), (same.data.dev, *same.data.test.values()), strict=False), same.data
+    try:
         sets = {name: read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line) for name, files in named}
         return same.turned({name: list(pairs) for name, pairs in sets.items()})
-    return {}
+    except DataError as error:
+        log.warning(f"{other.path} has no dev set any more, {_TOO_HIGH} ({error}); {_GIVE_SETS}")
+        return {}
 
 
 def known_pairs(other: RunDir, config: Config) -> set[int]:
@@ -175,10 +177,7 @@ def known_pairs(other: RunDir, config: Config) -> set[int]:
     try:
         return {hash((tgt, src) if same.is_exchanged else (src, tgt)) for src, tgt, _ in islice(pairs, _N_REMEMBERED)}
     except DataError as error:
-        log.warning(
-            f"{other.path} has no training text any more, so sentences may be held out that it was trained on, and score too"
-            f" high ({error}); give --dev and --test of your own"
-        )
+        log.warning(f"{other.path} has no training text any more, {_TOO_HIGH} ({error}); {_GIVE_SETS}")
         return set()
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import WORDS
 
 from mt_cli.config_file import load_config
-from mt_cli.errors import RunDirError
+from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import cannot_write
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
@@ -166,3 +166,11 @@ def test_a_full_disk_is_no_lack_of_the_other_run(parent, monkeypatch):
     monkeypatch.setattr("mt_cli.training.rehearsal.write_atomically", fail)
     with pytest.raises(RunDirError, match="No space left on device; free space and run the same command again"):
         prepared()
+
+
+def test_a_corpus_that_is_all_in_the_sets_of_the_other_run_leaves_nothing_to_train_on(parent):
+    for side in ("en", "de"):
+        shutil.copy(f"dev.{side}", f"new.{side}")
+        shutil.copy(f"dev.{side}", f"train.{side}")
+    with pytest.raises(DataError, match="no pair is left to train on"):
+        prepared("data.dev=null", "data.test={}", "training.rehearsal=0")

@@ -190,7 +190,7 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
         held_out = "".join((child.sets.held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
         assert set("ã’â'") & set(held_out) == set("â'" if name == "child" else "ã’"), "it is scored as it is trained"
     back = RunDir(tmp_path / "back")
-    exchanged = {"src_lang": "gn", "tgt_lang": "es", "train": data["train"][::-1]}
+    exchanged = {"src_lang": "gn", "tgt_lang": "es", "train": ["new.gn", "new.es"]}
     targets(exchanged, back, f"training.init_from={parent.path}")
     assert back.sets.spellings() == parent.sets.spellings()[::-1]
 

@@ -214,6 +214,10 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
         )
     if "sentences_.empty()" in message:
+        if next(sentences(), None) is None:
+            raise DataError(
+                "no pair is left to train on; see what is left out above, or give --dev and --test of your own"
+            )
         raise DataError(
             f"tokenizer: every line is longer than {_MAX_LINE_BYTES:,} bytes, expected a sentence on each; split the lines"
         )

@@ -201,6 +201,12 @@ class DataConfig(LanguagePair):
         """The data of each language pair by itself."""
         return [self]
 
+    @property
+    def has_synthetic(self) -> bool:
+        """Whether some of the sources are written by a machine, and have a tag."""
+        corpora = [corpus for pair in self.directions for corpus in pair.corpora]
+        return self.monolingual is not None or any(corpus.synthetic for corpus in corpora)
+
 
 _Absent = Annotated[SkipJsonSchema[Any], Field(exclude=True)]  # neither shown nor written into a run's config
 
@@ -587,8 +593,7 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
     yield from _model_contradictions(config.model)
     yield from _training_contradictions(config.training)
     yield from decoding_contradictions(config.decoding)
-    corpora = [corpus for pair in config.data.directions for corpus in pair.corpora]
-    tag = " and a tag" if config.data.monolingual or any(corpus.synthetic for corpus in corpora) else ""
+    tag = " and a tag" if config.data.has_synthetic else ""
     if config.data.max_length + bool(tag) >= config.model.max_positions:  # the end symbol takes one more
         yield (
             [("data", "max_length"), ("model", "max_positions")],
@@ -622,7 +627,10 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
     for side, files in {"tgt": text.tgt, "src": text.src or []}.items():
         for file in files:
             if _TABLE.search(file):
-                told = f"data.monolingual.{side}: found the table {file}, expected text with a sentence on each line; save its column as such"
+                told = (
+                    f"data.monolingual.{side}: found the table {file}, expected text with a sentence on each line; save its"
+                    " column as such"
+                )
                 yield [("data", "monolingual", side)], told
     if text.src and text.back is not None:
         keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]

@@ -96,10 +96,6 @@ def _sides_of(monolingual: list[Path], src_lang: str) -> list[str]:
     """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
     sides: dict[str, list[str]] = {"tgt": [], "src": []}
     for file in monolingual:
-        if _suffix(file) in _TABLES:
-            raise UsageError(
-                f"--monolingual {file}: a table, expected text with a sentence on each line; save its column as such"
-            )
         is_source = code_of_name(_suffix(file).removeprefix(".")) == src_lang
         sides["src" if is_source else "tgt"].append(str(file))
     if sides["src"] and not sides["tgt"]:

@@ -46,8 +46,7 @@ class Constraints:
 def _would_repeat(tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The tokens that would complete an n-gram which their row of tokens (R,t) has already, and these rows."""
     ngrams = tokens.unfold(1, n, 1)  # (R,t-n+1,n)
-    is_begun = (ngrams[:, :, :-1] == tokens[:, None, tokens.size(1) - n + 1 :]).all(
-        -1
-    )  # again, by the last n - 1 tokens
+    last = tokens[:, None, tokens.size(1) - n + 1 :]  # (R,1,n-1)
+    is_begun = (ngrams[:, :, :-1] == last).all(-1)
     rows, places = is_begun.nonzero(as_tuple=True)
     return rows, ngrams[rows, places, -1]

@@ -87,7 +87,7 @@ def _read(file: Path, max_bytes: int) -> bytes:
     return content
 
 
-def read_json(file: Path, is_optional: bool = False) -> dict[str, Any]:
+def _read_json(file: Path, is_optional: bool = False) -> dict[str, Any]:
     """The keys with a value that is not null."""
     if is_optional and not file.exists():
         return {}
@@ -105,7 +105,7 @@ def read_json(file: Path, is_optional: bool = False) -> dict[str, Any]:
 _Keys = TypeVar("_Keys", bound=BaseModel)
 
 
-def checked(keys: type[_Keys], file: Path, found: Mapping[str, Any]) -> _Keys:
+def _checked(keys: type[_Keys], file: Path, found: Mapping[str, Any]) -> _Keys:
     try:
         return keys.model_validate({key: found[key] for key in keys.model_fields if key in found})
     except ValidationError as error:
@@ -119,13 +119,13 @@ def checked(keys: type[_Keys], file: Path, found: Mapping[str, Any]) -> _Keys:
 def read_architecture(folder: Path) -> Architecture:
     """Raises CheckpointError for a network that no run can hold."""
     file = folder / "config.json"
-    keys = read_json(file)
+    keys = _read_json(file)
     if keys.get("model_type") == "pegasus":
         raise CheckpointError(
             f"{file}: model_type is pegasus, as mt export writes a run with model.norm: pre, expected marian; use the run that"
             " it came from"
         )
-    a = checked(Architecture, file, keys)
+    a = _checked(Architecture, file, keys)
     if a.d_model % 2 or a.d_model % a.encoder_attention_heads:
         heads = a.encoder_attention_heads
         raise CheckpointError(f"{file}: d_model {a.d_model} is odd or no multiple of encoder_attention_heads {heads}")
@@ -176,7 +176,7 @@ def read_vocabularies(folder: Path, architecture: Architecture) -> Vocabularies:
 
 def _read_ids(file: Path, size: int, key: str) -> dict[str, int]:
     """The ids of all pieces. Raises CheckpointError unless they are 0 to size - 1, each once. `key` is that of the size."""
-    ids = read_json(file)
+    ids = _read_json(file)
     for piece, number in ids.items():
         if type(number) is not int or not 0 <= number < size:
             raise CheckpointError(
@@ -194,7 +194,7 @@ def _read_ids(file: Path, size: int, key: str) -> dict[str, int]:
 
 def read_tokenizer_keys(folder: Path) -> TokenizerKeys:
     file = folder / "tokenizer_config.json"
-    return checked(TokenizerKeys, file, read_json(file, is_optional=True))
+    return _checked(TokenizerKeys, file, _read_json(file, is_optional=True))
 
 
 def read_search_keys(folder: Path) -> SearchKeys:
@@ -202,7 +202,7 @@ def read_search_keys(folder: Path) -> SearchKeys:
     where there is a file for them."""
     file = folder / "generation_config.json"
     file = file if file.exists() else folder / "config.json"
-    return checked(SearchKeys, file, read_json(file))
+    return _checked(SearchKeys, file, _read_json(file))
 
 
 def read_pieces(file: Path) -> bytes:

@@ -12,8 +12,8 @@ import sentencepiece as spm
 
 from mt_cli.errors import CheckpointError
 
-NORMAL, _UNKNOWN, CONTROL, WHOLE, UNUSED = range(1, 6)  # sentencepiece's types of pieces
-"""WHOLE: text is never split within it. UNUSED: it may be written, but is never read."""
+NORMAL, _UNKNOWN, CONTROL, _WHOLE, UNUSED = range(1, 6)  # sentencepiece's types of pieces
+"""UNUSED: it may be written, but is never read."""
 SYMBOLS = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
 
 

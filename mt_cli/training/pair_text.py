@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from statistics import fmean
 
 from mt_cli.check.corpus_check import ReadCorpus
 from mt_cli.check.findings import Report
@@ -187,7 +186,11 @@ class PairText:
 def _share(known: set[int], train: TrainingSet) -> float:
     """Of the training pairs, without those of another run that are rehearsed."""
     is_own = [corpus.hold_out for corpus in train.data.corpora]
-    return fmean([hash(pair[:2]) in known for pair in train.pairs() if is_own[corpus_of(pair.line)]] or [False])
+    n_own, n_known = 0, 0
+    for pair in train.pairs():
+        if is_own[corpus_of(pair.line)]:
+            n_own, n_known = n_own + 1, n_known + (hash(pair[:2]) in known)
+    return n_known / max(1, n_own)
 
 
 class _Description:

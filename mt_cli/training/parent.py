@@ -46,10 +46,8 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     """
     of_parent = parent.load_config()
     keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
-    tag = config.data.monolingual is not None or any(
-        corpus.synthetic for pair in config.data.directions for corpus in pair.corpora
-    )
-    keys["data.max_length"] = min(config.data.max_length, of_parent.model.max_positions - 1 - tag)
+    most = of_parent.model.max_positions - 1 - config.data.has_synthetic  # an end symbol and a tag are read as well
+    keys["data.max_length"] = min(config.data.max_length, most)
     config = complete(config, keys)
     if config.tokenizer != of_parent.tokenizer:
         raise ConfigError(

@@ -171,6 +171,12 @@ def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is
     assert made.left_out.keys() >= {line + 1 for line in made.held_out}
 
 
+def test_the_way_back_holds_out_the_same_pairs():
+    pairs = corpus(300)
+    exchanged = [SentencePair(tgt, src, line) for src, tgt, line in pairs]
+    assert split(lambda: iter(pairs), 1, True, True) == split(lambda: iter(exchanged), 1, True, True)
+
+
 def test_the_split_depends_on_text_and_seed_alone():
     code = (
         "import test_split as t; pairs = t.corpus(300)\n"

@@ -1,7 +1,8 @@
 """Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training.
 
-The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. The
-pairs are read three times, and what is remembered does not grow with their number. This file knows pairs of text, not
+The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
+side is the source does not matter, so a run and one of the way back hold out the same pairs. The pairs are read three
+times, and what is remembered does not grow with their number. This file knows pairs of text, not
 files and not tokens.
 """
 
@@ -180,7 +181,7 @@ def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
         survey.n_pairs += 1
         survey.n_letters[0] += len(src)
         survey.n_letters[1] += len(tgt)
-        if src and tgt and src != tgt and (number := _hash(seed, src, tgt)) < limit:
+        if src and tgt and src != tgt and (number := _hash(seed, *sorted(sides))) < limit:
             survey.sample.setdefault(number, position)
             if len(survey.sample) == 2 * _N_SAMPLED:
                 survey.sample = dict(heapq.nsmallest(_N_SAMPLED, survey.sample.items()))

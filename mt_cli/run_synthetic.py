@@ -31,6 +31,7 @@ class About:
     seconds: float  # that all this took
     n_pairs: int | None = None  # None until they are made; 0 where the run back has not learnt enough
     weight: float = 1.0  # how often an epoch has each of them
+    settings_sha256: str | None = None  # of what else they depend on; None in runs of earlier versions
 
 
 class RunSynthetic:

@@ -250,7 +250,7 @@ def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data:
 
 
 def killed(stage: str, sent: str = "SIGKILL") -> str:
-    name, n_calls = STAGES[stage]
+    name, n_calls = {**STAGES, "preparing": ("RunText.save_profile", 2)}[stage]
     return f"import crash_points; crash_points.kill_after({name!r}, {n_calls}, {sent!r})"
 
 
@@ -383,6 +383,15 @@ def test_no_held_out_pair_is_trained_on_in_either_direction(nursery, folder):
     assert not synthetic & set(read_lines(run / "held_out/dev.de") + read_lines(run / "held_out/test.de"))
 
 
+def test_monolingual_text_does_not_change_what_is_held_out(nursery, folder):
+    """So a run with the text and one without it are scored on the same sentences."""
+    for name, text in (("with", "{tgt: news.de}"), ("without", "null")):
+        assert train(nursery, f"held-{name}", dev="null", test="{}", monolingual=text) == 0, nursery.said
+    for name in ("dev.en", "test.de"):
+        one, other = (read_lines(folder / f"held-{run}/held_out/{name}") for run in ("with", "without"))
+        assert one == other != []
+
+
 def test_a_run_back_of_the_users_own_is_taken(nursery, whole, folder):
     text = "{tgt: news.de, back: whole/back}"
     assert train(nursery, "own", monolingual=text) == 0, nursery.said
@@ -400,7 +409,23 @@ def test_a_run_back_that_was_replaced_while_it_translates_translates_all_anew(nu
     first = RunDir(folder / "first")
     first.point("best", 45 - int(first.find_checkpoint("best").stem[5:]))  # of its checkpoints 15 and 30 the other one
     train(nursery, "replaced", monolingual=text)
-    assert "first is not what it was when it began to translate, so all lines are translated anew" in nursery.said
+    assert "first is not what it was when translating back began, so all lines are translated anew" in nursery.said
+
+
+@pytest.mark.parametrize("stage", ["translating", "preparing"])
+def test_settings_that_change_before_the_text_is_prepared_make_all_lines_anew(nursery, stages, folder, stage):
+    """Else the text would be of two searches, or hold sentences of a test set that was named later."""
+    run = folder / f"changed-{stage}"
+    if stage == "translating":
+        shutil.copytree(stages[stage], run)
+    else:
+        assert train(nursery, run.name, killed("preparing")) == -signal.SIGKILL
+        assert json.loads((run / "synthetic/about.json").read_text())["n_pairs"]
+    assert train(nursery, run.name, monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
+    anew = "the settings or the pairs are not what they were when translating back began, so all lines are translated anew"
+    assert anew in nursery.said
+    assert train(nursery, f"sampled-{stage}", monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
+    assert same(run, folder / f"sampled-{stage}")
 
 
 def test_a_damaged_block_is_told_with_what_to_do(nursery, stages, folder):
@@ -430,6 +455,15 @@ def test_a_run_whose_pairs_are_made_does_not_need_the_text_any_more(nursery, who
         assert "continuing alone from step 30" in nursery.said
     finally:
         (folder / "away.de").rename(folder / "news.de")
+
+
+def test_a_prepared_run_does_not_need_the_run_back_any_more(nursery, whole, folder):
+    shutil.copytree(whole / "back", folder / "lent")
+    text = "{tgt: news.de, back: lent}"
+    assert train(nursery, "borrower", monolingual=text) == 0, nursery.said
+    shutil.rmtree(folder / "lent")
+    assert train(nursery, "borrower", monolingual=text, steps=40) == 0, nursery.said
+    assert "continuing borrower from step 30" in nursery.said
 
 
 OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolingual", "news.de"]

@@ -8,6 +8,7 @@ chosen lines; blocks of translations; the pairs.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import time
@@ -54,15 +55,20 @@ def back_translate(
     that they took, in all starts. Raises DataError for text that is of no use, and RunDirError where it has changed."""
     text, about = config.data.monolingual, run.synthetic.about()
     assert text is not None
-    if about is not None and about.n_pairs is not None and not all(Path(file).exists() for file in text.tgt):
+    is_settled = about is not None and about.n_pairs is not None and run.is_prepared
+    if about is not None and is_settled and not all(Path(file).exists() for file in text.tgt):
         return about.seconds  # what was made of it is in the run
-    back, sha256 = reverse_run(config, run), sha256_of(text.tgt)
-    assert back is not None
+    sha256 = sha256_of(text.tgt)
     if about is not None and about.monolingual_sha256 != sha256:
-        ours = f"--from {as_typed(run.path)}" if run.steps() else f"--set data.monolingual.back={as_typed(back.path)}"
+        ours = f"--from {as_typed(run.path)}" if run.steps() else f"--set data.monolingual.back={as_typed(about.back)}"
         raise run.text.other_data_error("monolingual", ours)
-    if about is not None and about.n_pairs is None and about.back_sha256 != _sha256_of_weights(back):
-        log.info(f"{back.path} is not what it was when it began to translate, so all lines are translated anew")
+    if about is not None and is_settled:
+        run.synthetic.delete_blocks()
+        return about.seconds
+    back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
+    assert back is not None
+    if about is not None and (changed := _what_changed(about, back, settings_sha256)):
+        log.info(f"{changed} when translating back began, so all lines are translated anew")
         run.synthetic.forget()
         about = None
     if about is None or about.n_pairs is None:
@@ -82,7 +88,8 @@ def back_translate(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
                     " teach mistakes"
                 )
-                about = About(sha256, str(back.path), _sha256_of_weights(back), 0, 0, {}, _seconds_of(back), n_pairs=0)
+                of_weights = _sha256_of_weights(back)
+                about = About(sha256, str(back.path), of_weights, 0, 0, {}, _seconds_of(back), 0, 1.0, settings_sha256)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
                 return about.seconds
@@ -91,7 +98,7 @@ def back_translate(
         held_out = held_out_targets(config.data, held_out_of(back, config))
         written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
         selection = Selection(config.data, held_out, tokenizer, written)
-        about = about or _choose(config, sha256, run, back, selection)
+        about = about or _choose(config, sha256, settings_sha256, run, back, selection)
         _translate(config, run, back, about, signals)
         about = _join(config, run, about, selection)
     run.synthetic.delete_blocks()
@@ -128,7 +135,29 @@ def _sha256_of_weights(back: RunDir) -> str:
         return hashlib.file_digest(weights, "sha256").hexdigest()
 
 
-def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: Selection) -> About:
+def _sha256_of_settings(config: Config) -> str:
+    """Of what else than the monolingual text and the run back decides which lines are chosen, and how they are translated:
+    some keys, and the texts of the pairs."""
+    data, text = config.data, config.data.monolingual
+    assert text is not None
+    files = [*(corpus.files for corpus in data.corpora), *([data.dev] if data.dev else []), *data.test.values()]
+    if data.words is not None:
+        files.append(data.words.files)
+    keys = (text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns)
+    return hashlib.sha256(json.dumps([*keys, *map(sha256_of, files)]).encode()).hexdigest()
+
+
+def _what_changed(about: About, back: RunDir, settings_sha256: str) -> str | None:
+    if about.back_sha256 != _sha256_of_weights(back):
+        return f"{back.path} is not what it was"
+    if about.settings_sha256 not in {None, settings_sha256}:
+        return "the settings or the pairs are not what they were"
+    return None
+
+
+def _choose(
+    config: Config, sha256: str, settings_sha256: str, run: RunDir, back: RunDir, selection: Selection
+) -> About:
     """Writes the lines that are worth being translated into blocks."""
     text, began, report, n_chosen = config.data.monolingual, time.monotonic(), CorpusReport(), 0
     assert text is not None
@@ -149,7 +178,10 @@ def _choose(config: Config, sha256: str, run: RunDir, back: RunDir, selection: S
         wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
         raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
     seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
-    about = About(sha256, str(back.path), _sha256_of_weights(back), report.n_pairs, n_chosen, left_out, seconds)
+    weights = _sha256_of_weights(back)
+    about = About(
+        sha256, str(back.path), weights, report.n_pairs, n_chosen, left_out, seconds, settings_sha256=settings_sha256
+    )
     run.synthetic.save_about(about)
     return about
 

@@ -27,7 +27,7 @@ class BlockFolder:
     """The finished blocks of one output. `identity`: all that they depend on; blocks of another one are refused."""
 
     def __init__(self, output: Path, identity: str):
-        self._output, self._folder = output, output.with_name(f".{output.name}.blocks")
+        self._output, self._folder = output, _folder_of(output)
         about = self._folder / "made-by"
         make_folder(self._folder)
         if not about.exists():
@@ -36,6 +36,10 @@ class BlockFolder:
             raise DataError(
                 f"{self._folder}: has blocks of another input, run, search or version of mt; delete it or choose another --output"
             )
+
+    @staticmethod
+    def is_begun(output: Path) -> bool:
+        return _folder_of(output).exists()
 
     @property
     def is_joined(self) -> bool:
@@ -62,6 +66,10 @@ class BlockFolder:
 
     def delete(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)  # a process that comes late may be writing there
+
+
+def _folder_of(output: Path) -> Path:
+    return output.with_name(f".{output.name}.blocks")
 
 
 def share_blocks(

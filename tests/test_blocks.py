@@ -63,7 +63,9 @@ def test_blocks_that_are_done_are_kept_by_another_number_of_processes_and_refuse
     assert refused.said[0].startswith(
         "error: .out.txt.blocks: has blocks of another input, run, search or version of mt; delete it"
     )
+    as_process(monkeypatch, 0, 1)
     assert mt(*command).code == 0
+    assert not Path(".out.txt.blocks").exists()
     lines = Path("out.txt").read_text().splitlines()
     assert lines[9:18] == ["kept"] * 9 and len(lines) == len(LINES)
 

@@ -89,7 +89,7 @@ def translate(
         process = TranslateLines(
             translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
         )
-        if output is not None and n_processes() > 1:
+        if output is not None and _is_shared(output):
             weights = [str(RunDir(run).find_checkpoint(one)) for run in runs for one in checkpoints]
             made_with = [translator.settings(**search), "n_best" in search, engine, to, *checkpoints, versions()]
             _share(source, process, output, bad_input == "replace", weights, made_with)
@@ -104,6 +104,13 @@ def _is_there(output: Path) -> bool:
         remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
         raise UsageError(f"{output} exists already; {remedy}")
     return output.exists()
+
+
+def _is_shared(output: Path) -> bool:
+    """Whether several processes write it, or have begun to."""
+    from mt_cli.blocks import BlockFolder
+
+    return n_processes() > 1 or BlockFolder.is_begun(output)
 
 
 def _share(

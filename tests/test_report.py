@@ -284,6 +284,39 @@ def test_the_first_words_about_several_runs_say_each_thing_once_and_no_p_of_zero
     assert "p = 0.00: " not in summary[1] and re.search(r"p = 0\.\d{4}: ", summary[1])
 
 
+def test_of_two_seeds_the_better_one_is_so_by_the_chance_of_its_seed(
+    tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copied(trained_run, "seed2", "training.seed=2")
+    monkeypatch.setattr(report, "paired_tests", lambda *_: significance.PairedTests(1.08, 0.001, 0.0015))
+    assert "by the chance of its seed" in reported(trained_run, other)["summary"][1]
+
+
+def test_runs_without_a_set_in_common_are_not_ranked(tiny: Path, trained_run: Path) -> None:
+    other = copied(trained_run, "other", "data.dev=[test.en,test.de]")
+    told = "These runs have no set of sentences in common, so their scores do not tell which is best."
+    assert reported(trained_run, other, quick=True)["summary"][0] == told
+    assert reported(trained_run, copied(trained_run, "same"), quick=True)["summary"][0].startswith(
+        "tiny has the highest"
+    )
+
+
+def test_keys_that_only_a_later_run_has_are_compared_too(tiny: Path, trained_run: Path) -> None:
+    pairs = "{pairs: [{src_lang: en, tgt_lang: de, train: [train.en, train.de], dev: [dev.en, dev.de]}]}"
+    Path("several.yaml").write_text(f"data: {pairs}\n")
+    (Path("several")).mkdir()
+    shutil.copy("several.yaml", "several/config.yaml")
+    for runs in ((trained_run, Path("several")), (Path("several"), trained_run)):
+        keys = {row[0] for row in reported(*runs, quick=True)["config"]["rows"]}
+        assert {"data.pairs", "data.train", "data.src_lang"} <= keys
+
+
+def test_a_way_back_that_is_not_shown_is_named(tiny: Path, trained_run: Path) -> None:
+    both = copied(trained_run, "both", "training.both_directions=1")
+    assert "The way back is not shown, de to en; mt evaluate scores it." in reported(both)["runs"][0]["notes"]
+    assert not any("way back" in note for note in reported(trained_run)["runs"][0]["notes"])
+
+
 def test_hostile_text_stays_text(tiny: Path, trained_run: Path) -> None:
     hostile_page(trained_run)
     page = PAGE.read_text("utf-8")
@@ -338,7 +371,7 @@ def test_a_group_has_its_mean_and_an_interval_where_it_is_large_enough() -> None
     one = ReportedSet(config, config, {0: {"chrf": [10.0, 20.0, 30.0, 40.0, 50.0, 7.0]}})
     groups = one.groups([*"aaaaab"], ["b", "a", "none"])
     assert groups[0] == {"label": "b", "n": 1, "means": {0: [7.0, None]}}
-    assert groups[1] == {"label": "a", "n": 5, "means": {0: [30.0, 13.9]}}  # 1.96 * 15.81 / sqrt(5)
+    assert groups[1] == {"label": "a", "n": 5, "means": {0: [30.0, 19.3]}}  # 2.73 * 15.81 / sqrt(5)
 
 
 def test_estimates_come_with_their_agreement_where_lines_differ() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mt_cli.directions import Direction
+from mt_cli.directions import Direction, directions_of, told
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
-from mt_cli.evaluation.comparison import meaning
+from mt_cli.evaluation.comparison import label, meaning
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
 from mt_cli.evaluation.significance import paired_tests
 from mt_cli.explain.page import refuse_page, safe_json, write_page
@@ -24,6 +24,7 @@ from mt_cli.explain.report_sets import ReportedSet
 from mt_cli.files import read_inside
 from mt_cli.provenance import versions
 from mt_cli.run_dir import RunDir
+from mt_cli.text.corpus import sha256_of
 from mt_cli.training.verdict import LEVELS
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[
     """The test sets of all runs, each with what the runs that have it make of it."""
     sets: dict[str, ReportedSet] = {}
     for number, facts in enumerate(all_facts):
+        if back := [one for one in directions_of(facts.config) if one.is_back]:
+            facts.notes.append(f"The way back is not shown, {told(back)}; mt evaluate scores it.")
         try:
             facts.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
             evaluators = [
@@ -123,24 +126,36 @@ def _summary(all_facts: list[RunFacts], pages: list[dict[str, Any]], sets: list[
 
 
 def _told_best_of(all_facts: list[RunFacts]) -> str:
-    by_chrf = sorted((f for f in all_facts if f.log.best), key=lambda f: -max(v["chrf"] for v in f.log.validations))
-    if not by_chrf:
+    validated = [facts for facts in all_facts if facts.log.best is not None]
+    if not validated:
         return "None of these runs was validated yet."
-    return f"{by_chrf[0].name} has the highest dev chrF of these {len(all_facts)} runs. {by_chrf[0].told_best}"
+    if len({_sha256_of_dev(facts) for facts in validated}) > 1:
+        return "These runs have no set of sentences in common, so their scores do not tell which is best."
+    best = max(validated, key=lambda facts: facts.log.best["chrf"] if facts.log.best else 0.0)
+    return f"{best.name} has the highest dev chrF of these {len(all_facts)} runs. {best.told_best}"
+
+
+def _sha256_of_dev(facts: RunFacts) -> str:
+    """Of the dev sets of all language pairs; the run's name where they are gone, so that it is like no other."""
+    data = facts.config.data
+    try:
+        return " ".join(sha256_of(facts.run.of_pair(data, pair).sets.dev_files(pair)) for pair in data.directions)
+    except (DataError, RunDirError):
+        return facts.name
 
 
 def _compared(all_facts: list[RunFacts], pages: list[dict[str, Any]], shared: ReportedSet) -> list[str]:
     first, second = sorted(shared.results, key=lambda run: -shared.results[run]["chrf"])[:2]
     counts = (shared.results[run]["system"].counts["chrf"] for run in (second, first))
-    tests = paired_tests(*counts)
+    tests, seeds = paired_tests(*counts), shared.compared[first].get("seeds")
+    is_seed = label(shared.results[second]) in (seeds or {}).get("runs", ())
     lines = [
         f"{all_facts[first].name} has the highest chrF of {len(shared.results)} runs. {shared.told(first)}",
         f"It has {tests.difference:.2f} chrF more than {all_facts[second].name}, p = {tests.p_randomization:.4f}:"
-        f" {meaning('chrf', tests)}."
+        f" {meaning('chrf', tests, is_seed)}."
         if tests.difference
         else f"{all_facts[second].name} has the same.",
     ]
-    seeds = shared.compared[first].get("seeds")
     if seeds and len(seeds["seeds"]) == len(shared.results):
         chrf = seeds["scores"]["chrf"]
         lines[0] = (
@@ -163,5 +178,5 @@ def _config(all_facts: list[RunFacts]) -> dict[str, Any]:
         }
         for facts in all_facts
     ]
-    rows = {key: [str(one.get(key)) for one in dumped] for key in dumped[0]}
+    rows = {key: [str(one.get(key)) for one in dumped] for key in dict.fromkeys(key for one in dumped for key in one)}
     return {"rows": [[key, *values] for key, values in rows.items() if len(set(values)) > 1]}

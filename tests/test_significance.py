@@ -16,7 +16,7 @@ from test_metrics import random_text
 
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
-from mt_cli.evaluation.significance import PairedTests, _bootstrap, interval, intervals, paired_tests
+from mt_cli.evaluation.significance import PairedTests, _bootstrap, interval, paired_tests
 
 METRICS = ("bleu", "chrf", "ter")
 
@@ -48,11 +48,12 @@ def test_intervals_are_those_of_the_sacrebleu_command(tmp_path: Path, texts: tup
     write(tmp_path, hyp=better, ref=refs)
     counts = counted(better, refs)
     answer = json.loads(sacrebleu(tmp_path, "-f", "json", "-i", "hyp", "--confidence"))
-    for (name, mine), theirs in zip(intervals(counts).items(), answer, strict=True):
+    for (name, of_metric), theirs in zip(counts.items(), answer, strict=True):
+        mine = interval(of_metric)
         assert mine.mean == pytest.approx(theirs["confidence_mean"], abs=1e-4)
         assert mine.half_width == pytest.approx(theirs["confidence_var"], abs=1e-4)
-        assert counts[name].signature(bs=1000, seed=12345) == theirs["signature"]
-        assert mine.low < counts[name].score() < mine.high
+        assert of_metric.signature(bs=1000, seed=12345) == theirs["signature"], name
+        assert mine.low < of_metric.score() < mine.high
 
 
 @pytest.mark.parametrize(("option", "p_value"), [("--paired-bs", "p_bootstrap"), ("--paired-ar", "p_randomization")])
@@ -93,8 +94,8 @@ def test_text_against_itself_differs_by_nothing(texts: tuple[list[str], ...]) ->
 
 
 def test_a_sentence_alone_has_an_interval_of_no_width() -> None:
-    found = intervals(counted(["a cat sees it"], ["a cat saw it"]))
-    assert all(one.half_width == 0 and np.isfinite(one.mean) for one in found.values())
+    found = [interval(one) for one in counted(["a cat sees it"], ["a cat saw it"]).values()]
+    assert all(one.half_width == 0 and np.isfinite(one.mean) for one in found)
 
 
 def test_of_systems_that_differ_by_chance_few_are_called_different(monkeypatch: pytest.MonkeyPatch) -> None:

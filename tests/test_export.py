@@ -321,6 +321,22 @@ def test_hugging_face_gives_the_same_ids_and_scores(
         assert ids[: 1 + min(6, len(ours))] == [BOS_ID, *ours[:6]]
 
 
+def test_what_hugging_face_lacks_of_the_search_is_told(tokenizers, tmp_path, caplog):
+    caplog.set_level("INFO")
+    translator = random_translator(tokenizers)
+    for search, told in (
+        ({"beam_size": 5, "length_normalization": "average", "max_length_ratio": None}, None),
+        (
+            {"beam_size": 5, "min_length": 3, "max_length_ratio": None},
+            "without decoding.min_length: 3, decoding.length_normalization: gnmt; so some translations will differ",
+        ),
+    ):
+        caplog.clear()
+        translator.config = translator.config.model_copy(update={"decoding": translator.settings(**search)})
+        write_marian(translator, tmp_path)
+        assert [told] * (told is not None) == [text.partition("searches ")[2] for text in caplog.messages]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_hugging_face_searches_as_the_config_says(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

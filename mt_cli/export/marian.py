@@ -10,6 +10,7 @@ weight that has this dimension is permuted into Marian's order.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,12 +19,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.config import Config, ModelConfig
+from mt_cli.config import Config, DecodingConfig, ModelConfig
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
+from mt_cli.model.layers import dropout_rate
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 def write_marian(translator: Translator, folder: Path) -> None:
@@ -47,6 +51,8 @@ def write_marian(translator: Translator, folder: Path) -> None:
         files["target_vocab.json"] = _ids(tokenizer.tgt_vocabulary())
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    if lost := _lost_settings(translator.config.decoding):
+        log.info(f"note: transformers searches without {', '.join(lost)}; so some translations will differ")
 
 
 def _refuse_unsupported(config: Config) -> None:
@@ -207,6 +213,8 @@ def _model_config(translator: Translator) -> dict[str, object]:
         "forced_eos_token_id": None,
         "decoder_start_token_id": BOS_ID,
         "dropout": config.dropout,
+        "attention_dropout": dropout_rate(config.attention_dropout, config.dropout),
+        "activation_dropout": dropout_rate(config.ffn_dropout, config.dropout),
         "dtype": "float32",
     }
 
@@ -225,6 +233,20 @@ def _generation_config(config: Config) -> dict[str, object]:
         **penalty,
         "max_length": min(512, config.model.max_positions),
     }
+
+
+def _lost_settings(decoding: DecodingConfig) -> list[str]:
+    """What a run's search has and `generation_config.json` does not."""
+    usual = DecodingConfig()
+    keys = ["max_length_ratio", "min_length", "sample"]
+    if decoding.beam_size > 1 and decoding.length_normalization != "average":
+        keys.append("length_normalization")
+        usual = usual.model_copy(update={"length_normalization": "average"})
+    return [
+        f"decoding.{key}: {str(value).lower()}"
+        for key in keys
+        if (value := getattr(decoding, key)) != getattr(usual, key)
+    ]
 
 
 def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]:

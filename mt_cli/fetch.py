@@ -82,7 +82,8 @@ def fetch(name: str, source: str | None, target: Path) -> list[Path]:
 
 
 def _is_url(source: str) -> bool:
-    return source.lower().startswith(("http://", "https://"))
+    scheme, _, rest = source.partition("://")
+    return scheme.lower() in ("http", "https") and bool(rest.strip("/"))
 
 
 def _fetch_packed(source: str, file: str, text: Text) -> bytes:

@@ -422,7 +422,9 @@ def test_settings_that_change_before_the_text_is_prepared_make_all_lines_anew(nu
         assert train(nursery, run.name, killed("preparing")) == -signal.SIGKILL
         assert json.loads((run / "synthetic/about.json").read_text())["n_pairs"]
     assert train(nursery, run.name, monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
-    anew = "the settings or the pairs are not what they were when translating back began, so all lines are translated anew"
+    anew = (
+        "the settings or the pairs are not what they were when translating back began, so all lines are translated anew"
+    )
     assert anew in nursery.said
     assert train(nursery, f"sampled-{stage}", monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
     assert same(run, folder / f"sampled-{stage}")

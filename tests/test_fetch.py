@@ -206,7 +206,7 @@ def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(ser
     message = "multi3k: no such corpus; did you mean multi30k? known: multi30k, multi30k-lc-tok"
     assert refused(UsageError, tmp_path, name="multi3k").startswith(message)
     assert "did you mean" not in refused(UsageError, tmp_path, name="xyz")
-    for source in ("ftp://127.0.0.1/data", "file:///", "no/such/folder", "x" * 300, "", "\0"):
+    for source in ("ftp://127.0.0.1/data", "file:///", "http://", "no/such/folder", "x" * 300, "", "\0"):
         assert "neither an http(s) URL nor a directory" in refused(UsageError, tmp_path / "out", source)
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("mine")

@@ -1,9 +1,9 @@
 """Reasons to doubt a translation, found without a reference.
 
-A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that source
-words got no attention, that characters never occurred in training, or that numbers or placeholders were lost. The thresholds were set by looking at translations of
-Multi30k's test sets (English to German and to French) and at input that was damaged on purpose. A doubt is a reason to look,
-not a proof.
+A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that
+source words got no attention, that characters never occurred in training, or that numbers or placeholders were lost. The
+thresholds were set by looking at translations of Multi30k's test sets (English to German and to French) and at input that
+was damaged on purpose. A doubt is a reason to look, not a proof.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ def test_what_hugging_face_lacks_of_the_search_is_told(tokenizers, tmp_path, cap
     for search, told in (
         ({"beam_size": 5, "length_normalization": "average", "max_length_ratio": None}, None),
         (
-            {"beam_size": 5, "min_length": 3, "max_length_ratio": None},
+            {"beam_size": 5, "min_length": 3, "max_length_ratio": None, "length_normalization": "gnmt"},
             "without decoding.min_length: 3, decoding.length_normalization: gnmt; so some translations will differ",
         ),
     ):

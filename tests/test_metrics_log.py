@@ -15,7 +15,7 @@ from tiny_trainer import trainer_of
 from tqdm import tqdm
 
 from mt_cli.training import metrics_log
-from mt_cli.training.metrics_log import BAR, told_time
+from mt_cli.training.metrics_log import _BAR, told_time
 from mt_cli.training.update import Update
 
 
@@ -34,7 +34,7 @@ def shown(run: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str, step: int
     p = trainer.state.progress
     p.step, p.best_step, p.best_score = step, max(0, step - 1234), best
     terminal = io.StringIO()
-    with tqdm(total=66_000, initial=step, file=terminal, ncols=80, bar_format=BAR) as bar:
+    with tqdm(total=66_000, initial=step, file=terminal, ncols=80, bar_format=_BAR) as bar:
         trainer.metrics.note_update(Update(step, 231.0, 100, 1.0, [0]), bar)
         bar.refresh()
     return terminal.getvalue().split("\r")[-1].rstrip()

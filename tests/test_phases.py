@@ -14,10 +14,18 @@ from mt_cli.training.schedule import learning_rate
 PEAK = 2e-3
 
 
-def plan_for(training: TrainingConfig, step: int, seconds_left: float, speed: Speed, d_model: int = 512) -> Plan:
+def plan_for(
+    training: TrainingConfig,
+    step: int,
+    seconds_left: float,
+    speed: Speed,
+    d_model: int = 512,
+    is_validated: bool = False,
+) -> Plan:
     """As the training loop asks for it."""
     validation_seconds = speed.validation_seconds / max(1, speed.n_validations)
-    return plan_steps(training, d_model, step, seconds_left, speed.step_seconds(step), validation_seconds, speed.plan)
+    seconds = speed.step_seconds(step), validation_seconds
+    return plan_steps(training, d_model, step, is_validated, seconds_left, *seconds, speed.plan)
 
 
 def laid_over(training: TrainingConfig, plan: Plan) -> TrainingConfig:
@@ -87,6 +95,7 @@ def test_a_plan_has_the_peak_that_the_config_makes(schedule, factor):
 
 def test_when_no_time_is_left_one_more_step_ends_it():
     assert plan_for(TrainingConfig(), 80, -5, Speed(training_seconds=8.0)).max_steps == 81
+    assert plan_for(TrainingConfig(), 80, -5, Speed(training_seconds=8.0), is_validated=True).max_steps == 80
 
 
 def test_a_plan_for_a_million_minutes_is_one_that_a_config_could_hold():

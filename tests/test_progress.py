@@ -30,9 +30,9 @@ def test_the_best_has_the_highest_score_or_a_loss_that_is_clearly_lower(validati
 
 def test_a_clearly_lower_loss_is_progress_for_patience():
     progress = Progress()
-    assert progress.note_validation(13.1, 6.9)
+    assert progress.note_validation(13.1, 6.9) == "best"
     assert not progress.note_validation(12.0, 6.6) and progress.n_validations_without_best == 1
-    assert progress.note_validation(0.5, 5.7) and progress.n_validations_without_best == 0
+    assert progress.note_validation(0.5, 5.7) == "best, by its loss" and progress.n_validations_without_best == 0
     assert progress.note_validation(0.6, 5.7)
 
 

@@ -23,7 +23,7 @@ from mt_cli.training.guards import (
     smaller_batches,
     smaller_searches,
 )
-from mt_cli.training.metrics_log import BAR, LOG_EVERY_STEPS, MetricsLog, told_time
+from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, told_time
 from mt_cli.training.phases import plan_steps
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
@@ -67,13 +67,12 @@ class Trainer:
         workers = Workers(state.model.device, state.settings.batch_tokens // self.ranks.n)
         feed = Feed(state, self.data.train, workers.n, self.ranks)
         self.metrics.restart_clock()
-        is_silent = None if self.ranks.is_first else True  # None: where there is no terminal
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
             contextlib.closing(self.metrics),
             contextlib.closing(feed),
             advise_when_out_of_memory(state.model.device, advice),
-            tqdm(total=state.settings.max_steps, initial=p.step, disable=is_silent, ncols=80, bar_format=BAR) as bar,
+            self.metrics.progress_bar() as bar,
         ):
             while True:
                 if state.is_validation_due and not self._is_stopping():
@@ -122,25 +121,28 @@ class Trainer:
             return
         p.last_validation_step = p.step
         p.weights, score, loss = judged
-        is_best = p.note_validation(score, loss)
+        best = p.note_validation(score, loss)
         if validation is not None:
-            self._note_validation(validation, is_best, began)
+            self.metrics.note_validation(validation, bool(best), time.monotonic() - began)
+            state.speed.note_validation(time.monotonic() - began)
+        if state.settings.minutes is not None and not state.is_finished:
+            self._plan()  # for it may have taken much of the time
+        if validation is not None:
+            self._save_and_show(validation, best, began)
 
     def _score(self) -> Validation | None:
         state, advice = self.state, lambda: smaller_searches(self.state.config.decoding)
         with advise_when_out_of_memory(state.model.device, advice):
             return validate(state, self.data, lambda: self.signals.is_stopping, self.checkpoints.steps)
 
-    def _note_validation(self, validation: Validation, is_best: bool, began: float) -> None:
+    def _save_and_show(self, validation: Validation, best: str, began: float) -> None:
         state, p, seconds = self.state, self.state.progress, time.monotonic() - began
-        self.metrics.note_validation(validation, is_best, seconds)
-        state.speed.note_validation(seconds)
         self.checkpoints.save(state)  # before the scores are logged
         if self._on_validation is not None:
             self._on_validation(self.checkpoints.run)
         state.speed.validation_seconds += time.monotonic() - began - seconds  # saving and showing take time too
         self.metrics.leave_out(time.monotonic() - began)
-        validation.show(p.step, p.epoch, is_best, state.settings.n_samples)
+        validation.show(p.step, p.epoch, best, state.settings.n_samples)
 
     def _save_and_stop(self, bar: tqdm) -> None:
         self._read_queued(bar)
@@ -173,17 +175,12 @@ class Trainer:
 
     def _plan(self) -> None:
         """Plans the rest by the first process's speed so far. Repeated, since the estimate gets better towards the end."""
-        state, speed, minutes = self.state, self.state.speed, self.state.settings.minutes
+        state, p, speed, config = self.state, self.state.progress, self.state.speed, self.state.config
+        minutes, is_validated = state.settings.minutes, 0 < p.last_validation_step == p.step
         assert minutes is not None
-        plan = plan_steps(
-            state.config.training,
-            state.config.model.d_model,
-            state.progress.step,
-            self._seconds_left,
-            speed.step_seconds(state.progress.step),
-            speed.mean_validation_seconds,
-            speed.plan if minutes == speed.planned_minutes else None,
-        )
+        previous = speed.plan if minutes == speed.planned_minutes else None
+        seconds = self._seconds_left, speed.step_seconds(p.step), speed.mean_validation_seconds
+        plan = plan_steps(config.training, config.model.d_model, p.step, is_validated, *seconds, previous)
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
             log.info(f"about {plan.max_steps:,} steps in {told_time(60 * minutes)}; training.max_steps does not count")

@@ -19,7 +19,7 @@ from mt_cli.training.validation import Validation
 log = logging.getLogger(__name__)
 
 LOG_EVERY_STEPS = 50
-BAR = "{desc}|{bar}|{percentage:3.0f}%"  # the time left is ours: tqdm knows nothing of validations and phases
+_BAR = "{desc}|{bar}|{percentage:3.0f}%"  # the time left is ours: tqdm knows nothing of validations and phases
 _SHOW_EVERY_SECONDS = 1.0
 _DEV_SCORES = {"bleu": ("BLEU", "{:.1f}"), "chrf": ("chrF", "{:.1f}"), "loss": ("dev loss", "{:.3f}")}
 
@@ -38,6 +38,11 @@ class MetricsLog:
 
     def restart_clock(self) -> None:
         self._window_tokens, self._window_started = 0, time.monotonic()
+
+    def progress_bar(self) -> tqdm:
+        """Of all steps. Silent where there is no terminal, and in other processes than the first."""
+        total, step = self._state.settings.max_steps, self._state.progress.step
+        return tqdm(total=total, initial=step, disable=None if self._is_writing else True, ncols=80, bar_format=_BAR)
 
     def note_update(self, update: Update, bar: tqdm) -> None:
         p = self._state.progress

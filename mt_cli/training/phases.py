@@ -51,12 +51,14 @@ def plan_steps(
     training: TrainingConfig,
     d_model: int,
     step: int,
+    is_validated: bool,
     seconds_left: float,
     step_seconds: tuple[float, float],
     validation_seconds: float,
     previous: Plan | None = None,
 ) -> Plan:
     """The plan after `step` updates, so that training ends in time with a learning rate of zero, validations included.
+    `is_validated`: after these updates; then training ends with them where no time is left.
 
     `step_seconds`: of a step with one forward pass and of one with two. The peak of the learning rate is the config's.
     Warm-up gets a tenth of the steps at most, and there are four validations at least; both stay as the first plan for
@@ -71,7 +73,8 @@ def plan_steps(
     n_steps = (training_seconds + step * (one_pass + validation_per_step)) / mean_step
     if step > one_pass_share * n_steps:  # only steps with two passes are left
         n_steps = step + training_seconds / (two_pass + validation_per_step)
-    max_steps = min(max(step + 1, int(n_steps)), _MAX_STEPS)
+    least = step if is_validated and seconds_left <= 0 else step + 1
+    max_steps = min(max(least, int(n_steps)), _MAX_STEPS)
     return Plan(
         max_steps=max_steps,
         warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),

@@ -59,17 +59,21 @@ class Progress:
             self.lowest_loss, self.n_records_far_above = math.inf, 0
         self.max_steps = max_steps
 
-    def note_validation(self, score: float, loss: float) -> bool:
-        """Whether this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
-        best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words."""
-        is_best = score > self.best_score or loss < self.best_loss - _CLEARLY_BELOW
+    def note_validation(self, score: float, loss: float) -> str:
+        """How this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
+        best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words. ""
+        where it is not."""
+        best = (
+            "best" if score > self.best_score else "best, by its loss" if loss < self.best_loss - _CLEARLY_BELOW else ""
+        )
+        is_best = bool(best)
         is_best_since = is_best or score > self.best_score_since
         self.n_validations_without_best = 0 if is_best_since else self.n_validations_without_best + 1
         self.best_score_since = score if is_best else max(score, self.best_score_since)
         if is_best:
             self.best_score, self.best_loss = score, loss
             self.best_step, self.previous_best_step = self.step, self.best_step
-        return is_best
+        return best
 
 
 @dataclass(config=_STRICT)

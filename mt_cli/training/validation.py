@@ -84,10 +84,10 @@ class Validation:
         """Which weights they are, their score and their loss."""
         return self.weights, self.score(select_by), self.loss
 
-    def show(self, step: int, epoch: int, is_best: bool, n_samples: int) -> None:
-        """Logs the scores, and samples of each language pair. `epoch` counts from 0."""
-        averaged, best = (", averaged" if self.weights == "averaged" else ""), " (best)" if is_best else ""
-        log.info(f"step {step}, epoch {epoch + 1}: {_told(self.figures)}{averaged}{best}")
+    def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
+        """Logs the scores, and samples of each language pair. `epoch` counts from 0. `best`: as `note_validation` says it."""
+        averaged, told = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
+        log.info(f"step {step}, epoch {epoch + 1}: {_told(self.figures)}{averaged}{told}")
         for one in self.by_pair:
             if len(self.by_pair) > 1:
                 log.info(f"  {one.pair.data.name}: {_told(one.figures)}")

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.config import ModelConfig
 from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
-from mt_cli.evaluation import metrics
+from mt_cli.evaluation import evaluate, metrics
 from mt_cli.evaluation.evaluate import evaluate_files
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts, ter_of
 from mt_cli.model.transformer import Transformer
@@ -233,3 +233,10 @@ def test_edge_spaces_and_no_break_spaces_change_no_score(tokenize):
     expected = score_texts(hypotheses, references, tokenize, ter_of("fr"))
     spaced = ["\t\u00a0Voulez-vous voir un chat\u00a0? \u202f", "  Oui, je le veux bien\u202f!"]
     assert score_texts(spaced, references, tokenize, ter_of("fr")) == expected
+
+
+def test_translations_that_are_far_too_long_are_told():
+    assert evaluate._warnings(["a b c d"] * 3, ["a b c"] * 3) == []
+    [told] = evaluate._warnings(["ab ab ab ab ab"] * 3, ["ab ab"] * 3)
+    assert told.startswith("the translations are 2.8 times as long as the references")
+    assert evaluate._warnings([""], [""]) == ["every translation is blank"]

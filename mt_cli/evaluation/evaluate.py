@@ -44,6 +44,8 @@ from mt_cli.text.dataset import TokenDataset, TokenPair
 
 log = logging.getLogger(__name__)
 
+_FAR_TOO_LONG = 1.5  # times the characters of the references
+
 
 def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> Result:
     """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
@@ -297,6 +299,12 @@ def _warnings(
     warnings = []
     if not any(line.strip() for line in outputs):
         warnings.append("every translation is blank")
+    length, expected = (sum(map(len, lines)) for lines in (outputs, references))
+    if references and length > _FAR_TOO_LONG * expected:
+        warnings.append(
+            f"the translations are {length / expected:.1f} times as long as the references, as of a model that has hardly"
+            " learnt to translate; chrF is too high for them"
+        )
     if n_decomposed := sum(not unicodedata.is_normalized("NFC", reference) for reference in references):
         warnings.append(f"{n_decomposed:,} references are not in NFC as translations are; they score too low")
     if report is not None:

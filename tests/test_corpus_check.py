@@ -528,6 +528,15 @@ def test_letters_that_are_settled_settle_no_apostrophes():
         assert len(counter.findings(20, "train", ({}, settled))) == n_told
 
 
+def test_an_apostrophe_between_spaces_is_one_and_a_quotation_mark_is_none():
+    counter = SpellingCounter()
+    for n, text in enumerate(["jach ’ a uta", "jach'a uta"] * 10 + ["“so ‘jach’ uta”"] * 10):
+        counter.add(SentencePair("", text, n))
+    [finding] = counter.findings(30, "train", ({}, {}))
+    assert "' (U+0027) in 10 lines" in finding.what and "’ (U+2019) in 10 lines" in finding.what
+    assert "‘" not in finding.what
+
+
 def test_mt_check_ends_with_1_for_a_corpus_that_a_training_refuses(mt, corpus, aligned, monkeypatch):
     def refuse(config, n_distinct):
         raise DataError("0 pairs can be held out")

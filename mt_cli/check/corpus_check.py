@@ -255,8 +255,9 @@ class _Survey:
     def findings(self, dropped: Dropped) -> list[Finding]:
         """What the counts show. Lines that could not be read are dropped."""
         found = []
-        if self.n_distinct_texts < _FEW_TEXTS:
-            kind = replace(TOO_FEW, fatal_share=0.0) if self.n_distinct_texts < _TOO_FEW_TEXTS else TOO_FEW
+        n_texts = self.n_distinct_texts + len(self._bad_lines)  # of these nothing is known until they are mended
+        if n_texts < _FEW_TEXTS:
+            kind = replace(TOO_FEW, fatal_share=0.0) if n_texts < _TOO_FEW_TEXTS else TOO_FEW
             found.append(Finding.of(kind, self.n_distinct_texts, 0.0))
         if self._bad_lines:
             tally = Tally()

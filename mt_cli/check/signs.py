@@ -123,9 +123,10 @@ class SignFaults:
 
 _N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
 _IN_WORDS = LETTER_BEFORE + "{}" + LETTER_AFTER
+_BETWEEN_LETTERS = f"{_IN_WORDS}|{LETTER_BEFORE} {{0}} {LETTER_AFTER}".replace("{}", "{0}")  # or between spaces: t ’ a
 _BY_PUNCTUATION = r"(?<=\w){0}(?=[;:!?»])|(?<=«){0}(?=\w)"
 _SIGNS = {  # of a sign: its spellings, each with the characters and with what is around them
-    "apostrophe": [(char, _IN_WORDS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],
+    "apostrophe": [(char, _BETWEEN_LETTERS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],
     "quotation mark": [(chars, "{}") for chars in ('"', "“”„", "«»")],
     "hyphen": [(char, _IN_WORDS) for char in "-−"] + [(char, "{}") for char in "\u2010\u2011"],
     "space between words": [(chars, _IN_WORDS) for chars in (" ", "\u00a0\u202f")],

@@ -398,6 +398,8 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         expected = "expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}"
     elif is_train and kind in {"model_type", "string_type"}:
         expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
+    elif keys[-1] == "test" and kind == "dict_type" and isinstance(found, list):
+        expected = f"expected a name for each test set: {{NAME: {_show(found)}}}"
     elif keys == ("data", "words") and kind == "model_type":
         expected = "expected {files: FILE}"
     elif keys[:3] == ("data", "words", "carriers"):

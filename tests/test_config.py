@@ -241,7 +241,11 @@ def test_mistakes_in_the_data_section_are_named(problems, line, place, message):
 @pytest.mark.parametrize(
     ("test_sets", "place", "message"),
     [
-        ("  test: [a, b]\n", 6, "data.test: expected a section with keys, found ['a', 'b']"),
+        (
+            "  test: [a, b]\n",
+            6,
+            "data.test: expected a name for each test set: {NAME: ['a', 'b']}, found ['a', 'b']",
+        ),
         ("  test:\n", 6, "data.test: expected a section with keys, found nothing"),
         (
             "  test:\n    news: 3\n",

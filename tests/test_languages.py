@@ -6,6 +6,7 @@ import pytest
 
 from mt_cli.text.languages import (
     is_other_language,
+    is_rare,
     language,
     languages_of_files,
     writes_spaces,
@@ -56,6 +57,10 @@ def test_a_tag_has_a_short_code(tag, code):
 )
 def test_the_names_of_two_files_tell_their_languages(src, tgt, codes):
     assert languages_of_files(src, tgt) == codes
+
+
+def test_a_code_of_three_letters_may_be_a_word():
+    assert [code for code in ("es", "uno", "wix", "cmn", "zh-Hant", "aym") if is_rare(code)] == ["uno", "wix", "aym"]
 
 
 @pytest.mark.parametrize(

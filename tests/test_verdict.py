@@ -28,7 +28,12 @@ def test_a_language_that_resembles_the_source_is_not_learnt_by_copying():
     [
         ("more pairs, 10,000 are few", {}),
         ("a larger network (model.d_model)", {"n_pairs": 10**6}),
-        ("more time, each pair was read less than ten times", {"n_epochs": 1}),
+        ("more time, each pair was read only once (", {"n_epochs": 1}),
+        ("more time, each pair was read only 9 times (", {"n_epochs": 9}),
+        (
+            "more time, each pair was read only 9 times (--minutes, or training.max_steps); and more pairs, 300 are too few",
+            {"n_epochs": 9, "n_pairs": 300},
+        ),
         ("more time, each pair was read once at most", {"n_pairs": 10**6, "n_epochs": 0}),
         ("more pairs, 300 are too few", {"n_pairs": 300}),
         ("sentences of other kinds", {"curve": [Point(100, 97.0)], "n_epochs": 1}),

@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, is_other_language, languages_of_files
+from mt_cli.text.languages import code_of_name, is_other_language, is_rare, languages_of_files
 from mt_cli.text.tables import find_layout, languages_of, read_rows
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ SweepOption = Annotated[
 ]
 
 _TABLES = {".tsv", ".csv", ".xlsx", ".xls", ".ods"}
+_DOCUMENTS = {".doc", ".docx", ".odt", ".pdf", ".rtf"}
 
 
 def read_config(
@@ -131,6 +132,10 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
                 raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
         return False
     file = corpus[0]
+    if _suffix(file) in _DOCUMENTS:
+        raise UsageError(
+            f"{file}: a document; save each language as plain text in UTF-8 with a sentence on each line, and give the two"
+        )
     if (
         file.suffix not in {".yaml", ".yml"}
         and (not file.exists() or file.is_dir())
@@ -209,6 +214,10 @@ def _languages(
         raise UsageError(
             f"{' and '.join(map(str, corpus))}: the names do not tell the languages; add"
             f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours{_first_row(corpus, columns)}"
+        )
+    if any(map(is_rare, found)):
+        log.info(
+            f"taken as {found[0]} to {found[1]}, by the names; if these are not the languages, add --src-lang and --tgt-lang"
         )
     return src_lang or found[0], tgt_lang or found[1]
 

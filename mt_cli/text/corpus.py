@@ -133,7 +133,8 @@ def _refuse_other_files(raw: bytes, number: int, name: str) -> None:
     if found := _PACKED.match(raw):
         is_spreadsheet = name.lower().endswith((".xlsx", ".ods"))
         as_table = (
-            "save the spreadsheet as .tsv, with source and target in two columns, and give that as the whole corpus"
+            "save the spreadsheet as .tsv, as a whole corpus with source and target in two columns, or as .txt with nothing"
+            " but the sentences to translate"
         )
         remedy = as_table if is_spreadsheet else "unpack it"
         raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")

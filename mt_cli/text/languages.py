@@ -91,6 +91,11 @@ def code_of_name(name: str) -> str | None:
     return named[0] if len(set(named)) == 1 else None
 
 
+def is_rare(code: str) -> bool:
+    """Whether it has three letters, so that it may as well be a word."""
+    return len(re.split("[-_]", code)[0]) == 3 and language(code) == code.lower()
+
+
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
     """The two languages that the names of files tell, by their endings as of a.es and b.gn, or by the one part in which
     they differ, as of corpus-spanish.txt and corpus-guarani.txt; None if they tell none."""

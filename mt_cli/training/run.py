@@ -195,11 +195,18 @@ def _refuse_missing_files(config: Config, is_prepared: bool) -> None:
         for path in paths:
             if not path.is_file():
                 found = "is not a regular file" if path.exists() else "no such file"
-                problems.append(f"{path}: {found}; check data.{key} (paths are relative to where mt is started)")
+                told = f"data.{key}{_OPTIONS.get(key, '')} (paths are relative to where mt is started)"
+                problems.append(f"{path}: {found}; check {told}")
             elif not os.access(path, os.R_OK):
                 problems.append(f"{path}: cannot be read; check its permissions (data.{key})")
     if problems:
         raise DataError(*problems)
+
+
+_OPTIONS = {  # that set the key for files
+    "dev": " or --dev", "test.test": " or --test", "words.files": " or --words",
+    "monolingual.tgt": " or --monolingual", "monolingual.src": " or --monolingual",
+}  # fmt: skip
 
 
 def _named_files(data: DataConfig, is_prepared: bool) -> dict[str, list[str]]:

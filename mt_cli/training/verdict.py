@@ -75,8 +75,9 @@ def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: 
     if best > _SOLVED:
         return "sentences of other kinds, those of the dev set are nearly all known"
     if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
-        times = "less than ten times" if n_pairs < _ENOUGH_PAIRS else "once at most"
-        return f"more time, each pair was read {times} (--minutes, or training.max_steps)"
+        times = "once at most" if n_epochs < 1 else "only once" if n_epochs < 2 else f"only {n_epochs:.0f} times"
+        few = f"; and more pairs, {n_pairs:,} are too few" if n_pairs < _TOO_FEW_PAIRS else ""
+        return f"more time, each pair was read {times} (--minutes, or training.max_steps){few}"
     if best - earlier > _STILL_RISING:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
     if n_pairs < _TOO_FEW_PAIRS:

@@ -442,6 +442,15 @@ def save():
     return save
 
 
+def test_a_title_above_the_header_is_no_pair():
+    pairs = [(f"texto número {n}", f"niuki {n} texto") for n in range(9)]
+    told = "its first row is a title, and its second one has the names of the columns; delete the first row"
+    for title in (["Corpus de frases", ""], ["", "Corpus de frases"]):
+        assert message("a.csv", as_csv([title, ["es", "hch"], *pairs])) == f"a.csv: {told}"
+    assert texts_of(write("b.csv", as_csv([["es", "hch"], *pairs]))) == pairs
+    assert len(texts_of(write("c.csv", as_csv([["Corpus", ""], ["no se sabe", "nada"], *pairs])))) == 10
+
+
 def test_a_hidden_sheet_is_not_the_one_that_is_read(save):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.load_workbook(save([["internal note", "nothing"]]))

@@ -76,6 +76,10 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     rows = [row for row in rows if any(map(str.strip, row))]
     if not rows and (suffix in {".csv", ".xlsx"} or encoding == "utf-16"):
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
+    if columns is None and _has_title(rows):
+        raise DataError(
+            f"{file}: its first row is a title, and its second one has the names of the columns; delete the first row"
+        )
     widths = Counter(map(len, rows))
     width = widths.most_common(1)[0][0] if delimiter and rows else max(widths, default=0)
     is_bare = delimiter == "\t" and not is_quoted and width <= 2
@@ -90,6 +94,13 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         chosen = table.guess()
     n_columns = max(2, table.n_columns)
     return TableLayout(file, delimiter, is_quoted, header, chosen, n_columns, encoding, skips_spaces, sheet)
+
+
+def _has_title(rows: list[Cells]) -> bool:
+    """Whether the first row has one cell alone, and the second one names two languages."""
+    if len(rows) < 2 or sum(bool(cell.strip()) for cell in rows[0]) != 1:
+        return False
+    return len({code_of_name(cell) for cell in rows[1]} - {None}) >= 2
 
 
 def languages_of(layout: TableLayout) -> tuple[str | None, str | None]:

@@ -93,7 +93,7 @@ def every_allowed_translation(
     model: Transformer, source: list[int], limit: int, words: list[int], constraints: Constraints
 ) -> list[tuple[list[int], float, int]]:
     """Each translation of at most `limit` words that the constraints allow, with the sum of its log-probabilities and
-    how many there are: one token after the other, no state, no batch."""
+    how many there are: one token after the other, without state."""
     prefix = constraints.prefixes[0] if constraints.prefixes else []
     n, found = constraints.no_repeat_ngram, []
 
@@ -105,8 +105,9 @@ def every_allowed_translation(
         if len(ids) == limit:
             found.append((ids, total, limit))
             return
-        following = {word: token_log_probs([model], [source], [[*ids, word]])[0][len(ids)] for word in words}
-        to_end = token_log_probs([model], [source], [ids])[0][-1]
+        texts = [[*ids, word] for word in words]
+        *followed, ended = token_log_probs([model], [source] * (len(words) + 1), [*texts, ids])
+        following, to_end = {word: one[len(ids)] for word, one in zip(words, followed, strict=True)}, ended[-1]
         if len(ids) < len(prefix):
             allowed, may_end = prefix[len(ids) : len(ids) + 1], False
         else:
@@ -121,7 +122,6 @@ def every_allowed_translation(
     return found
 
 
-@pytest.mark.parametrize("normalization", ["gnmt", "average"])
 @pytest.mark.parametrize(
     "constraints",
     [
@@ -135,20 +135,22 @@ def every_allowed_translation(
     ids=repr,
 )
 def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(
-    constraints: Constraints, normalization: str, make_model: MakeModel
+    constraints: Constraints, make_model: MakeModel
 ) -> None:
     for seed, alpha in ((0, 0.0), (1, 0.6), (2, 1.0)):
         model = make_model(vocab_size=6, seed=seed, tie_embeddings="none", embedding_scale="none")  # two words
-        options = {"alpha": alpha, "normalization": normalization, "constraints": constraints}
-        [beam] = beam_search(InferenceModel(model), *source_batch([[4, 5]]), [4], beam_size=40, **options)
-        expected = [
-            (ids, total / (((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha))
-            for ids, total, n in every_allowed_translation(model, [4, 5], 4, [4, 5], constraints)
-        ]
-        expected.sort(key=lambda one: (len(one[0]) == 4, -one[1]))  # those that are cut off are last
-        assert sorted(h.ids for h in beam) == sorted(ids for ids, _ in expected)
-        assert [h.score for h in beam] == pytest.approx([score for _, score in expected], abs=1e-4)
-        assert beam[0].ids == expected[0][0]
+        found = every_allowed_translation(model, [4, 5], 4, [4, 5], constraints)
+        for normalization in ("gnmt", "average"):
+            options = {"alpha": alpha, "normalization": normalization, "constraints": constraints}
+            [beam] = beam_search(InferenceModel(model), *source_batch([[4, 5]]), [4], beam_size=40, **options)
+            expected = [
+                (ids, total / (((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha))
+                for ids, total, n in found
+            ]
+            expected.sort(key=lambda one: (len(one[0]) == 4, -one[1]))  # those that are cut off are last
+            assert sorted(h.ids for h in beam) == sorted(ids for ids, _ in expected)
+            assert [h.score for h in beam] == pytest.approx([score for _, score in expected], abs=1e-4)
+            assert beam[0].ids == expected[0][0]
 
 
 # Sampling ------------------------------------------------------------------------------------------------------------

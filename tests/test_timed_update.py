@@ -16,9 +16,11 @@ from mt_cli.training.timed_update import update_seconds
 
 FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
 
+SMALL = ["model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.vocab_size=500"]
+
 
 def recipe(*overrides: str) -> Config:
-    config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, overrides)
+    config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, [*SMALL, *overrides])
     choices = choose(FACTS, Machine(0.0), given_keys(config))
     return complete(config, {key: choice.value for key, choice in choices.items()})
 

@@ -163,6 +163,7 @@ def test_speedrun_runs_mt_beside_its_peer(tiny: Path) -> None:
 # decoding.py ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_decoding_runs_mt_beside_an_engine_with_the_same_weights(trained_run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     (tmp_path / "sentences.en").write_text("the red cat\n\nhouse\n" * 8)

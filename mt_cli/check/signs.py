@@ -123,7 +123,7 @@ class SignFaults:
 
 _N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
 _IN_WORDS = LETTER_BEFORE + "{}" + LETTER_AFTER
-_BETWEEN_LETTERS = f"{_IN_WORDS}|{LETTER_BEFORE} {{0}} {LETTER_AFTER}".replace("{}", "{0}")  # or between spaces: t ’ a
+_BETWEEN_LETTERS = LETTER_BEFORE + "(?:{0}| {0} )" + LETTER_AFTER  # t’a, and t ’ a
 _BY_PUNCTUATION = r"(?<=\w){0}(?=[;:!?»])|(?<=«){0}(?=\w)"
 _SIGNS = {  # of a sign: its spellings, each with the characters and with what is around them
     "apostrophe": [(char, _BETWEEN_LETTERS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],

@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, is_other_language, is_rare, languages_of_files
+from mt_cli.text.languages import code_of_name, is_other_language, languages_of_files, may_be_a_word
 from mt_cli.text.tables import find_layout, languages_of, read_rows
 
 log = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ def _languages(
             f"{' and '.join(map(str, corpus))}: the names do not tell the languages; add"
             f" --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours{_first_row(corpus, columns)}"
         )
-    if any(map(is_rare, found)):
+    if any(map(may_be_a_word, found)):
         log.info(
             f"taken as {found[0]} to {found[1]}, by the names; if these are not the languages, add --src-lang and --tgt-lang"
         )

@@ -150,7 +150,10 @@ class RunEvaluator:
             "perplexity": perplexity(loss) if math.isfinite(loss) else None,
             "sentences_per_second": len(sources) / max(seconds, 1e-9),
             "n_sentences": len(sources),
-            "warnings": _warnings(outputs, references, test_set.report, n_without_loss),
+            "warnings": [
+                *_warnings(outputs, references, test_set.report, n_without_loss),
+                *_warnings_of_length(outputs, references),
+            ],
         }
         scores = _scores(System(sources, outputs, references, counts, self._run_config))
         return EvaluatedSet(translations, self._about | test_set.about | scores | measured)
@@ -299,12 +302,6 @@ def _warnings(
     warnings = []
     if not any(line.strip() for line in outputs):
         warnings.append("every translation is blank")
-    length, expected = (sum(map(len, lines)) for lines in (outputs, references))
-    if references and length > _FAR_TOO_LONG * expected:
-        warnings.append(
-            f"the translations are {length / expected:.1f} times as long as the references, as of a model that has hardly"
-            " learnt to translate; chrF is too high for them"
-        )
     if n_decomposed := sum(not unicodedata.is_normalized("NFC", reference) for reference in references):
         warnings.append(f"{n_decomposed:,} references are not in NFC as translations are; they score too low")
     if report is not None:
@@ -314,6 +311,17 @@ def _warnings(
             f"loss and perplexity are without {n_without_loss:,} pairs that are too long to be read at once"
         )
     return warnings
+
+
+def _warnings_of_length(outputs: Sequence[str], references: Sequence[str]) -> list[str]:
+    """That a model writes far too much."""
+    length, expected = (sum(map(len, lines)) for lines in (outputs, references))
+    if not expected or length <= _FAR_TOO_LONG * expected:
+        return []
+    return [
+        f"the translations are {length / expected:.1f} times as long as the references, as of a model that has hardly"
+        " learnt to translate; chrF is too high for them"
+    ]
 
 
 def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:

@@ -91,8 +91,8 @@ def code_of_name(name: str) -> str | None:
     return named[0] if len(set(named)) == 1 else None
 
 
-def is_rare(code: str) -> bool:
-    """Whether it has three letters, so that it may as well be a word."""
+def may_be_a_word(code: str) -> bool:
+    """Whether it is of three letters, and not one of those that this file knows."""
     return len(re.split("[-_]", code)[0]) == 3 and language(code) == code.lower()
 
 

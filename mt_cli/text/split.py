@@ -2,8 +2,7 @@
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
 side is the source does not matter, so a run and one of the way back hold out the same pairs. The pairs are read three
-times, and what is remembered does not grow with their number. This file knows pairs of text, not
-files and not tokens.
+times, and what is remembered does not grow with their number. This file knows pairs of text, not files and not tokens.
 """
 
 from __future__ import annotations

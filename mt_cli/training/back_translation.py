@@ -88,8 +88,8 @@ def back_translate(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
                     " teach mistakes"
                 )
-                of_weights = _sha256_of_weights(back)
-                about = About(sha256, str(back.path), of_weights, 0, 0, {}, _seconds_of(back), 0, 1.0, settings_sha256)
+                made_by = str(back.path), _sha256_of_weights(back)
+                about = About(sha256, *made_by, 0, 0, {}, _seconds_of(back), 0, settings_sha256=settings_sha256)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
                 return about.seconds
@@ -178,10 +178,8 @@ def _choose(
         wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
         raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
     seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
-    weights = _sha256_of_weights(back)
-    about = About(
-        sha256, str(back.path), weights, report.n_pairs, n_chosen, left_out, seconds, settings_sha256=settings_sha256
-    )
+    made_by, counts = (str(back.path), _sha256_of_weights(back)), (report.n_pairs, n_chosen)
+    about = About(sha256, *made_by, *counts, left_out, seconds, settings_sha256=settings_sha256)
     run.synthetic.save_about(about)
     return about
 

@@ -100,6 +100,13 @@ class Monolingual(Section):
     (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
+    rounds: Annotated[int, Field(ge=1, le=9)] | None = None
+    """How many runs translate, one after the other, in turns src and tgt: each learns from what the one before has
+    translated, and this run from what the last one has (Hoang et al. 2018). null: 1, with src 2."""
+
+    @property
+    def n_rounds(self) -> int:
+        return self.rounds or (2 if self.src else 1)
 
 
 Carrier = Annotated[
@@ -529,7 +536,10 @@ def _weight(corpus: Corpus) -> str:
 
 def _search_back(config: Config) -> str:
     text = config.data.monolingual
-    return "null" if text is None else f"translated by {text.search}{', with src' if text.src else ''}"
+    if text is None:
+        return "null"
+    in_rounds = f", in {text.n_rounds} rounds" if text.n_rounds > 2 else ""
+    return f"translated by {text.search}{', with src' if text.src else ''}{in_rounds}"
 
 
 def _told_words(config: Config) -> str:
@@ -632,12 +642,20 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
                     " column as such"
                 )
                 yield [("data", "monolingual", side)], told
-    if text.src and text.back is not None:
-        keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]
+    key = "src" if text.src else "rounds"
+    if (text.src or text.rounds) and text.back is not None:
+        keys: list[Key] = [("data", "monolingual", key), ("data", "monolingual", "back")]
+        told = f"data.monolingual.{key} is for a way back that is trained here, not for {text.back}"
+        yield keys, f"{told}; leave out one of the two"
+    elif text.n_rounds > 1 and not text.src:
+        told = "needs text in the source language, from which the way back learns between two rounds"
         yield (
-            keys,
-            f"data.monolingual.src is for a way back that is trained here, not for {text.back}; leave out one of the two",
+            [("data", "monolingual", "rounds")],
+            f"data.monolingual.rounds: {text.rounds} {told}; give data.monolingual.src, or leave out rounds",
         )
+    elif text.n_rounds == 1 and text.src:
+        keys = [("data", "monolingual", "src"), ("data", "monolingual", "rounds")]
+        yield keys, "data.monolingual.rounds: 1 translates no data.monolingual.src; leave out one of the two"
 
 
 _TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)

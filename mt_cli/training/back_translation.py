@@ -33,7 +33,7 @@ from mt_cli.text.corpus import CorpusReport, read_monolingual, read_pairs, sha25
 from mt_cli.text.spelling import AS_IT_IS
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.parent import held_out_of, spellings_of
-from mt_cli.training.reverse_run import TRANSLATED_SHARE, reverse_config, reverse_name, reverse_run
+from mt_cli.training.reverse_run import reverse_config, reverse_name, reverse_run, translated_share
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
 
@@ -67,7 +67,7 @@ def back_translate(
         return about.seconds
     back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
     assert back is not None
-    if about is not None and (changed := _what_changed(about, back, settings_sha256)):
+    if about is not None and (changed := _what_changed(about, _best_round(config, back), settings_sha256)):
         log.info(f"{changed} when translating back began, so all lines are translated anew")
         run.synthetic.forget()
         about = None
@@ -77,23 +77,24 @@ def back_translate(
             for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
                 pass  # what is wrong with it shows before anything is trained
         if about is None and text.back is None:
-            of_back = reverse_config(config, back)
             log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
-            train_back(of_back, back)
+            train_back(reverse_config(config, back), back)
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False
-            if not _has_learnt(of_back, back):
+        back = _best_round(config, back)
+        if about is None and text.back is None:
+            if not _has_learnt(reverse_config(config, back), back):
                 log.warning(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
                     " teach mistakes"
                 )
-                made_by = str(back.path), _sha256_of_weights(back)
-                about = About(sha256, *made_by, 0, 0, {}, _seconds_of(back), 0, settings_sha256=settings_sha256)
+                made_by, seconds = (str(back.path), _sha256_of_weights(back)), _seconds_of(RunDir(run.back))
+                about = About(sha256, *made_by, 0, 0, {}, seconds, 0, settings_sha256=settings_sha256)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
                 return about.seconds
-            log.info(f"next come its translations of the monolingual text, and then {run.path} itself")
+            log.info(f"next come translations of the monolingual text, and then {run.path} itself")
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
         written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
@@ -117,12 +118,25 @@ def tell_unused(run: RunDir) -> None:
 def _has_learnt(config: Config, back: RunDir) -> bool:
     """Whether the run back translates at all, by its dev set. With text of one that did not, a run was 1.8 chrF worse than
     without (docs/log.md)."""
-    data, curve = config.data, learning_curve(back.logs.records(back.metrics_file))
+    data = config.data
     dev = list(read_pairs(back.sets.dev_files(data), columns=data.columns, on_bad_line=data.on_bad_line))
-    if not curve:
-        raise RunDirError(f"{back.metrics_file}: lost; restore it from a copy, or delete {back.path} to train it anew")
     copied = copied_chrf(data, [pair.src for pair in dev], [pair.tgt for pair in dev])
-    return has_learnt(max(point.chrf for point in curve), copied)
+    return has_learnt(_dev_chrf(back), copied)
+
+
+def _best_round(config: Config, back: RunDir) -> RunDir:
+    """The run back, or that of an earlier round where the later one has not helped on dev."""
+    text, found = config.data.monolingual, [back]
+    assert text is not None
+    while text.back is None and (earlier := RunDir(RunDir(found[-1].back).back)).is_prepared:
+        found.append(earlier)
+    return max(found, key=_dev_chrf) if len(found) > 1 else back
+
+
+def _dev_chrf(back: RunDir) -> float:
+    if curve := learning_curve(back.logs.records(back.metrics_file)):
+        return max(point.chrf for point in curve)
+    raise RunDirError(f"{back.metrics_file}: lost; restore it from a copy, or delete {back.path} to train it anew")
 
 
 def _seconds_of(back: RunDir) -> float:
@@ -161,6 +175,9 @@ def _choose(
     """Writes the lines that are worth being translated into blocks."""
     text, began, report, n_chosen = config.data.monolingual, time.monotonic(), CorpusReport(), 0
     assert text is not None
+    if text.back is None and back.path != run.back:
+        scores = f"{_dev_chrf(RunDir(run.back)):.1f} by {run.back}, {_dev_chrf(back):.1f} by {back.path}"
+        log.info(f"the last round has not helped, dev chrF {scores}: the latter translates")
     lines = selection.lines(read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=report))
     run.synthetic.begin()
     while block := list(islice(lines, _BLOCK_SIZE)):
@@ -177,7 +194,7 @@ def _choose(
         is_long = any(reason.startswith("longer") for reason in left_out)
         wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
         raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
-    seconds = (_seconds_of(back) if text.back is None else 0.0) + time.monotonic() - began
+    seconds = (_seconds_of(RunDir(run.back)) if text.back is None else 0.0) + time.monotonic() - began
     made_by, counts = (str(back.path), _sha256_of_weights(back)), (report.n_pairs, n_chosen)
     about = About(sha256, *made_by, *counts, left_out, seconds, settings_sha256=settings_sha256)
     run.synthetic.save_about(about)
@@ -188,7 +205,7 @@ def _translate(config: Config, run: RunDir, back: RunDir, about: About, signals:
     """Translates blocks in random order, until all are done or it is time to train."""
     text, synthetic, spent = config.data.monolingual, run.synthetic, about.seconds
     assert text is not None
-    end = 60 * TRANSLATED_SHARE * (config.training.minutes or math.inf)
+    end = 60 * translated_share(text) * (config.training.minutes or math.inf)
     device = choose_device(config.training.device)
     if device.type == "cpu":
         multiply_float32_fast()  # as in training, so that a translation is the same whichever start makes it

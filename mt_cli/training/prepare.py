@@ -26,7 +26,7 @@ from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_
 from mt_cli.training.pair_text import PairText
 from mt_cli.training.parent import like_parent, parent_of
 from mt_cli.training.rehearsal import forget_rehearsal, rehearse
-from mt_cli.training.reverse_run import TRANSLATED_SHARE, run_to_begin_with
+from mt_cli.training.reverse_run import run_to_begin_with, translated_share
 from mt_cli.training.selection import ReadPairs
 from mt_cli.training.timed_update import update_seconds
 
@@ -172,7 +172,7 @@ def _completed(
     if minutes is None or not reasons:
         return best, reasons
     if config.data.monolingual is not None:
-        given["training.minutes"] = minutes * (1 - TRANSLATED_SHARE)
+        given["training.minutes"] = minutes * (1 - translated_share(config.data.monolingual))
     return completed(update_seconds(best, facts) / n_processes)
 
 

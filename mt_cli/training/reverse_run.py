@@ -14,7 +14,15 @@ from mt_cli.text.corpora import TrainingText
 from mt_cli.text.tables import find_layout
 from mt_cli.training.parent import parent_of
 
-BACK_SHARE, TRANSLATED_SHARE = 1 / 3, 1 / 2  # of the minutes: when it ends, and when translating ends at the latest
+
+def back_share(text: Monolingual) -> float:
+    """When the run back ends, as a share of the minutes. Each run that it takes has about as long as the others."""
+    return text.n_rounds / (text.n_rounds + 2)
+
+
+def translated_share(text: Monolingual) -> float:
+    """When translating ends at the latest, as a share of the minutes."""
+    return (1 + 3 * back_share(text)) / 4
 
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
@@ -53,13 +61,14 @@ def reverse_name(data: DataConfig) -> str:
 def reverse_config(config: Config, back: RunDir) -> Config:
     """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that were
     given."""
-    parent, minutes = parent_of(config), config.training.minutes
+    parent, minutes, text = parent_of(config), config.training.minutes, config.data.monolingual
+    assert text is not None
     if parent is not None and not parent.load_config().tokenizer.joint:
         raise ConfigError(
             f"{parent.path} has a vocabulary for each language, so no run back can begin with it; leave out"
             " training.init_from (--from), or give data.monolingual.back"
         )
-    update: dict[str, Any] = {"minutes": minutes and minutes * BACK_SHARE}
+    update: dict[str, Any] = {"minutes": minutes and minutes * back_share(text)}
     if parent is None and not back.is_prepared and _can_learn_both_ways(config):
         update["both_directions"] = 1.0
     training = config.training.model_copy(update=update)
@@ -96,8 +105,11 @@ def _exchanged(data: DataConfig) -> DataConfig:
 
 
 def _exchanged_text(text: Monolingual) -> Monolingual | None:
-    """What the run back translates back, by a run of its own."""
-    return Monolingual(tgt=text.src, search=text.search) if text.src else None
+    """What the run back translates back, by a run of its own, in one round less."""
+    if text.src is None:
+        return None
+    rounds = text.n_rounds - 1
+    return Monolingual(tgt=text.src, src=text.tgt if rounds > 1 else None, search=text.search, rounds=rounds)
 
 
 def _exchanged_words(words: WordList) -> WordList:

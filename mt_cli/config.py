@@ -101,8 +101,8 @@ class Monolingual(Section):
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
     rounds: Annotated[int, Field(ge=1, le=9)] | None = None
-    """How many runs translate, one after the other, in turns src and tgt: each learns from what the one before has
-    translated, and this run from what the last one has (Hoang et al. 2018). null: 1, with src 2."""
+    """How many runs translate, one after the other: src and tgt in turns, tgt last. Each learns from what the one before has
+    translated, and this run from what the last one has (Hoang et al. 2018). null: 1, or 2 where src is given."""
 
     @property
     def n_rounds(self) -> int:
@@ -184,7 +184,7 @@ class DataConfig(LanguagePair):
     """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
     then it translates this text, and then the run learns from these synthetic pairs, too, each marked by a tag. src: text in
     the source language, from which the run that translates back learns in the same way; search: greedy, beam or sampling;
-    back: a run to translate with, instead of training one."""
+    rounds: how many runs translate, one after the other; back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -511,8 +511,8 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
         return [*found, f"data.pairs are {pairs} here, {_told_pairs(theirs)} there"]
     if "data" in names and (weights := _weights(mine)) != _weights(theirs):
         found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
-    if "data" in names and (search := _search_back(mine)) != _search_back(theirs):
-        found.append(f"data.monolingual is {search} here, {_search_back(theirs)} there")
+    if "data" in names and (text := _told_monolingual(mine)) != _told_monolingual(theirs):
+        found.append(f"data.monolingual is {text} here, {_told_monolingual(theirs)} there")
     if "data" in names and (words := _told_words(mine)) != _told_words(theirs):
         found.append(f"data.words are {words} here, {_told_words(theirs)} there")
     return found
@@ -534,12 +534,12 @@ def _weight(corpus: Corpus) -> str:
     return f"{corpus.weight:g}{mark}"
 
 
-def _search_back(config: Config) -> str:
+def _told_monolingual(config: Config) -> str:
     text = config.data.monolingual
     if text is None:
         return "null"
-    in_rounds = f", in {text.n_rounds} rounds" if text.n_rounds > 2 else ""
-    return f"translated by {text.search}{', with src' if text.src else ''}{in_rounds}"
+    in_rounds = f" in {text.n_rounds} rounds" if text.n_rounds > 2 else ""
+    return f"translated by {text.search}{' with src' if text.src else ''}{in_rounds}"
 
 
 def _told_words(config: Config) -> str:

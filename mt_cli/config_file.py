@@ -36,15 +36,16 @@ from mt_cli.errors import ConfigError
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
 
 
-def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False) -> Config:
     """The config in `path`, in which each `section.key=value` of `overrides` replaces a value.
 
-    A file that has the section `data` alone leaves all else open, to be chosen from the corpus; in any other the keys that
-    it does not name have their defaults. Raises ConfigError with a line for every problem found.
+    A file that has the section `data` alone leaves all else open, to be chosen from the corpus, and so does one that
+    `is_open`; in any other the keys that it does not name have their defaults. Raises ConfigError with a line for every
+    problem found.
     """
     draft = _Draft(str(path))
     draft.read_file(path)
-    return _checked(draft, overrides, is_open=set(draft.values) == {"data"})
+    return _checked(draft, overrides, is_open=is_open or set(draft.values) == {"data"})
 
 
 def config_of(data: dict[str, Any], overrides: Iterable[str] = ()) -> Config:

@@ -76,6 +76,12 @@ def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
     raise _not_learnt(run, known, forgotten, "" if forgotten else f"--to {to}: ")
 
 
+def told_target(config: Config) -> str:
+    """The option that says into which language, where a run needs it."""
+    targets = [pair.tgt_lang for pair in config.data.directions]
+    return f" --to {targets[0]}" if len(set(targets)) > 1 else ""
+
+
 def _not_learnt(run: Path, known: list[Direction], more: str = "", asked: str = "") -> UsageError:
     choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
     if len(known) > _MOST_NAMED:

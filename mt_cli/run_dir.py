@@ -32,6 +32,7 @@ folder of its own, such as en-de/.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,8 +82,9 @@ class RunDir:
         return run
 
     def load_config(self) -> Config:
+        """Before the text is prepared, the keys that were not given are open."""
         refuse_special_file(self.config_file)
-        return load_config(self.config_file)
+        return load_config(self.config_file, is_open=not self.is_prepared)
 
     def save_config(self, config: Config, comments: Mapping[str, str] | None = None) -> None:
         """Writes every key with its value. Comments that stand there already stay."""
@@ -195,6 +197,10 @@ class RunDir:
             raise RunDirError(f"{file}: no such checkpoint; choose {self._choices()}")
         refuse_outside(self.path, file)
         return file
+
+    def sha256_of_best(self) -> str:
+        with self.find_checkpoint("best").open("rb") as weights:
+            return hashlib.file_digest(weights, "sha256").hexdigest()
 
     def _choices(self) -> str:
         return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"

@@ -19,6 +19,7 @@ from conftest import WORDS
 from nursery import Nursery, nursery_in
 from same_training import differences
 
+from mt_cli.cli.corpus import read_config
 from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import ConfigError, DataError
@@ -28,6 +29,7 @@ from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.text.spelling import Spelling
 from mt_cli.text.tokenizer import SYNTHETIC
+from mt_cli.training import back_translation
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.prepare import prepare
 from mt_cli.training.reverse_run import reverse_config
@@ -171,6 +173,25 @@ def test_the_columns_of_tables_are_exchanged(tiny):
     assert back("a.csv", "b.csv", columns="source,target").columns == "target,source"
     with pytest.raises(ConfigError, match=r"set data\.columns to names that all of them have, such as en,de"):
         back("a.csv", "b.csv")
+    machine = "[{files: a.csv}, {files: b.csv, synthetic: true}]"
+    settings = [f"data.train={machine}", "data.dev=null", "data.test={}", "data.monolingual.tgt=news.de"]
+    assert reverse_config(load_config(Path("tiny.yaml"), settings), RunDir(Path("back"))).data.columns == "3,2"
+
+
+def test_files_of_the_command_line_go_with_settings_of_a_config(tiny):
+    Path("more.en").touch()
+    config = read_config([Path("tiny.yaml")], *[None] * 5, ["data.monolingual.rounds=3"], [Path("a.de"), Path("a.en")])
+    assert config.data.monolingual == Monolingual(tgt=["a.de"], src=["a.en"], rounds=3)
+
+
+def test_of_earlier_rounds_those_count_that_the_config_asks_for(tiny):
+    (Path("run") / "back" / "back" / "back" / "checkpoints").mkdir(parents=True)
+    (Path("run") / "back" / "back" / "back" / "checkpoints" / "step-000001.pt").touch()
+    text, found = "data.monolingual={tgt: a.de, src: a.en, rounds: %d}", []
+    for n in (2, 3, 9):
+        config = load_config(Path("tiny.yaml"), [text % n])
+        found.append([str(run.path) for run in back_translation._rounds(config, RunDir(Path("run/back")))])
+    assert found == [["run/back"], *[["run/back", "run/back/back/back"]] * 2]
 
 
 def test_a_run_back_that_has_begun_goes_on_as_it_began(tiny):
@@ -392,7 +413,7 @@ def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
     assert same(folder / "both-killed", folder / "both")
     assert same(folder / "both-killed" / "back", folder / "both" / "back")
     assert train(nursery, "both", monolingual="{tgt: news.de}") == 1
-    assert "data.monolingual is translated by greedy here, translated by greedy, with src there" in nursery.said
+    assert "data.monolingual is translated by greedy here, translated by greedy with src there" in nursery.said
 
 
 @pytest.mark.slow
@@ -424,7 +445,7 @@ def test_another_round_translates_where_it_helps_on_dev(nursery, folder):
     about = RunDir(folder / "hurt").synthetic.about()
     assert about is not None and about.back == "hurt/back/back/back"
     assert train(nursery, "hurt", monolingual="{tgt: news.de, src: more.en}") == 1
-    assert "translated by greedy, with src here, translated by greedy, with src, in 3 rounds there" in nursery.said
+    assert "translated by greedy with src here, translated by greedy with src in 3 rounds there" in nursery.said
 
 
 @pytest.mark.parametrize("stage", ["translating", "training"])
@@ -498,6 +519,16 @@ def test_settings_that_change_before_the_text_is_prepared_make_all_lines_anew(nu
     assert anew in nursery.said
     assert train(nursery, f"sampled-{stage}", monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
     assert same(run, folder / f"sampled-{stage}")
+
+
+def test_a_command_with_a_mistake_deletes_no_translations(nursery, stages, whole, folder):
+    run = Path(shutil.copytree(stages["translating"], folder / "mistaken"))
+    before = sorted(path.name for path in run.rglob("*-translations.json"))
+    assert before and train(nursery, "mistaken", max_length="20") == 1, nursery.said
+    assert "mistaken/back holds a run of another config (data.max_length is 20 here, " in nursery.said
+    assert sorted(path.name for path in run.rglob("*-translations.json")) == before
+    assert train(nursery, "mistaken") == 0, nursery.said
+    assert "anew" not in nursery.said and same(run, whole)
 
 
 def test_a_damaged_block_is_told_with_what_to_do(nursery, stages, folder):

@@ -76,7 +76,12 @@ def test_several_processes_need_a_file_and_an_output(
     as_process(monkeypatch, 0, 2)
     for arguments in ([file], ["--output", "out.txt"]):
         answer = mt("translate", trained_run, *arguments)
-        assert (answer.code, answer.said) == (2, ["error: several processes share a file; give INPUT and --output"])
+        told = "error: several processes share a file; give INPUT and --output, or choose another --output"
+        assert (answer.code, answer.said) == (2, [told])
+    as_process(monkeypatch, 1, 2)
+    assert mt("translate", trained_run, file, "--output", "begun.txt").code == 0
+    as_process(monkeypatch, 0, 1)
+    assert mt("translate", trained_run, "--output", "begun.txt", stdin=b"the cat\n").said == [told]
 
 
 def test_variables_that_a_cluster_sets_for_every_job_start_no_processes(

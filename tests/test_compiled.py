@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from test_packing import some_pairs
 from tiny_trainer import trainer_of
 
 from mt_cli.text.packing import PackedShape, pack
-from mt_cli.training import feed, update
-from mt_cli.training.compiled import Compiled
+from mt_cli.training import compiled, feed, update
+from mt_cli.training.compiled import Compiled, compiled_loss, forget_compiled
 from mt_cli.training.objective import summed_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler has some of its own
@@ -69,6 +70,15 @@ def test_a_loss_that_cannot_be_compiled_is_told_once_and_computed_as_it_is(
     monkeypatch.setattr(torch, "compile", lambda function, **settings: fail)
     refuse_difference(Compiled(summed_loss), make_model(), 0.0)
     assert said() == ["training without compiled kernels, which takes longer (ValueError: no compiler here)"]
+
+
+def test_each_training_compiles_its_own_shapes(counters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch compiles but eight shapes of a function."""
+    monkeypatch.setattr(compiled, "summed_loss", lambda sizes: sizes.sum())
+    monkeypatch.setattr(compiled, "Compiled", partial(Compiled, backend="eager", mode=None))
+    for n in range(1, 13):
+        forget_compiled()
+        assert compiled_loss()(torch.ones(n)) == n and compiled_loss().is_compiled
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), torch.AcceleratorError("CUDA error")])

@@ -37,6 +37,16 @@ def test_what_follows_the_last_step_is_counted(tiny, monkeypatch):
     assert line.startswith("A training here: 5 min"), "two validations of a minute each, and what is fitted to dev"
 
 
+def test_batches_that_are_chosen_for_the_machine_are_chosen_before_they_are_timed(tiny, monkeypatch):
+    timed = []
+    monkeypatch.setattr(
+        "mt_cli.training.forecast._seconds_of_a_step",
+        lambda trainer, step: float(timed.append(trainer.state.settings.batch_tokens) or 1),
+    )
+    forecast(load_config(Path("tiny.yaml"), ["training.batch_tokens=auto"]))
+    assert timed and min(timed) > 0
+
+
 def test_of_a_config_with_monolingual_text_the_pairs_alone_are_timed(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "data.dev=null", "data.test={}"])
     time, of_what = forecast(config)

@@ -277,8 +277,17 @@ def test_codes_of_one_language_are_told_apart(tmp_path: Path, mt: Mt) -> None:
     write_folder(tmp_path / "folder", codes=("pt_br", "pt_BR", "cn", "zh_CN", "zh"))
     answer = mt("import", tmp_path / "folder", tmp_path / "run")
     assert answer.code == 0 and any("not among the languages of --to: pt_BR, cn;" in line for line in answer.said)
-    assert len(RunDir(tmp_path / "run").load_config().data.directions) == 3
+    languages = [pair.tgt_lang for pair in RunDir(tmp_path / "run").load_config().data.directions]
+    assert len(languages) == 3
+    assert answer.said[-1].endswith(f"try: mt translate {tmp_path / 'run'} --to {languages[0]}")
     assert mt("import", tmp_path / "folder", tmp_path / "one", "--tgt-lang", "pt_BR").code == 0
+
+
+def test_codes_that_name_no_other_language_are_told(tmp_path: Path, mt: Mt) -> None:
+    write_folder(tmp_path / "folder", codes=("en", "cn"))
+    answer = mt("import", tmp_path / "folder", tmp_path / "run", "--src-lang", "en")
+    told = "translates into en, cn, none of them the code of another language; give --tgt-lang"
+    assert (answer.code, answer.said[-1]) == (2, f"error: {tmp_path / 'folder'} {told}")
 
 
 def test_an_export_as_pegasus_is_refused_by_name(trained_run: Path, tmp_path: Path, mt: Mt) -> None:

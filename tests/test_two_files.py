@@ -131,6 +131,15 @@ def test_a_start_that_broke_off_before_anything_was_settled_chooses_again(corpus
     assert load_config(Path("runs/es-gn/config.yaml")).training.r_drop == 1 and load_first.training.r_drop == 0
 
 
+@pytest.mark.parametrize("setting", ["tokenizer.joint=false", "model.d_model=90", "decoding.n_best=3"])
+def test_a_start_that_broke_off_goes_on_where_a_given_key_needs_chosen_ones(corpus, mt, setting):
+    Path("train.gn").write_bytes(Path("train.gn").read_bytes() + b"\xff\n")
+    Path("train.es").write_bytes(Path("train.es").read_bytes() + b"el gato\n")
+    command = ("train", "train.es", "train.gn", *SMALL, "--set", setting)
+    for _ in range(2):
+        assert mt(*command).said[-1].startswith("error: train.gn:401: invalid UTF-8")
+
+
 def load_data_config() -> Any:
     Path("only-data.yaml").write_text("data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\n")
     return load_config(Path("only-data.yaml"))

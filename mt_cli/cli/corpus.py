@@ -73,7 +73,8 @@ def read_config(
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
         if texts:
-            overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], overrides).data.directions[0].src_lang)]
+            others = [one for one in overrides if not one.startswith("data.monolingual.")]  # which need the files
+            overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], others).data.directions[0].src_lang)]
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
     if columns and len(corpus) == 2:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from mt_cli.cli.options import catch_ctrl_c
+from mt_cli.directions import told_target
 from mt_cli.errors import UsageError, as_typed
 from mt_cli.files import new_folder
 from mt_cli.run_dir import RunDir
@@ -48,4 +49,5 @@ def import_(
     catch_ctrl_c()
     with new_folder(run) as unfinished:
         import_marian(folder, RunDir(unfinished), src_lang, tgt_lang, command_line())
-    log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}")
+    target = told_target(RunDir(run).load_config())
+    log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}{target}")

@@ -30,7 +30,7 @@ MonolingualOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Text in one language alone, to learn from by back-translation; repeatable. Needed in the target language.",
+        help="Text in one language alone, to learn from by back-translation; repeatable. At least one file must be in the target language.",
     ),
 ]
 WordsOption = Annotated[
@@ -43,7 +43,7 @@ WordsOption = Annotated[
 RunDirOption = Annotated[
     Path | None,
     typer.Option(
-        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; with --clean, --monolingual or --words another."
+        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; --clean, --monolingual and --words add their names."
     ),
 ]
 

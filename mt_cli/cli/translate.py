@@ -67,8 +67,9 @@ def translate(
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
-    if n_processes() > 1 and (input_file is None or output is None):
-        raise UsageError("several processes share a file; give INPUT and --output")
+    is_shared = _is_shared(output)
+    if is_shared and (input_file is None or output is None):
+        raise UsageError("several processes share a file; give INPUT and --output, or choose another --output")
     if output is not None and _is_there(output):
         return
     if prefix is not None and prefix_column:
@@ -89,7 +90,7 @@ def translate(
         process = TranslateLines(
             translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
         )
-        if output is not None and _is_shared(output):
+        if is_shared and output is not None:
             weights = [str(RunDir(run).find_checkpoint(one)) for run in runs for one in checkpoints]
             made_with = [translator.settings(**search), "n_best" in search, engine, to, *checkpoints, versions()]
             _share(source, process, output, bad_input == "replace", weights, made_with)
@@ -106,11 +107,11 @@ def _is_there(output: Path) -> bool:
     return output.exists()
 
 
-def _is_shared(output: Path) -> bool:
+def _is_shared(output: Path | None) -> bool:
     """Whether several processes write it, or have begun to."""
     from mt_cli.blocks import BlockFolder
 
-    return n_processes() > 1 or BlockFolder.is_begun(output)
+    return n_processes() > 1 or (output is not None and BlockFolder.is_begun(output))
 
 
 def _share(

@@ -154,6 +154,10 @@ def _data(
     if codes and tgt not in codes:
         raise UsageError(f"{folder} translates into {', '.join(codes)}; expected one of these, found --tgt-lang {tgt}")
     targets = [tgt] if tgt_lang or len(codes) < 2 else _told_apart([code for code in codes if code != src])
+    if not targets:
+        raise UsageError(
+            f"{folder} translates into {', '.join(codes)}, none of them the code of another language; give --tgt-lang"
+        )
     # The folder does not say what the model was trained on.
     pairs = [{"src_lang": src, "tgt_lang": code, "train": [f"unknown.{src}", f"unknown.{code}"]} for code in targets]
     shared: dict[str, Any] = {"max_length": min(architecture.max_position_embeddings - 1, 4096)}

@@ -67,9 +67,8 @@ def back_translate(
         return about.seconds
     back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
     assert back is not None
-    if about is not None and (changed := _what_changed(about, _best_round(config, back), settings_sha256)):
+    if about is not None and (changed := _what_changed(about, _rounds(config, back), settings_sha256)):
         log.info(f"{changed} when translating back began, so all lines are translated anew")
-        run.synthetic.forget()
         about = None
     if about is None or about.n_pairs is None:
         run.begin(config)
@@ -82,14 +81,16 @@ def back_translate(
             if signals.is_stopping:
                 signals.stop(f"stopped after training {back.path}")
             signals.is_saving_needed = False
-        back = _best_round(config, back)
+        back = _translating(_rounds(config, back), about)
+        if about is None:
+            run.synthetic.forget()  # not before the run back has accepted the config
         if about is None and text.back is None:
             if not _has_learnt(reverse_config(config, back), back):
                 log.warning(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
                     " teach mistakes"
                 )
-                made_by, seconds = (str(back.path), _sha256_of_weights(back)), _seconds_of(RunDir(run.back))
+                made_by, seconds = (str(back.path), back.sha256_of_best()), _seconds_of(RunDir(run.back))
                 about = About(sha256, *made_by, 0, 0, {}, seconds, 0, settings_sha256=settings_sha256)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
@@ -124,13 +125,21 @@ def _has_learnt(config: Config, back: RunDir) -> bool:
     return has_learnt(_dev_chrf(back), copied)
 
 
-def _best_round(config: Config, back: RunDir) -> RunDir:
-    """The run back, or that of an earlier round where the later one has not helped on dev."""
+def _rounds(config: Config, back: RunDir) -> list[RunDir]:
+    """The run back, and those of earlier rounds as far as they were trained."""
     text, found = config.data.monolingual, [back]
     assert text is not None
-    while text.back is None and (earlier := RunDir(RunDir(found[-1].back).back)).is_prepared:
-        found.append(earlier)
-    return max(found, key=_dev_chrf) if len(found) > 1 else back
+    for _ in range((text.n_rounds - 1) // 2 if text.back is None else 0):
+        found.append(RunDir(RunDir(found[-1].back).back))
+    return [back, *(run for run in found[1:] if run.steps())]
+
+
+def _translating(rounds: list[RunDir], about: About | None) -> RunDir:
+    """The run back, or that of an earlier round where the later one has not helped on dev. Once lines are chosen, the run
+    that they were chosen for."""
+    if about is not None:
+        return next(run for run in rounds if run.sha256_of_best() == about.back_sha256)
+    return max(rounds, key=_dev_chrf) if len(rounds) > 1 else rounds[0]
 
 
 def _dev_chrf(back: RunDir) -> float:
@@ -144,11 +153,6 @@ def _seconds_of(back: RunDir) -> float:
     return float(timed[-1]["elapsed_seconds"]) if timed else 0.0
 
 
-def _sha256_of_weights(back: RunDir) -> str:
-    with back.find_checkpoint("best").open("rb") as weights:
-        return hashlib.file_digest(weights, "sha256").hexdigest()
-
-
 def _sha256_of_settings(config: Config) -> str:
     """Of what else than the monolingual text and the run back decides which lines are chosen, and how they are translated:
     some keys, and the texts of the pairs."""
@@ -157,13 +161,14 @@ def _sha256_of_settings(config: Config) -> str:
     files = [*(corpus.files for corpus in data.corpora), *([data.dev] if data.dev else []), *data.test.values()]
     if data.words is not None:
         files.append(data.words.files)
-    keys = (text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns)
+    keys = [text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns]
+    keys += [text.n_rounds] if text.n_rounds > 1 else []
     return hashlib.sha256(json.dumps([*keys, *map(sha256_of, files)]).encode()).hexdigest()
 
 
-def _what_changed(about: About, back: RunDir, settings_sha256: str) -> str | None:
-    if about.back_sha256 != _sha256_of_weights(back):
-        return f"{back.path} is not what it was"
+def _what_changed(about: About, rounds: list[RunDir], settings_sha256: str) -> str | None:
+    if about.back_sha256 not in {run.sha256_of_best() for run in rounds}:
+        return f"{about.back} is not what it was"
     if about.settings_sha256 not in {None, settings_sha256}:
         return "the settings or the pairs are not what they were"
     return None
@@ -195,7 +200,7 @@ def _choose(
         wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
         raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
     seconds = (_seconds_of(RunDir(run.back)) if text.back is None else 0.0) + time.monotonic() - began
-    made_by, counts = (str(back.path), _sha256_of_weights(back)), (report.n_pairs, n_chosen)
+    made_by, counts = (str(back.path), back.sha256_of_best()), (report.n_pairs, n_chosen)
     about = About(sha256, *made_by, *counts, left_out, seconds, settings_sha256=settings_sha256)
     run.synthetic.save_about(about)
     return about

@@ -51,3 +51,10 @@ class Compiled:
 def compiled_loss() -> Compiled:
     """`summed_loss`, compiled at its first call for each kind of step: forwards, backwards, with R-Drop."""
     return Compiled(summed_loss)
+
+
+def forget_compiled() -> None:
+    """Before another training: only a few shapes are compiled in a process, and each training has shapes of its own."""
+    if compiled_loss.cache_info().currsize:
+        compiled_loss.cache_clear()
+        torch.compiler.reset()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from mt_cli.config import Config
+from mt_cli.config import AUTO, Config
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import peak_memory
 from mt_cli.evaluation.metrics import mean_loss
@@ -19,7 +19,7 @@ from mt_cli.training.feed import Feed
 from mt_cli.training.loop import Trainer
 from mt_cli.training.metrics_log import told_time
 from mt_cli.training.phases import phase, seconds_left
-from mt_cli.training.run import prepared_trainer
+from mt_cli.training.run import fit_batch_tokens, prepared_trainer
 from mt_cli.training.schedule import learning_rate
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.update import compute_update
@@ -44,6 +44,8 @@ def forecast(config: Config) -> list[str]:
             if is_part:  # the pairs alone are timed
                 config = config.model_copy(update={"data": config.data.model_copy(update={"monolingual": None})})
             trainer = prepared_trainer(config, run, StopSignals(), began)
+            if trainer.state.settings.batch_tokens == AUTO:
+                fit_batch_tokens(trainer)
             preparing = time.monotonic() - began
             seconds = preparing + _training_seconds(trainer)
             of_pairs = ["That is the training on the pairs alone, without the monolingual text."]

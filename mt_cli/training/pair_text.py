@@ -37,7 +37,7 @@ _ITS_CORPUS = 0.5  # of the pairs are known to the run that this one begins with
 
 class PairText:
     def __init__(self, config: Config, data: DataConfig, run: RunDir):
-        """`data`: that of the pair, whose config is one of one pair."""
+        """`data`: that of the language pair. `self.config` is the config as if it were the only one."""
         self.config, self.data = config.model_copy(update={"data": data}), data
         self.folder = run.of_pair(config.data, data)
         self.suffix = "" if self.folder is run else f" {data.name}"  # of names

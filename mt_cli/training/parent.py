@@ -5,7 +5,6 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from itertools import islice
 from pathlib import Path
@@ -114,8 +113,7 @@ def about_parent(config: Config) -> dict[str, str] | None:
     """What a run notes of its parent: where it lay, and the hash of the weights that it took."""
     if (parent := parent_of(config)) is None:
         return None
-    with parent.find_checkpoint("best").open("rb") as weights:
-        return {"run": str(parent.path), "checkpoint_sha256": hashlib.file_digest(weights, "sha256").hexdigest()}
+    return {"run": str(parent.path), "checkpoint_sha256": parent.sha256_of_best()}
 
 
 class _SamePair(NamedTuple):

@@ -23,10 +23,12 @@ from mt_cli.device import (
     keep_freed_memory,
     multiply_float32_fast,
 )
+from mt_cli.directions import told_target
 from mt_cli.errors import DataError, as_typed
 from mt_cli.provenance import record_start, versions
 from mt_cli.run_dir import RunDir
 from mt_cli.training.back_translation import back_translate, tell_unused
+from mt_cli.training.compiled import forget_compiled
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
@@ -124,6 +126,7 @@ def prepared_trainer(
     device = choose_device(config.training.device)
     if device.type == "cpu":
         multiply_float32_fast()
+    forget_compiled()
     torch.manual_seed(config.training.seed)
     model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := run_to_begin_with(config, run)) is not None:
@@ -164,7 +167,7 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     tell_unused(run)
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate"
-        f" {as_typed(run.path)}{_told_target(state.config)}"
+        f" {as_typed(run.path)}{told_target(state.config)}"
     )
 
 
@@ -275,12 +278,6 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         tokenizer_sha256=data.tokenizer.sha256,
         **({"parent": about_parent(state.config)} if training.init_from and not p.step else {}),
     )
-
-
-def _told_target(config: Config) -> str:
-    """The option that says into which language, where a run needs it."""
-    targets = [pair.tgt_lang for pair in config.data.directions]
-    return f" --to {targets[0]}" if len(set(targets)) > 1 else ""
 
 
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:

@@ -196,9 +196,9 @@ class DataConfig(LanguagePair):
     """Whether to leave out the training pairs that `mt check` would drop: without text on a side, copied, repeated,
     untranslated, of a shifted stretch and so on. The same as `mt train --clean`; the run's left_out.tsv lists them."""
     spelling: Literal["dev", "own"] = "dev"
-    """How training reads an apostrophe, or marks on a Latin letter, that data.dev hardly ever writes so, such as ã where that
-    has â, or ’ where it has '. dev: as it is there, and so does `mt translate`; own: as it is in the files. `mt check` and
-    `mt train` tell which signs these are. With training.init_from, as the other run has learnt it."""
+    """Whose spelling training is read in, where its text has an apostrophe or a Latin letter with marks that data.dev hardly
+    ever has: ã for its â, ’ for its '. dev: that of the dev set, in `mt translate`, too; own: that of the files. `mt check`
+    and `mt train` list the signs. With training.init_from, the other run's spelling is kept."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""
@@ -711,6 +711,9 @@ def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Co
             yield [(*at, *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
     if all(corpus.synthetic for corpus in corpora):
         yield [(*at, "train")], f"{section}.train: all corpora are synthetic; add one that people translated"
+    elif data.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in corpora):
+        told = f"{section}.train: no corpus from which a dev set may be held out"
+        yield [(*at, "train"), (*at, "dev")], f"{told}; give {section}.dev, or leave out hold_out: false"
     if "dev" in data.test:
         told = f"{section}.test.dev is what the scores of {section}.dev are called; choose another name"
         yield [(*at, "test", "dev")], told

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def config_of(data: dict[str, Any], overrides: Iterable[str] = ()) -> Config:
 
     Raises ConfigError with a line for every problem found.
     """
-    return _checked(_Draft("the command line", {"data": data}), overrides, is_open=True)
+    return _checked(_Draft("the command line", {"data": deepcopy(data)}), overrides, is_open=True)
 
 
 def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
@@ -460,8 +461,10 @@ _OTHER_NAMES = {  # what other toolkits call a key
 def suggest_key(keys: Keys, found: Any = None) -> str:
     """Which key was probably meant by one that is unknown: in its section or in another, by its name or a similar one."""
     *sections, name = keys
-    if sections[:2] == ["data", "pairs"] and sections[-1].isdecimal():
+    if sections[:2] == ["data", "pairs"] and sections[-1].isdecimal() and len(sections) == 3:
         return f"known are {', '.join(LanguagePair.model_fields)}"
+    if sections[:2] == ["data", "pairs"]:
+        sections = ["data", *sections[3:]]
     if sections == ["data"] and name in SeveralPairs.model_fields.keys() - DataConfig.model_fields.keys():
         return "it goes with data.pairs alone"
     if sections[:2] == ["data", "train"]:

@@ -76,7 +76,7 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
         dropout = min(size.dropout, _HURRIED_DROPOUT)
         chosen["model.dropout"] = Choice(dropout, "in so few minutes hardly anything is learnt by heart")
     chosen |= _learning(size, given, is_joint, learns_twice, both, share, parent)
-    chosen |= _length(steps, steps * step_tokens / facts.n_tokens)
+    chosen |= _length(steps, steps * step_tokens / max(1.0, facts.n_tokens))
     chosen |= {
         "decoding.beam_size": Choice(
             max(5, given.get("decoding.n_best", 1)), "better than greedy search, at a fifth of its speed"
@@ -166,11 +166,10 @@ def _needs_one_vocabulary(given: Mapping[str, Any]) -> bool:
 
 def _network(size: _Size, is_joint: bool, facts: CorpusFacts) -> Choices:
     for_pairs = f"for {facts.n_distinct:,} distinct pairs"
+    why_joint = "the languages share their letters" if facts.shared_letters >= _ONE_SCRIPT else "other keys need it"
     for_signs = f"room for {facts.n_signs:,} different characters"
     return {
-        "tokenizer.joint": Choice(
-            is_joint, "the languages share their letters" if is_joint else "each language has letters of its own"
-        ),
+        "tokenizer.joint": Choice(is_joint, why_joint if is_joint else "each language has letters of its own"),
         "tokenizer.vocab_size": Choice(size.vocab_size, for_signs if size.vocab_size == _room(facts) else for_pairs),
         "model.d_model": Choice(size.d_model, for_pairs),
         "model.ffn_dim": Choice(size.ffn_dim, for_pairs),
@@ -202,7 +201,8 @@ def _learning(
     uses_r_drop = learns_twice and both < 1 and share >= _LEAST_FOR_R_DROP
     why_one = "there are enough pairs" if not learns_twice else "the run that it begins with has learnt both"
     why_both = "each pair teaches twice" if both else why_one if is_joint else "needs one vocabulary"
-    why_r_drop = "there are enough pairs" if not learns_twice else "the minutes are too few for it"
+    why_r_drop = "both directions are learnt to the end" if both == 1 else "the minutes are too few for it"
+    why_r_drop = why_r_drop if learns_twice else "there are enough pairs"
     return {
         "training.learning_rate": Choice(
             _learning_rate(size, given, parent is not None), f"for a width of {size.d_model}"

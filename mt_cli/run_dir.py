@@ -32,7 +32,6 @@ folder of its own, such as en-de/.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -197,10 +196,6 @@ class RunDir:
             raise RunDirError(f"{file}: no such checkpoint; choose {self._choices()}")
         refuse_outside(self.path, file)
         return file
-
-    def sha256_of_best(self) -> str:
-        with self.find_checkpoint("best").open("rb") as weights:
-            return hashlib.file_digest(weights, "sha256").hexdigest()
 
     def _choices(self) -> str:
         return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"

@@ -19,7 +19,7 @@ from conftest import WORDS
 from nursery import Nursery, nursery_in
 from same_training import differences
 
-from mt_cli.cli.corpus import read_config
+from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import ConfigError, DataError
@@ -184,6 +184,21 @@ def test_files_of_the_command_line_go_with_settings_of_a_config(tiny):
     assert config.data.monolingual == Monolingual(tgt=["a.de"], src=["a.en"], rounds=3)
 
 
+def test_the_name_of_a_file_tells_which_side_it_helps():
+    def sides(src_lang: str, tgt_lang: str, *files: str) -> list[str]:
+        return _sides_of([Path(file) for file in files], src_lang, tgt_lang)
+
+    assert sides("pt_BR", "en", "a.pt_BR", "a.en") == [
+        'data.monolingual.tgt=["a.en"]',
+        'data.monolingual.src=["a.pt_BR"]',
+    ]
+    assert sides("zh", "en", "a.zh_CN", "a.txt") == [
+        'data.monolingual.tgt=["a.txt"]',
+        'data.monolingual.src=["a.zh_CN"]',
+    ]
+    assert sides("zh_CN", "zh_TW", "a.zh_TW") == ['data.monolingual.tgt=["a.zh_TW"]']
+
+
 def test_of_earlier_rounds_those_count_that_the_config_asks_for(tiny):
     (Path("run") / "back" / "back" / "back" / "checkpoints").mkdir(parents=True)
     (Path("run") / "back" / "back" / "back" / "checkpoints" / "step-000001.pt").touch()
@@ -213,6 +228,9 @@ def test_a_synthetic_corpus_alone_and_a_table_of_one_language_are_refused():
     only = [{"files": ["a.es", "a.gn"], "synthetic": True}]
     assert told_of() == []
     assert told_of(train=only) == ["data.train: all corpora are synthetic; add one that people translated"]
+    lists = [{"files": ["a.es", "a.gn"], "hold_out": False}, {"files": ["b.es", "b.gn"], "synthetic": True}]
+    told = "data.train: no corpus from which a dev set may be held out; give data.dev, or leave out hold_out: false"
+    assert told_of(train=lists) == [told] and told_of(train=lists, dev=["dev.es", "dev.gn"]) == []
     assert told_of(monolingual=Monolingual(tgt=["a.gn", "x.tsv"])) == [
         "data.monolingual.tgt: found the table x.tsv, expected text with a sentence on each line; save its column as such"
     ]

@@ -29,6 +29,8 @@ from tiny_trainer import change_languages, options
 
 from mt_cli import provenance
 from mt_cli.checkpoint import load_checkpoint
+from mt_cli.cli.corpus import usual_run_dir
+from mt_cli.config_file import load_config
 from mt_cli.run_dir import RunDir
 from mt_cli.text import tokenizer
 from mt_cli.text.corpus import edge_spaces
@@ -970,6 +972,22 @@ def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny, s
     assert fresh.code == 0
     for name in ("config.yaml", "data.json", "corpus.json", "tokenizer.model", "metrics.jsonl"):
         assert Path("runs/tiny", name).read_bytes() == Path("runs/fresh", name).read_bytes(), name
+
+
+def test_a_document_is_told_as_one_and_a_config_may_have_any_name(mt, tiny):
+    for name in ("a.docx", "b.docx"):
+        Path(name).write_bytes(b"PK\x03\x04")
+    assert "error: a.docx: a document; save each language as plain text" in mt("train", "a.docx", "b.docx").said[-1]
+    assert usual_run_dir([Path("myconfig")], load_config(Path("tiny.yaml"))) == Path("runs/myconfig")
+
+
+def test_a_report_is_printed_though_its_training_cannot_be_timed(mt, tmp_path):
+    corpus = [Path(__file__).parents[1] / "data" / "phrasebook" / f"dev.{side}" for side in ("zh", "en")]
+    (tmp_path / "file").touch()
+    elsewhere = ["--set", "training.device=cuda:99", "--dropped", tmp_path / "file" / "x.tsv"]
+    answer = mt("check", *corpus, *elsewhere)
+    assert answer.lines[0].startswith("500 pairs") and answer.said[-1].startswith("error: ")
+    assert "It cannot be trained on: device cuda:99 cannot be used" in " ".join(answer.lines)
 
 
 def test_a_run_with_a_tokenizer_and_no_checkpoint_keeps_its_text(mt, tiny, trained_run):

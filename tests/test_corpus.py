@@ -217,7 +217,7 @@ def test_a_file_whose_lines_end_in_carriage_returns_alone_is_not_one_line():
 
 def test_bad_utf_8_is_named_with_line_byte_and_remedy(message):
     assert message(b"a\nb\nc\nd\nabc\xffd\n", b"x\n" * 5) == (
-        "train.src:5: invalid UTF-8 at byte 4 (0xff); fix the line, save the file as UTF-8 (mt check tells what it may be), or leave such lines out: --set data.on_bad_line=skip"
+        "train.src:5: invalid UTF-8 at byte 4 (0xff); fix the line, save the file as UTF-8 (mt check lists such lines), or leave such lines out: --set data.on_bad_line=skip"
     )
     assert message(b"a\n", b"\xe4hnlich\n").startswith("train.tgt:1: invalid UTF-8 at byte 1 (0xe4); ")
 

@@ -17,7 +17,7 @@ from mt_cli.check import usual
 from mt_cli.check.corpus_check import check, quick_check
 from mt_cli.check.findings import shown
 from mt_cli.check.signs import SpellingCounter
-from mt_cli.check.usual import MAX_CHARACTERS
+from mt_cli.check.usual import OVER_LONG_FROM
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
@@ -147,8 +147,19 @@ def test_a_header_row_is_found_in_line_1_only(look, src, tgt):
     assert "header" not in kinds(look([*PLAIN, (src, tgt)]))
 
 
-def test_a_first_sentence_is_no_header(look):
-    assert "header" not in kinds(look([("The English", "Die Deutschen"), *PLAIN]))
+@pytest.mark.parametrize("first", [("The English", "Die Deutschen"), ("Dog", "Sol"), ("One", "Uno"), ("the", "der")])
+def test_a_first_sentence_is_no_header(look, first):
+    assert "header" not in kinds(look([first, *PLAIN]))
+
+
+def test_every_corpus_may_have_a_header(corpus):
+    files = [corpus(PLAIN), corpus([("English", "German"), *PLAIN[:5]], "more")]
+    report = quick_check(of([{"files": one} for one in files]))
+    assert next(reason for _, reason in report.dropped) == "header"
+
+
+def test_a_corpus_without_words_on_one_side_is_told_as_any(look):
+    assert look([(src, "?!") for src, _ in PLAIN], dev=PLAIN[:20]).is_fatal
 
 
 def test_a_pair_is_repeated_from_its_second_occurrence_on(look):
@@ -210,6 +221,8 @@ def test_lines_that_are_not_utf_8_are_told_and_dropped(corpus):
     report = quick_check(of(files))
     assert list(report.dropped) == [(201, "not_utf8"), (203, "not_utf8")]
     assert report.n_pairs == 203 and the(report, "not_utf8").count == 2
+    told = the(quick_check(of(corpus(PLAIN, "plain"), dev=files)), "not_utf8", "dev")
+    assert (told.count, [example.line for example in told.examples]) == (2, [201, 203])
 
 
 @pytest.mark.parametrize("kind", ["copied", "mojibake", "empty"])
@@ -427,7 +440,7 @@ def test_a_dev_set_without_text_is_an_error(corpus):
 
 def test_a_line_of_a_megabyte_is_over_long_and_nothing_worse(look):
     report = look([*PLAIN, ("x " * 500_000, "y" * 1_000_000)])
-    assert "over_long" in kinds(report) and report.sides[1].n_characters > 1_000_000 > MAX_CHARACTERS
+    assert "over_long" in kinds(report) and report.sides[1].n_characters > 1_000_000 > OVER_LONG_FROM
 
 
 def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(monkeypatch):
@@ -438,7 +451,7 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
     lines = [pair.line for pair in sample.pairs]
     assert 10 <= len(lines) < 20 and lines[0] == 1 and lines[-1] > 900
     assert len({after - before for before, after in pairwise(lines)}) == 1
-    assert len(sample.pairs[0].src) == usual.MAX_CHARACTERS
+    assert len(sample.pairs[0].src) == usual.OVER_LONG_FROM
 
 
 # The command ---------------------------------------------------------------------------------------------------------

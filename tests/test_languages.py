@@ -49,6 +49,8 @@ def test_a_tag_has_a_short_code(tag, code):
         ("corpus-spanish.txt", "corpus-guarani.txt", ("es", "gn")),
         ("europarl.en-de.en", "europarl.en-de.de", ("en", "de")),
         ("x/text_hch.txt", "y/text_es.txt", ("hch", "es")),
+        ("OpenSubtitles.en-zh_TW.en", "OpenSubtitles.en-zh_TW.zh_TW", ("en", "zh_TW")),
+        ("train.pt_BR.gz", "train.en.gz", ("pt_BR", "en")),
         ("a.txt", "b.txt", None),
         ("train.src", "train.tgt", None),
         ("train.es", "dev.es", None),

@@ -113,6 +113,17 @@ def test_few_minutes_are_not_spent_on_second_passes():
     assert chosen(facts(29_000), "training.minutes=1").model.d_model <= chosen(facts(29_000)).model.d_model
 
 
+def test_the_reasons_are_those_of_the_choice():
+    def reason(key: str, shared_letters: float, **given: Any) -> str:
+        return choose(facts(29_000, shared_letters), Machine(0.0), given)[key].reason
+
+    assert (
+        reason("training.r_drop", 1.0, **{"training.both_directions": 1.0}) == "both directions are learnt to the end"
+    )
+    assert reason("tokenizer.joint", 1.0) == "the languages share their letters"
+    assert reason("tokenizer.joint", 0.0, **{"training.both_directions": 0.5}) == "other keys need it"
+
+
 def test_the_time_of_the_recipe_counts_second_passes_where_there_are_any():
     """29,000 pairs with two vocabularies read each pair twice in all steps, with one in the second half."""
     for shared_letters, passes, told in ((1.0, 1.5, "the last steps"), (0.01, 2.0, "all steps")):

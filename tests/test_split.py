@@ -230,7 +230,7 @@ def test_a_corpus_of_near_repetitions_alone_is_an_error_that_says_what_to_do():
     pairs = [
         SentencePair(f"the very same long sentence about {word(rng)}", word(rng) + word(rng), i) for i in range(400)
     ]
-    with pytest.raises(DataError, match=r"can be held out for a dev set, \d+ are needed: .*, or give --dev$"):
+    with pytest.raises(DataError, match=r"can be held out for a dev set, at least \d+ are needed: .*, or give --dev$"):
         split(lambda: iter(pairs), 1, True, False)
 
 

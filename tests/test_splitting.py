@@ -150,6 +150,11 @@ def test_a_half_ends_at_a_comma_near_the_middle_before_a_space(text):
     assert left[-1] in ",，،፣" and right
 
 
+def test_a_number_and_a_time_are_not_cut():
+    assert halves("it costs 12,500 euros in all") == ["it costs 12,500", "euros in all"]
+    assert halves("be there at 12:30 or so") == ["be there at", "12:30 or so"]
+
+
 @given(TEXT.filter(lambda text: len(text) >= 2))
 def test_halves_are_two_parts_with_all_of_the_text(text):
     left, right = halves(text)

@@ -448,7 +448,20 @@ def test_a_title_above_the_header_is_no_pair():
     for title in (["Corpus de frases", ""], ["", "Corpus de frases"]):
         assert message("a.csv", as_csv([title, ["es", "hch"], *pairs])) == f"a.csv: {told}"
     assert texts_of(write("b.csv", as_csv([["es", "hch"], *pairs]))) == pairs
-    assert len(texts_of(write("c.csv", as_csv([["Corpus", ""], ["no se sabe", "nada"], *pairs])))) == 10
+    assert len(texts_of(write("c.csv", as_csv([["Corpus", ""], ["no se sabe", "nada"], *pairs])))) == 11
+
+
+def test_an_empty_cell_in_the_first_row_makes_no_header():
+    rows = [
+        ["1", "Hello there", "Hallo du", ""],
+        ["2", "Good day", "Guten Tag", "x"],
+        ["3", "Bye then", "Bis bald", ""],
+    ]
+    assert texts_of(write("a.csv", as_csv(rows))) == [(row[1], row[2]) for row in rows]
+    assert texts_of(write("b.tsv", "\tHallo du\nGood day\tGuten Tag\n")) == [
+        ("", "Hallo du"),
+        ("Good day", "Guten Tag"),
+    ]
 
 
 def test_a_hidden_sheet_is_not_the_one_that_is_read(save):

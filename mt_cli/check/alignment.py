@@ -38,6 +38,7 @@ _MAX_SHIFT = 3  # lines
 _MAX_ODDS = 5.0  # one line says no more than that about where a stretch begins
 _CHANGE = 15.0  # log odds against a change of shift: about three lines must say so at each end
 _MIN_LINES = 5  # of a stretch
+_MIN_GAIN = 1.0  # log odds a line by which a stretch fits better; shifted captions have 2.5 to 9, sorted words 0.2
 _WINDOW = 9  # lines whose mean must be below half of the corpus's before other shifts are tried
 _AROUND = 50  # lines at least, at both ends of a stretch, where they are tried as well
 
@@ -108,10 +109,11 @@ class Alignment:
             is_tried = tries.copy()
             state = _best_path(evidence)
             bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
+            gain = evidence[self._lines, state] - evidence[:, 0]
             stretches = [
                 Misaligned(int(first), int(end) - 1, shifts[state[first]])
                 for first, end in pairwise(bounds)
-                if state[first] != 0 and end - first >= _MIN_LINES
+                if state[first] != 0 and end - first >= _MIN_LINES and gain[first:end].mean() >= _MIN_GAIN
             ]
             for one in stretches:  # may be longer, or one with the next: some wrong partners look right
                 n = max(_AROUND, one.last - one.first)  # doubles, so that there are few rounds

@@ -1,25 +1,26 @@
 """Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which lines a person would
 drop.
 
-The files are read twice: first to learn what is usual in them, then to judge each pair by that. What is remembered of a
-pair are two hashes, so that the memory for twenty million pairs stays below a gigabyte.
+The files are read first to learn what is usual in them, then to judge each pair by that; `check` reads them a third time,
+to compare the sides, and where the dev set has another spelling they are read once more. Of a pair two hashes and a byte
+are remembered, so that the memory for twenty million pairs stays below a gigabyte.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.check.findings import Dropped, Finding, Kind, Report, SideFacts, Tally
 from mt_cli.check.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
 from mt_cli.check.sets import HeldOut
 from mt_cli.check.signs import NOT_UTF8, SignFaults, SpellingCounter, spelling_findings
-from mt_cli.check.usual import Sample, Usual
+from mt_cli.check.usual import OVER_LONG_FROM, Sample, Usual
 from mt_cli.check.words import words
 from mt_cli.config import DataConfig
 from mt_cli.errors import DataError
@@ -28,6 +29,9 @@ from mt_cli.text.corpus import CorpusReport, SentencePair, UnequalLinesError, no
 from mt_cli.text.languages import language
 from mt_cli.text.similarity import letters
 from mt_cli.text.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
+
+if TYPE_CHECKING:
+    from mt_cli.check.alignment import Misaligned
 
 STRETCH = Kind(
     "shifted", "", "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.",
@@ -82,8 +86,8 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         held_out = _read_held_out(data, text.told)
     else:
         read = lambda report=None: corpus.read_train()  # noqa: E731
-        held_out = [(HeldOut(name, pairs, text.told), pairs) for name, pairs in corpus.held_out.items()]
-    survey = _Survey(text, [one for one, _ in held_out], read, corpus and corpus.signs)
+        held_out = [(HeldOut(name, pairs, text.told), pairs, []) for name, pairs in corpus.held_out.items()]
+    survey = _Survey(text, [one for one, *_ in held_out], read, corpus and corpus.signs)
     usual, dropped = survey.usual(), Dropped()
     facts = [survey.facts(side, code) for side, code in enumerate((data.src_lang, data.tgt_lang))]
     pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
@@ -103,17 +107,17 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings.append(Finding.of(SAME_WORDS, round(usual.common_words * facts[0].n_words), usual.common_words))
     findings += tally.findings(survey.n_lines, "train")
     spellings = AS_IT_IS
-    for dev in (one for one, _ in held_out if one.name == "dev"):
+    for dev in (one for one, *_ in held_out if one.name == "dev"):
         signs = SignCounter(pair.src for pair in dev.pairs), SignCounter(pair.tgt for pair in dev.pairs)
         spellings = other_spelling(survey.signs[0], signs[0]), other_spelling(survey.signs[1], signs[1])
     findings += spelling_findings(spellings, survey.signs, data.spelling)
     settled = spellings if data.spelling == "dev" else AS_IT_IS
     if any(settled):  # words that dev writes otherwise are known to who trains with its spelling
         for pair in respelled(map(_normalized, read()), settled):
-            _look([one for one, _ in held_out], pair, _words_of(pair))
+            _look([one for one, *_ in held_out], pair, _words_of(pair))
     findings += survey.spellings.findings(survey.n_lines, "train", settled)
-    for one, raw_pairs in held_out:
-        findings += _judge(one, raw_pairs, pair_faults, sign_faults) + one.findings(usual)
+    for one, raw_pairs, bad_lines in held_out:
+        findings += _judge(one, raw_pairs, bad_lines, pair_faults, sign_faults) + one.findings(usual)
     return Report(
         text,
         survey.notes,
@@ -138,24 +142,25 @@ def _where_they_part(files: tuple[str, str]) -> str:
     return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
 
-def _read(files: list[str], columns: str | None = None) -> Iterator[SentencePair]:
-    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=CorpusReport())
+def _read(files: list[str], columns: str | None = None, report: CorpusReport | None = None) -> Iterator[SentencePair]:
+    return read_raw_pairs(files, columns=columns, on_bad_line="skip", report=report or CorpusReport())
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
     return SentencePair(normalize(pair.src), normalize(pair.tgt), pair.line)
 
 
-def _read_held_out(data: DataConfig, told: Told) -> list[tuple[HeldOut, list[SentencePair]]]:
-    """The dev and test sets, each with its pairs as they are in its files."""
+def _read_held_out(data: DataConfig, told: Told) -> list[tuple[HeldOut, list[SentencePair], Sequence[int]]]:
+    """The dev and test sets, each with its pairs as they are in its files, and the lines that are not UTF-8."""
     sets = {"dev": data.dev, **data.test} if data.dev else dict(data.test)
-    found = []
+    found = list[tuple[HeldOut, list[SentencePair], Sequence[int]]]()
     for name, files in sets.items():
-        raw_pairs = list(_read(files, data.columns))
+        reading = CorpusReport()
+        raw_pairs = list(_read(files, data.columns, reading))
         pairs = [pair for pair in map(_normalized, raw_pairs) if pair.src and pair.tgt]
         if not pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
-        found.append((HeldOut(name, pairs, told), raw_pairs))
+        found.append((HeldOut(name, pairs, told), raw_pairs, reading.bad_lines))
     return found
 
 
@@ -172,15 +177,21 @@ def _look(held_out: list[HeldOut], pair: SentencePair, pair_words: tuple[list[st
 
 
 def _judge(
-    held_out: HeldOut, raw_pairs: list[SentencePair], pair_faults: PairFaults, sign_faults: SignFaults
+    held_out: HeldOut,
+    raw_pairs: list[SentencePair],
+    bad_lines: Sequence[int],
+    pair_faults: PairFaults,
+    sign_faults: SignFaults,
 ) -> list[Finding]:
     """The faults of single pairs of a dev or test set, by what is usual in training."""
     tally = Tally()
+    for line in bad_lines:
+        tally.add(NOT_UTF8, SentencePair("", "", line))
     for raw in raw_pairs:
         pair = _normalized(raw)
         for kind in (*pair_faults.faults(pair), *sign_faults.faults(raw)):
             tally.add(kind, pair)
-    return tally.findings(len(raw_pairs), held_out.name)
+    return tally.findings(len(raw_pairs) + len(bad_lines), held_out.name)
 
 
 class _Survey:
@@ -287,13 +298,13 @@ def _alignment_findings(report: Report) -> list[Finding]:
     from mt_cli.check.alignment import Alignment
 
     found, tally = [], Tally()
-    for chunk in _chunks(map(_normalized, report.read())):
-        alignment = Alignment(chunk)
+    for chunk in _chunks(map(_shortened, map(_normalized, report.read()))):
+        alignment, n_of_words = Alignment(chunk), list[Counter[str]]()
         for stretch in alignment.stretches:
-            shifted = chunk[stretch.first : stretch.last + 1]
-            others = chunk[: max(0, stretch.first - _BORDER)] + chunk[stretch.last + 1 + _BORDER :]
-            found.append(_stretch_finding(shifted, stretch.shift, others, report))
-            for pair in shifted:
+            if stretch.shift is None:
+                n_of_words = n_of_words or [_count_words(chunk, 0), _count_words(chunk, 1)]
+            found.append(_stretch_finding(chunk, stretch, n_of_words, report))
+            for pair in chunk[stretch.first : stretch.last + 1]:
                 report.dropped.add(pair.line, STRETCH.name)
         for index in alignment.wrong_partners():
             tally.add(WRONG_PARTNER, chunk[index])
@@ -308,16 +319,22 @@ def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
             yield chunk
 
 
+def _shortened(pair: SentencePair) -> SentencePair:
+    """A chunk holds many pairs, and the sides are compared by their first words."""
+    return SentencePair(pair.src[:OVER_LONG_FROM], pair.tgt[:OVER_LONG_FROM], pair.line)
+
+
 def _stretch_finding(
-    pairs: list[SentencePair], shift: int | None, others: list[SentencePair], report: Report
+    chunk: list[SentencePair], stretch: Misaligned, n_of_words: list[Counter[str]], report: Report
 ) -> Finding:
-    """The finding of these pairs: the target of each stands `shift` lines below, or nowhere near where that is None.
-    `others`: the pairs that are surely not among them."""
+    """`n_of_words`: how often either side of the chunk has each word."""
+    pairs, shift = chunk[stretch.first : stretch.last + 1], stretch.shift
+    near = chunk[max(0, stretch.first - _BORDER) : stretch.last + 1 + _BORDER]
     where = report.text.told_lines(pairs[0].line, pairs[-1].line)
     if shift is None:
         what = f"{where} do not belong together, and their targets stand nowhere near"
         for side, name in enumerate(("source", "target")):
-            if _share_of_new_words(pairs, others, side) > _MOSTLY_NEW:
+            if _share_of_new_words(pairs, near, n_of_words[side], side) > _MOSTLY_NEW:
                 what += f"; most words of the {name} stand nowhere else: it may be another language"
         advice = "Look for the right text of these lines, or delete them in both files, or train with --clean."
         kind = replace(STRETCH, what=what, advice=advice)
@@ -334,8 +351,15 @@ _MOSTLY_NEW = 0.6  # share: of 100 lines of Spanish or Aymara, 19% and 43% are n
 _BORDER = 50  # lines that may belong to a stretch, too
 
 
-def _share_of_new_words(pairs: list[SentencePair], others: list[SentencePair], side: int) -> float:
-    """Of the running words on a side, those that no other pair has there."""
-    known = {word for pair in others for word in words(pair[:2][side].casefold())}
-    found = [word for pair in pairs for word in words(pair[:2][side].casefold())]
-    return sum(word not in known for word in found) / max(1, len(found)) if known else 0.0
+def _share_of_new_words(
+    pairs: list[SentencePair], near: list[SentencePair], n_of_words: Counter[str], side: int
+) -> float:
+    """Of the running words on a side, those that stand nowhere else than `near`."""
+    own, found = _count_words(near, side), _count_words(pairs, side)
+    if own.total() == n_of_words.total():
+        return 0.0
+    return sum(n for word, n in found.items() if own[word] == n_of_words[word]) / max(1, found.total())
+
+
+def _count_words(pairs: list[SentencePair], side: int) -> Counter[str]:
+    return Counter(word for pair in pairs for word in words(pair[:2][side].casefold()))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from mt_cli.check.words import UNSPACED
 from mt_cli.text.corpus import SentencePair
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORDS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}](?:[^\s{_UNSPACED}]*[^\W_{_UNSPACED}])?)")
+_WORDS = re.compile(rf"([{UNSPACED}]+)|([^\W_{UNSPACED}](?:[^\s{UNSPACED}]*[^\W_{UNSPACED}])?)")
 _PREFIX = 4  # characters: inflected forms share their statistics, which a small corpus needs
 _MAX_UNITS = 80  # of a sentence: the work grows with the square of its length
 _MAX_CELLS = 4_000_000  # unit pairs to learn from, which bounds memory and time: some 30,000 pairs of 12 words

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 
 from mt_cli.check.findings import Kind
-from mt_cli.check.usual import MAX_CHARACTERS, Usual
+from mt_cli.check.usual import OVER_LONG_FROM, Usual
 from mt_cli.check.words import words
+from mt_cli.text.corpora import line_of
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.languages import code_of_name
+from mt_cli.text.languages import code_of_name, may_be_a_word
 from mt_cli.text.similarity import letters
 
 EMPTY = Kind(
@@ -43,7 +44,7 @@ LENGTH_RATIO = Kind(
     "Look whether these are translations; drop those that are not.", is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 OVER_LONG = Kind(
-    "over_long", f"a side has more than {MAX_CHARACTERS:,} characters",
+    "over_long", f"a side has more than {OVER_LONG_FROM:,} characters",
     "Split them into sentences, one a line; training leaves out pairs above data.max_length.", severity="info",
 )  # fmt: skip
 DEBRIS = Kind(
@@ -80,10 +81,10 @@ class PairFaults:
         if not src or not tgt:
             yield EMPTY
             return
-        if max(len(src), len(tgt)) > MAX_CHARACTERS:
+        if max(len(src), len(tgt)) > OVER_LONG_FROM:
             yield OVER_LONG
-            src, tgt = src[:MAX_CHARACTERS], tgt[:MAX_CHARACTERS]
-        if pair.line == 1 and self._is_header(src, tgt):
+            src, tgt = src[:OVER_LONG_FROM], tgt[:OVER_LONG_FROM]
+        if line_of(pair.line) == 1 and self._is_header(src, tgt):
             yield HEADER
             return
         if _is_debris(src, tgt):
@@ -100,7 +101,11 @@ class PairFaults:
 
     def _is_header(self, src: str, tgt: str) -> bool:
         sides = [text.casefold().strip(' "') for text in (src, tgt)]
-        is_known = [side in _COLUMN_NAMES or side in self._codes or bool(code_of_name(side)) for side in sides]
+        codes = [code_of_name(side) for side in sides]
+        is_known = [
+            side in _COLUMN_NAMES or side in self._codes or (code is not None and not may_be_a_word(code))
+            for side, code in zip(sides, codes, strict=True)
+        ]
         is_word = [len(side.split()) == 1 and len(side) <= 20 and side.isalpha() for side in sides]
         return all(is_word) and (
             all(is_known) or any(known and len(side) > 3 for known, side in zip(is_known, sides, strict=True))

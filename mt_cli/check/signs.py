@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from mt_cli.check.findings import Example, Finding, Kind
-from mt_cli.check.usual import MAX_CHARACTERS, Usual, scripts
+from mt_cli.check.usual import OVER_LONG_FROM, Usual, scripts
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.spelling import APOSTROPHES, LETTER_AFTER, LETTER_BEFORE, Signs, Spellings, told
 
@@ -96,7 +96,7 @@ class SignFaults:
         self._is_latin = [scripts("a") in main for main in usual.main_scripts]
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
-        sides = pair.src[:MAX_CHARACTERS], pair.tgt[:MAX_CHARACTERS]
+        sides = pair.src[:OVER_LONG_FROM], pair.tgt[:OVER_LONG_FROM]
         texts = [text for text in sides if not text.isascii()]
         if any(map(is_mojibake, texts)):
             yield MOJIBAKE
@@ -126,7 +126,7 @@ _IN_WORDS = LETTER_BEFORE + "{}" + LETTER_AFTER
 _BETWEEN_LETTERS = LETTER_BEFORE + "(?:{0}| {0} )" + LETTER_AFTER  # t’a, and t ’ a
 _BY_PUNCTUATION = r"(?<=\w){0}(?=[;:!?»])|(?<=«){0}(?=\w)"
 _SIGNS = {  # of a sign: its spellings, each with the characters and with what is around them
-    "apostrophe": [(char, _BETWEEN_LETTERS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻ"],
+    "apostrophe": [(char, _BETWEEN_LETTERS) for char in "'’‘´`"] + [(char, "{}") for char in "ʼʻꞌ"],
     "quotation mark": [(chars, "{}") for chars in ('"', "“”„", "«»")],
     "hyphen": [(char, _IN_WORDS) for char in "-−"] + [(char, "{}") for char in "\u2010\u2011"],
     "space between words": [(chars, _IN_WORDS) for chars in (" ", "\u00a0\u202f")],
@@ -159,7 +159,7 @@ class SpellingCounter:
             for sign, spelling, chars, pattern in _SPELLINGS:
                 if (is_ascii and chars[0] > "\x7f") or (side == 0 and sign.startswith("space")):
                     continue  # any space of a source is one to the model
-                if any(char in text for char in chars) and (match := pattern.search(text, 0, MAX_CHARACTERS)):
+                if any(char in text for char in chars) and (match := pattern.search(text, 0, OVER_LONG_FROM)):
                     counts = self._counts.setdefault((side, sign), {})
                     counts[spelling] = counts.get(spelling, 0) + 1
                     key = (side, sign, spelling)

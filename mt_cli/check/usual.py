@@ -14,7 +14,7 @@ from mt_cli.check.words import words
 from mt_cli.text.corpus import SentencePair
 
 _SAMPLE = 50_000  # pairs; at most twice as many are kept
-MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
+OVER_LONG_FROM = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
 _RARE_SCRIPT = 0.02  # share of the letters of a side
 _LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
 _FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
@@ -34,7 +34,7 @@ class Sample:
 
     def add(self, pair: SentencePair) -> None:
         if self._n_seen % self._step == 0:
-            self.pairs.append(SentencePair(pair.src[:MAX_CHARACTERS], pair.tgt[:MAX_CHARACTERS], pair.line))
+            self.pairs.append(SentencePair(pair.src[:OVER_LONG_FROM], pair.tgt[:OVER_LONG_FROM], pair.line))
             if len(self.pairs) >= 2 * _SAMPLE:
                 self.pairs, self._step = self.pairs[::2], 2 * self._step
         self._n_seen += 1
@@ -112,7 +112,7 @@ class Usual:
 
     def _words_of_one_side(self, side: int) -> set[str]:
         here, there = self._words[side], self._words[1 - side]
-        scale = self._n_words[side] / max(1, self._n_words[1 - side])
+        scale = max(1, self._n_words[side]) / max(1, self._n_words[1 - side])
         return {word for word, count in here.items() if count > _FREQUENT and count > 2 * scale * there[word]}
 
     def is_swapped(self, src: list[str], tgt: list[str]) -> bool:
@@ -132,7 +132,7 @@ class Usual:
         if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
             return 0.0, 0.0  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
-        scale = self._n_words[side] / max(1, self._n_words[1 - side])
+        scale = max(1, self._n_words[side]) / max(1, self._n_words[1 - side])
         for word, n in own_counts.items():
             here = max(0, self._words[side][word] - n)
             there = max(0, self._words[1 - side][word] - other_counts[word])

@@ -6,12 +6,13 @@ import re
 import string
 
 # Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters
-_WITHOUT_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _EDGES = string.punctuation + "“”„‚‘’«»‹›¿¡…–—·•。，、；：？！（）《》「」『』।۔،؟"
 
 
 def words(text: str) -> list[str]:
     """The words of normalized text as it writes them, without the punctuation at their ends."""
     if not text.isascii():
-        text = _WITHOUT_SPACES.sub(r" \g<0> ", text)
+        text = _UNSPACED.sub(r" \g<0> ", text)
     return [word for part in text.split() if (word := part.strip(_EDGES))]

@@ -21,7 +21,7 @@ from mt_cli.cli.corpus import (
 )
 from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import Config
-from mt_cli.errors import DataError, UsageError
+from mt_cli.errors import ConfigError, DataError, RunDirError, TrainingError, UsageError
 from mt_cli.recipe import reached_scores
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpora import TrainingText
@@ -79,10 +79,8 @@ def check(
         _tell("timing a training on this machine ...")
         try:
             last.forecast = _forecast(config, sum(report.n_distinct for report in reports.values()))
-        except DataError as error:
-            last.forecast, last.is_refused = [f"It cannot be trained on: {error}"], True
-    if dropped is not None:
-        last.write_dropped(dropped)
+        except (UsageError, ConfigError, DataError, RunDirError, TrainingError) as error:  # the report is there already
+            last.forecast, last.is_refused = [f"It cannot be trained on: {problem}" for problem in error.args], True
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
     if as_json:
         one = {name: json.loads(report.as_json()) for name, report in reports.items()}
@@ -90,6 +88,8 @@ def check(
     else:
         headings = {name: f"{name}\n\n" if len(pairs) > 1 else "" for name in reports}
         print("\n\n".join(f"{headings[name]}{report.as_table(width)}" for name, report in reports.items()))
+    if dropped is not None:
+        last.write_dropped(dropped)
     return 1 if any(report.is_fatal for report in reports.values()) else 0
 
 

@@ -15,7 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, is_other_language, languages_of_files, may_be_a_word
+from mt_cli.text.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.text.tables import find_layout, languages_of, read_rows
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ def read_config(
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
         if texts:
             others = [one for one in overrides if not one.startswith("data.monolingual.")]  # which need the files
-            overrides = [*overrides, *_sides_of(texts, load_config(corpus[0], others).data.directions[0].src_lang)]
+            pair = load_config(corpus[0], others).data.directions[0]
+            overrides = [*overrides, *_sides_of(texts, pair.src_lang, pair.tgt_lang)]
         return load_config(corpus[0], overrides)
     _refuse_missing(corpus)
     if columns and len(corpus) == 2:
@@ -91,14 +92,15 @@ def read_config(
         data["dev"] = files_of_set("dev", dev)
     if test:
         data["test"] = {"test": files_of_set("test", test)}
-    return config_of(data, [*overrides, *_sides_of(texts, languages[0])])
+    return config_of(data, [*overrides, *_sides_of(texts, *languages)])
 
 
-def _sides_of(monolingual: list[Path], src_lang: str) -> list[str]:
+def _sides_of(monolingual: list[Path], src_lang: str, tgt_lang: str) -> list[str]:
     """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
     sides: dict[str, list[str]] = {"tgt": [], "src": []}
     for file in monolingual:
-        is_source = code_of_name(_suffix(file).removeprefix(".")) == src_lang
+        code = code_of_name(_suffix(file).removeprefix("."))
+        is_source = code is not None and language(code) == language(src_lang) and code.lower() != tgt_lang.lower()
         sides["src" if is_source else "tgt"].append(str(file))
     if sides["src"] and not sides["tgt"]:
         raise UsageError(
@@ -125,6 +127,11 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
         raise UsageError(
             f"{len(corpus)} files; give two text files, source and target, or one table, or one config{more}"
         )
+    for file in corpus:
+        if _suffix(file) in _DOCUMENTS:
+            raise UsageError(
+                f"{file}: a document; save each language as plain text in UTF-8 with a sentence on each line, and give the two"
+            )
     if len(corpus) == 2:
         for file in corpus:
             if file.suffix in {".yaml", ".yml"}:
@@ -133,10 +140,6 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
                 raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
         return False
     file = corpus[0]
-    if _suffix(file) in _DOCUMENTS:
-        raise UsageError(
-            f"{file}: a document; save each language as plain text in UTF-8 with a sentence on each line, and give the two"
-        )
     if (
         file.suffix not in {".yaml", ".yml"}
         and (not file.exists() or file.is_dir())
@@ -295,4 +298,5 @@ def _languages_of_table(file: Path, columns: str | None) -> tuple[str, str] | No
 
 
 def _stem(file: Path) -> str:
-    return file.name.removesuffix(".gz").rpartition(".")[0]
+    name = file.name.removesuffix(".gz")
+    return name.rpartition(".")[0] or name

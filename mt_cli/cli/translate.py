@@ -67,8 +67,7 @@ def translate(
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
-    is_shared = _is_shared(output)
-    if is_shared and (input_file is None or output is None):
+    if (is_shared := _is_shared(output)) and (input_file is None or output is None):
         raise UsageError("several processes share a file; give INPUT and --output, or choose another --output")
     if output is not None and _is_there(output):
         return

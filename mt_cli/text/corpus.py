@@ -41,7 +41,7 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 
-_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8 (mt check tells what it may be)"
+_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8 (mt check lists such lines)"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"

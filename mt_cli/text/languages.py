@@ -97,13 +97,15 @@ def may_be_a_word(code: str) -> bool:
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages that the names of files tell, by their endings as of a.es and b.gn, or by the one part in which
+    """The two languages that the names of files tell, by their endings as of a.es and b.pt_BR, or by the one part in which
     they differ, as of corpus-spanish.txt and corpus-guarani.txt; None if they tell none."""
+    endings = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in (src, tgt)]
     parts = [re.split(r"[.\-_]", Path(name).name.removesuffix(".gz")) for name in (src, tgt)]
     differing = (
         [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]] if len(parts[0]) == len(parts[1]) else []
     )
-    for src_part, tgt_part in ((parts[0][-1], parts[1][-1]), *(differing if len(differing) == 1 else ())):
+    last = parts[0][-1], parts[1][-1]
+    for src_part, tgt_part in (endings, last, *(differing if len(differing) == 1 else ())):
         src_code, tgt_code = code_of_name(src_part), code_of_name(tgt_part)
         if src_code and tgt_code and src_code != tgt_code:
             return src_code, tgt_code

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-MAX_CHARACTERS = 1000  # of a line that are looked at
+MAX_COMPARED = 1000  # of a line that are looked at
 
 # Tried on the captions of Multi30k, a corpus made from patterns, and news: with these two, fewer than 1 in 100 held-out
 # sentences has 80% of its words, or an edit ratio (difflib) of 0.9, in common with a training sentence. With 0.7 and 20
@@ -25,13 +25,20 @@ _BITS = (
 _MANY = 6  # times the length of an n-gram: n-grams of a sentence that can be recognized within a longer one
 _DISTANCE = 50  # couples: far enough for another story, near enough for the same part of a mixed corpus
 
-# Marks above and below letters, too; the apostrophes that Unicode calls letters; the line that lengthens Arabic words.
-_NO_LETTERS = re.compile(r"[\W\d_\u02b9-\u02df\u0640]+")
+# Accents and points, too; the apostrophes that Unicode calls letters; the line that lengthens Arabic words. But not the
+# vowel signs of scripts from India to Cambodia and the sound marks of kana, which Python does not count as letters.
+_VOWEL_SIGNS = "".join(
+    chr(code)
+    for first, last in ((0x900, 0x109F), (0x1700, 0x1CFF), (0x3099, 0x309A), (0xA800, 0xABFF))
+    for code in range(first, last + 1)
+    if unicodedata.category(chr(code)) in {"Mn", "Mc"}
+)
+_NO_LETTERS = re.compile(rf"(?:[^\w{_VOWEL_SIGNS}]|[\d_\u02b9-\u02df\u0640\ua78b\ua78c])+")
 
 
 def letters(text: str) -> str:
     """The letters of a sentence as they are compared; of a long one, those of its beginning."""
-    text = text[:MAX_CHARACTERS]
+    text = text[:MAX_COMPARED]
     return _NO_LETTERS.sub("", (text if text.isascii() else unicodedata.normalize("NFKD", text)).casefold())
 
 

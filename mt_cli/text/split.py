@@ -2,13 +2,14 @@
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
 side is the source does not matter, so a run and one of the way back hold out the same pairs. The pairs are read three
-times, and what is remembered does not grow with their number. This file knows pairs of text, not files and not tokens.
+times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number. This file knows pairs of text, not files and not tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -16,7 +17,7 @@ from itertools import chain, islice
 from mt_cli.errors import DataError
 from mt_cli.text.corpora import TOLD, Told
 from mt_cli.text.corpus import SentencePair
-from mt_cli.text.similarity import MAX_CHARACTERS, NearIndex, compare_neighbours, letters
+from mt_cli.text.similarity import MAX_COMPARED, NearIndex, compare_neighbours, letters
 
 ReadPairs = Callable[[], Iterable[SentencePair]]
 _Sides = tuple[str, str]  # source and target as `letters` gives them
@@ -218,7 +219,7 @@ def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: 
         unit.lines.append(pair.line)
         src, tgt = sides = _sides(pair)
         is_inside = len(unit.positions) == 1 or position not in (unit.positions[0], unit.positions[-1])
-        is_long = len(pair.src) > MAX_CHARACTERS or len(pair.tgt) > MAX_CHARACTERS
+        is_long = len(pair.src) > MAX_COMPARED or len(pair.tgt) > MAX_COMPARED
         is_short = len(src) < max(1, shortest[0]) or len(tgt) < max(1, shortest[1])
         if is_inside and not is_long and not is_short and src != tgt and pair.line not in unfit:
             unit.candidates.append(_Candidate(pair.line, sides))
@@ -288,15 +289,18 @@ class _Selection:
 
     def too_small(self) -> list[str]:
         """The sets that are much smaller than they should be, and too small to tell anything."""
-        least = min(self._size, _SMALL_SET) / 2
-        return [name for name, n_free in self._n_free.items() if self._size - n_free < least]
+        return [name for name, n_free in self._n_free.items() if self._size - n_free < self._least]
+
+    @property
+    def _least(self) -> float:
+        return min(self._size, _SMALL_SET) / 2
 
     def check(self) -> None:
         """Raises DataError if a set is too small."""
         for name in self.too_small()[:1]:
             raise DataError(
-                f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, {self._size} are needed: the others"
-                " are too short, too long, the same on both sides or nearly repeated in too many pairs; split long lines into"
+                f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, at least"
+                f" {math.ceil(self._least)} are needed: the others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long lines into"
                 f" sentences, or give {_options([*self._n_free])}"
             )
 

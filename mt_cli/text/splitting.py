@@ -17,7 +17,7 @@ from itertools import pairwise
 _SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
 _SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
 _WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~«»„“”‘’‚…–—¿¡]+")  # not \w+: vowel signs and points are parts of words
-_COMMA = "[,;:،؛၊፣，、；] ?"
+_COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
 
 
 def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:

@@ -377,7 +377,11 @@ _IDENTIFIER = re.compile(r"[!-~]*[\d/_\\@:][!-~]*")
 def _is_named(rows: list[Cells], columns: str | None) -> bool:
     """Whether a name that `--columns` gives is in the first row."""
     names = [name.strip().casefold() for name in (columns or "").split(",")]
-    return bool(rows) and any(cell.strip().casefold() in names and not cell.strip().isdecimal() for cell in rows[0])
+    return (
+        columns is not None
+        and bool(rows)
+        and any(cell.strip().casefold() in names and not cell.strip().isdecimal() for cell in rows[0])
+    )
 
 
 def _is_header(rows: list[Cells], is_bare: bool) -> bool:

@@ -115,7 +115,7 @@ class Tokenizer:
         return list(self._tgt.encode(text))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """`encode_src` and `encode_tgt` of normalized pairs, on all cores."""
+        """The ids of both sides of normalized pairs, without tags, on all cores."""
         sources = self._src.encode([src for src, _ in pairs], num_threads=-1)
         targets = self._tgt.encode([self.normalize_tgt(tgt) for _, tgt in pairs], num_threads=-1)
         return list(zip(sources, targets, strict=True))

@@ -32,7 +32,7 @@ from mt_cli.run_synthetic import About
 from mt_cli.text.corpus import CorpusReport, read_monolingual, read_pairs, sha256_of
 from mt_cli.text.spelling import AS_IT_IS
 from mt_cli.training.monolingual import Selection, held_out_targets
-from mt_cli.training.parent import held_out_of, spellings_of
+from mt_cli.training.parent import held_out_of, sha256_of_best, spellings_of
 from mt_cli.training.reverse_run import reverse_config, reverse_name, reverse_run, translated_share
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
@@ -90,7 +90,7 @@ def back_translate(
                     f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
                     " teach mistakes"
                 )
-                made_by, seconds = (str(back.path), back.sha256_of_best()), _seconds_of(RunDir(run.back))
+                made_by, seconds = (str(back.path), sha256_of_best(back)), _seconds_of(RunDir(run.back))
                 about = About(sha256, *made_by, 0, 0, {}, seconds, 0, settings_sha256=settings_sha256)
                 run.synthetic.begin()
                 run.synthetic.save_about(about)
@@ -138,7 +138,7 @@ def _translating(rounds: list[RunDir], about: About | None) -> RunDir:
     """The run back, or that of an earlier round where the later one has not helped on dev. Once lines are chosen, the run
     that they were chosen for."""
     if about is not None:
-        return next(run for run in rounds if run.sha256_of_best() == about.back_sha256)
+        return next(run for run in rounds if sha256_of_best(run) == about.back_sha256)
     return max(rounds, key=_dev_chrf) if len(rounds) > 1 else rounds[0]
 
 
@@ -167,7 +167,7 @@ def _sha256_of_settings(config: Config) -> str:
 
 
 def _what_changed(about: About, rounds: list[RunDir], settings_sha256: str) -> str | None:
-    if about.back_sha256 not in {run.sha256_of_best() for run in rounds}:
+    if about.back_sha256 not in {sha256_of_best(run) for run in rounds}:
         return f"{about.back} is not what it was"
     if about.settings_sha256 not in {None, settings_sha256}:
         return "the settings or the pairs are not what they were"
@@ -200,7 +200,7 @@ def _choose(
         wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
         raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
     seconds = (_seconds_of(RunDir(run.back)) if text.back is None else 0.0) + time.monotonic() - began
-    made_by, counts = (str(back.path), back.sha256_of_best()), (report.n_pairs, n_chosen)
+    made_by, counts = (str(back.path), sha256_of_best(back)), (report.n_pairs, n_chosen)
     about = About(sha256, *made_by, *counts, left_out, seconds, settings_sha256=settings_sha256)
     run.synthetic.save_about(about)
     return about

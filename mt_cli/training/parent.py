@@ -5,6 +5,7 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from itertools import islice
 from pathlib import Path
@@ -113,7 +114,13 @@ def about_parent(config: Config) -> dict[str, str] | None:
     """What a run notes of its parent: where it lay, and the hash of the weights that it took."""
     if (parent := parent_of(config)) is None:
         return None
-    return {"run": str(parent.path), "checkpoint_sha256": parent.sha256_of_best()}
+    return {"run": str(parent.path), "checkpoint_sha256": sha256_of_best(parent)}
+
+
+def sha256_of_best(run: RunDir) -> str:
+    """Of its best checkpoint's file."""
+    with run.find_checkpoint("best").open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest()
 
 
 class _SamePair(NamedTuple):

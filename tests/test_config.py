@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config import Config, differing_keys
-from mt_cli.config_file import load_config, to_yaml
+from mt_cli.config_file import load_config, suggest_key, to_yaml
 from mt_cli.errors import ConfigError
 
 BASE = """\
@@ -236,6 +236,12 @@ def test_mistakes_in_the_data_section_are_named(problems, line, place, message):
     key = line.split(":")[0]
     text = "".join(f"  {line}\n" if old.strip().startswith(key) else f"{old}\n" for old in BASE.splitlines())
     assert problems(text) == [f"run.yaml:{place}: data.{message}"]
+
+
+def test_keys_of_a_language_pair_are_suggested_as_those_of_data():
+    assert suggest_key(("data", "pairs", "0", "train", "0", "wieght")) == "known are files, weight, synthetic, hold_out"
+    assert suggest_key(("data", "pairs", "0", "words", "shares")) == "known are files, share, columns, carriers"
+    assert suggest_key(("data", "pairs", "0", "devv")).startswith("known are src_lang, tgt_lang, train, dev, ")
 
 
 @pytest.mark.parametrize(

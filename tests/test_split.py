@@ -242,3 +242,19 @@ def test_endless_lines_empty_words_and_foreign_signs_do_no_harm():
     ]
     made = split(lambda: iter(pairs), 1, True, True)
     assert len(made.held_out) == 40 and max(made.held_out) < 1000
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_equal"),
+    [
+        ("वह जाता है", "वह जाती है", False),  # he goes, she goes
+        ("မြန်မာ", "မြန်မှု", False),
+        ("か", "が", False),
+        ("Élan, 3", "elan", True),
+        ("שָׁלוֹם", "שלום", True),  # points are left out as one likes
+        ("كِتَاب", "كتاب", True),
+        ("mbaꞌe", "mba'e", True),
+    ],
+)
+def test_accents_points_and_punctuation_do_not_count_but_vowel_signs_do(one, other, are_equal):
+    assert (letters(one) == letters(other)) == are_equal

@@ -9,7 +9,6 @@ file knows nothing of tokens, and of tables only the rows that `tables.py` reads
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import re
 import stat
@@ -22,10 +21,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple
 
 from mt_cli.errors import DataError, further_lines
-from mt_cli.text.tables import TableLayout, describe, find_layout, read_rows
+from mt_cli.text.tables import TableLayout, describe, find_layout, open_text, read_rows
 
 
 class SentencePair(NamedTuple):
@@ -153,7 +152,7 @@ _MANY_LINES = 30  # of a file that has no other line ends: fewer carriage return
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
-        with _open(path) as file:
+        with open_text(path) as file:
             first = file.readline()
             if first.count(b"\r") >= _MANY_LINES and not first.endswith(b"\n"):
                 raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with other line ends")
@@ -161,10 +160,6 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
         raise DataError(f"{path}: {reason}; give the path of a text file, plain or .gz") from None
-
-
-def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 @dataclass

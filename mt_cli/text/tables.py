@@ -230,7 +230,7 @@ def _lines(file: Path, encoding: str) -> Iterator[str]:
     errors = "strict" if encoding == "utf-16" else "surrogateescape"
     n_lines = 0
     try:
-        with io.TextIOWrapper(_open(file), encoding=encoding, errors=errors, newline="\n") as text:
+        with io.TextIOWrapper(open_text(file), encoding=encoding, errors=errors, newline="\n") as text:
             for line in text:
                 n_lines += 1
                 yield line if n_lines > 1 or not _SEPARATOR.fullmatch(line) else "\n"
@@ -242,13 +242,14 @@ def _lines(file: Path, encoding: str) -> Iterator[str]:
 
 def _encoding_of(file: Path) -> str:
     try:
-        with _open(file) as raw:
+        with open_text(file) as raw:
             return "utf-16" if raw.read(2) in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(file, error) from None
 
 
-def _open(file: Path) -> IO[bytes]:
+def open_text(file: Path) -> IO[bytes]:
+    """Plain or packed by gzip."""
     return cast(IO[bytes], gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 

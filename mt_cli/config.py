@@ -273,19 +273,20 @@ class TokenizerConfig(Section):
     model.tie_embeddings: target."""
     vocab_size: int = Field(8000, ge=300, le=256_000)
     """Number of subwords, for each language if joint is false. It is lowered if the corpus is too small for that many.
-    2,000 suits some thousand pairs, 8,000 some ten thousand, 12,000 a hundred thousand, 32,000 millions."""
+    2,000 suits a few thousand pairs, 8,000 tens of thousands, 12,000 a hundred thousand, 32,000 millions."""
 
 
 class ModelConfig(Section):
     d_model: int = Field(256, ge=2, le=8192)
-    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads. Larger models learn more
+    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads unless head_dim is given. Larger
+    models learn more
     from large corpora, and overfit small ones."""
     ffn_dim: int = Field(1024, ge=1, le=65536)
     """Inner width of the feed-forward networks. Four times d_model is usual."""
     n_heads: int = Field(4, ge=1, le=MAX_HEADS)
     """Number of attention heads. d_model / 64 is usual, d_model / 32 in small networks."""
     n_encoder_layers: int = Field(3, ge=1, le=64)
-    """Number of encoder layers. 3 suits a thousand pairs, 4 some ten thousand, 6 millions."""
+    """Number of encoder layers. 3 suits a thousand pairs, 4 tens of thousands, 6 millions."""
     n_decoder_layers: int = Field(3, ge=1, le=64)
     """Number of decoder layers. Each one makes translating slower, an encoder layer hardly does."""
     head_dim: int | None = Field(None, ge=1, le=1024)
@@ -365,14 +366,15 @@ class TrainingConfig(Section):
     --extend-vocabulary`. Each begins as the mean of the subwords that spelt it. null: where that run has not learnt both
     languages; false: its tokenizer is kept."""
     rehearsal: float = Field(0.67, ge=0, lt=1)
-    """With init_from: which share of an epoch is training text of the run to begin with, so that it is not forgotten. It is
-    taken where the new text is of the same languages and has less than half of its pairs. 0: none."""
+    """With init_from: which share of an epoch is training text of the run to begin with, so that it is not forgotten. Only
+    where the new text is between the same languages and has less than half as many pairs. 0: none."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
-    """Parts whose weights stay what they are in the beginning, for a run with init_from that learns from little text.
-    embeddings are those of both languages and the output projection."""
+    """Parts of the network that the training never changes, for a run with init_from that learns from little text: embeddings
+    (those of both languages, and the output projection), encoder, decoder, all_but_embeddings."""
     batch_tokens: BatchTokens = 2048
-    """Target tokens in a batch, padding included. auto: as few as are computed about as fast as any that fit into memory. If
-    memory runs out, halve it and double accumulate: an update then has as many tokens as before."""
+    """Target tokens in a batch, padding included. auto: the smallest batch that trains about as many tokens a second as the
+    fastest that fits into memory. If memory runs out, halve it and double accumulate: an update then has as many tokens as
+    before."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)
@@ -384,8 +386,8 @@ class TrainingConfig(Section):
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
     """Number of first updates in which the learning rate rises from zero. A tenth of max_steps is enough."""
     weight_decay: float | None = Field(None, ge=0, le=1)
-    """Decoupled weight decay of matrices and embeddings, not of norms and biases. null: chosen from the size of the corpus,
-    so that after two epochs 1/e of a weight is left that is not learnt again; at most 1."""
+    """Decoupled weight decay of matrices and embeddings, not of norms and biases. null: chosen from the size of the corpus:
+    a weight that is not learnt again falls to 1/e (37%) of what it was within two epochs; at most 1."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """muon updates the matrices of the layers with Muon (Jordan et al. 2024) and all else with AdamW; adamw updates all with
     AdamW. A learning rate that suits one need not suit the other."""
@@ -439,8 +441,8 @@ class DecodingConfig(Section):
     """Partial hypotheses kept at each step of the search. 1 is greedy search; 4 to 10 often translate better, and take about
     that many times as long."""
     n_best: int = Field(1, ge=1, le=1000)
-    """Number of translations given for each line. `mt translate` prints them as: number ||| text ||| score. At most beam_size,
-    which the option of this name raises; or the number of samples."""
+    """Number of translations given for each line. `mt translate` prints them as: number ||| text ||| score. No more than
+    beam_size, which the option --n-best raises by itself; with sample: how many are drawn."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
     """What the score of a hypothesis is divided by in a beam. gnmt: ((5 + length) / 6) ** length_penalty (Wu et al. 2016);
     average: length ** length_penalty."""

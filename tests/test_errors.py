@@ -1,4 +1,4 @@
-"""tests/errors.md (every message) and docs/errors.md (the common mistakes) are executed: each command gives the lines and
+"""tests/errors.md and docs/errors.md (the common mistakes) are executed: each command gives the lines and
 the exit code that stand below it."""
 
 from __future__ import annotations

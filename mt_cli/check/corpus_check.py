@@ -42,7 +42,7 @@ WRONG_PARTNER = Kind(
     "Look at these lines; drop those that are no translations.", is_dropped=True, fatal_share=0.5,
 )  # fmt: skip
 TOO_FEW = Kind(
-    "too_few", "so many different sentences are on the side that has fewer; to learn a language takes thousands",
+    "too_few", "different sentences on one of the sides; it takes thousands to learn a language",
     "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.",
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from mt_cli.check.findings import Report
 from mt_cli.cli.corpus import (
     ColumnsOption,
     CorpusArgument,
@@ -36,12 +37,15 @@ def check(
     src_lang: SrcLangOption = None,
     tgt_lang: TgtLangOption = None,
     columns: ColumnsOption = None,
-    dev: Annotated[list[Path] | None, typer.Option("--dev", help="The dev set, given twice for two files.")] = None,
+    dev: Annotated[
+        list[Path] | None, typer.Option("--dev", help="The dev set: a table, or given twice, for source and target.")
+    ] = None,
     test: Annotated[list[Path] | None, typer.Option("--test", help="A test set, likewise.")] = None,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: 100 examples of a fault instead of 3.")] = False,
     dropped: Annotated[
-        Path | None, typer.Option(metavar="FILE.tsv", help="Write the pairs that --clean would leave out, and why.")
+        Path | None,
+        typer.Option(metavar="FILE.tsv", help="Write the pairs that `mt train --clean` would leave out, and why."),
     ] = None,
     run: Annotated[
         Path | None,
@@ -52,7 +56,7 @@ def check(
         ),
     ] = None,
 ) -> int:
-    """Look a corpus through before training: what it has, what is wrong with it, what to do about that.
+    """Look a corpus through before training. It tells what the corpus has, what is wrong with it, and what to do about that.
 
     The exit code is 1 when something would make the result of a training worthless.
     """
@@ -77,10 +81,7 @@ def check(
     last = reports[pairs[-1].name]
     if not any(report.is_fatal for report in reports.values()):
         _tell("timing a training on this machine ...")
-        try:
-            last.forecast = _forecast(config, sum(report.n_distinct for report in reports.values()))
-        except (UsageError, ConfigError, DataError, RunDirError, TrainingError) as error:  # the report is there already
-            last.forecast, last.is_refused = [f"It cannot be trained on: {problem}" for problem in error.args], True
+        _forecast(config, last, sum(report.n_distinct for report in reports.values()))
     width = min(_WIDTH, max(40, shutil.get_terminal_size((_WIDTH, 24)).columns))
     if as_json:
         one = {name: json.loads(report.as_json()) for name, report in reports.items()}
@@ -115,8 +116,11 @@ def _tell(text: str) -> None:
         log.info(text)
 
 
-def _forecast(config: Config, n_distinct: int) -> list[str]:
-    """What a training would take, and what such trainings reached with about so many distinct pairs."""
+def _forecast(config: Config, report: Report, n_distinct: int) -> None:
+    """Adds to the report what a training would take, and what such trainings reached with about so many distinct pairs."""
     from mt_cli.training.forecast import forecast  # here, because torch takes seconds to load
 
-    return [*forecast(config), reached_scores(n_distinct)]
+    try:
+        report.forecast = [*forecast(config), reached_scores(n_distinct)]
+    except (UsageError, ConfigError, DataError, RunDirError, TrainingError) as error:  # the report is worth its time
+        report.forecast, report.is_refused = [f"It cannot be trained on: {problem}" for problem in error.args], True

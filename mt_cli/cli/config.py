@@ -24,7 +24,7 @@ def config(
         bool, typer.Option("--json-schema", help="Print a JSON schema of config files, for editors.")
     ] = False,
 ) -> None:
-    """Print the keys of a config with their defaults, ranges and explanations."""
+    """Print the keys of a config and what they mean. Each has its default, its range and an explanation."""
     if json_schema:
         if key is not None:
             raise UsageError(f"{key}: --json-schema describes all keys; leave one out")

@@ -33,10 +33,14 @@ ColumnsOption = Annotated[
 ]
 DevOption = Annotated[
     list[Path] | None,
-    typer.Option("--dev", help="The dev set, given twice for two files. Default: a part of the corpus is held out."),
+    typer.Option(
+        "--dev",
+        help="The dev set: a table, or given twice, for source and target. Default: a part of the corpus is held out.",
+    ),
 ]
 TestOption = Annotated[
-    list[Path] | None, typer.Option("--test", help="A test set for `mt evaluate`, given twice for two files.")
+    list[Path] | None,
+    typer.Option("--test", help="A test set for `mt evaluate`: a table, or given twice, for source and target."),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")

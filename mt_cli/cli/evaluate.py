@@ -57,7 +57,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Score systems on test sets with sacrebleu: BLEU, chrF and TER with 95% intervals, and the model's loss.
+    """Score systems on test sets with sacrebleu. It prints BLEU, chrF and TER with 95% intervals, and the model's loss.
 
     Several systems are compared with the first: paired bootstrap (1,000 resamples), paired approximate randomization
     (10,000 trials), wins and losses by sentence, all of which take about two seconds for 1,000 sentences.

@@ -43,7 +43,7 @@ def explain(
     device: DeviceOption = "auto",
     to: ToOption = None,
 ) -> None:
-    """Show how a translation comes about: greedy search step by step, a line for each token.
+    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token.
 
     With --attention the translations are printed instead, and a page shows what was attended to. Only then the options of a
     search apply.

@@ -35,7 +35,7 @@ def export(
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
-    """Write a run as a model of another engine: CTranslate2, Hugging Face transformers (marian), Argos Translate."""
+    """Write a run as a model of another engine. These are CTranslate2, Hugging Face transformers (marian) and Argos Translate."""
     RunDir.existing(run).find_checkpoint(checkpoint)
     if folder.exists():
         raise UsageError(f"{folder} exists already; delete it or choose another DIR")

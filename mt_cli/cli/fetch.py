@@ -15,7 +15,7 @@ def fetch(
     source: Annotated[str | None, typer.Option("--from", metavar="DIR_OR_URL", help="Where to take it from.")] = None,
     target: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="data/CORPUS by default.")] = None,
 ) -> None:
-    """Fetch a public parallel corpus, verified, with its terms of use."""
+    """Fetch a public parallel corpus. It is verified, and comes with its terms of use."""
     from mt_cli.fetch import fetch as fetch_corpus
 
     catch_ctrl_c()

@@ -36,7 +36,7 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Make a run of a Hugging Face Marian model, such as those of OPUS-MT: to translate with, to fine-tune, to export.
+    """Make a run of a Hugging Face Marian model. OPUS-MT publishes such models: to translate with, to fine-tune, to export.
 
     To fine-tune it: mt train SOURCE TARGET --from RUN.
     """

@@ -27,11 +27,11 @@ def report(
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write a page about a run, or several side by side, for a browser: mt report runs/es-gn
+    """Write a page about one run or several. A browser shows it: mt report runs/es-gn
 
     It begins with how good the translator is and what to do next. Then come scores with their intervals, curves, where
     it is strong and weak, its best and worst sentences, the corpus, the config and the machine. The page is one file
-    and loads nothing. A run that is still training has it too. The test sets of each run's config are translated; where
+    and loads nothing. It can be written while the run still trains. The test sets of each run's config are translated; where
     there are none, its dev set.
     """
     found = [RunDir.existing(run) for run in runs]

@@ -33,10 +33,10 @@ def score(
     device: DeviceOption = "auto",
     to: ToOption = None,
 ) -> None:
-    """Print how probable given translations are for the model: a line for each, its log-probability and its tokens'.
+    """Print how probable given translations are. There is a line for each.
 
-    A line is: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty where a side
-    is blank.
+    It is: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty where a side is
+    blank or longer than the model can read.
     """
     src, ref = only_file("--src", sources), only_file("--ref", references)
     assert ref is not None

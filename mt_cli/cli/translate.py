@@ -59,7 +59,7 @@ def translate(
     device: DeviceOption = "auto",
     engine: Annotated[Engine, typer.Option(help="The program that searches; ctranslate2 is faster on a CPU.")] = "mt",
 ) -> None:
-    """Translate lines of text: one line out for each line in, in order, blank for blank.
+    """Translate lines of text. One line comes out for each line that goes in, in order, blank for blank.
 
     The search is that of the run's config, but for the options of a search that are given here. At a terminal a line below a
     translation says why it may be wrong.

@@ -108,7 +108,7 @@ def as_typed(*words: object) -> str:
 
 def missing_extra(what: str, package: str, extra: str) -> UsageError:
     """The error of a command whose optional dependency is not installed."""
-    return UsageError(f"{what} needs {package}; install it with: pip install 'mt-cli[{extra}]'")
+    return UsageError(f'{what} needs {package}; install it with: pip install "mt-cli[{extra}]"')
 
 
 def further_lines(lines: Iterable[int]) -> str:

@@ -82,13 +82,15 @@ def process_lines(
             size = 1 if is_interactive else MAX_LINES
             for start in range(0, len(arrived), size):
                 chunk = arrived[start : start + size]
-                texts = decode_block(chunk, n_lines, name, replaces_bad_input)
-                output = "".join(line + "\n" for line in process(texts, n_lines)).encode()
+                texts, error = _decode_until(chunk, n_lines, name, replaces_bad_input)
+                output = "".join(line + "\n" for line in process(texts, n_lines)).encode() if texts else b""
                 with _delay_ctrl_c():
                     _write(output, out)
                 process.written()
-                n_lines += len(chunk)
-                bar.update(len(chunk))
+                n_lines += len(texts)
+                bar.update(len(texts))
+                if error is not None:
+                    raise error
     process.finish(n_lines)
 
 
@@ -151,8 +153,24 @@ def _write(output: bytes, out: BinaryIO) -> None:
 
 
 def decode_block(lines: Sequence[bytes], n_before: int, name: str, replaces_bad_input: bool) -> list[str]:
-    """The text of lines that follow the first `n_before` of an input."""
-    return [_decode(raw, number, name, replaces_bad_input) for number, raw in enumerate(lines, n_before + 1)]
+    """The text of lines that follow the first `n_before` of an input. Raises DataError."""
+    texts, error = _decode_until(lines, n_before, name, replaces_bad_input)
+    if error is not None:
+        raise error
+    return texts
+
+
+def _decode_until(
+    lines: Sequence[bytes], n_before: int, name: str, replaces_bad_input: bool
+) -> tuple[list[str], DataError | None]:
+    """The text of the lines before the first that is not UTF-8, and the error that tells of that one."""
+    texts = list[str]()
+    try:
+        for number, raw in enumerate(lines, n_before + 1):
+            texts.append(_decode(raw, number, name, replaces_bad_input))
+    except DataError as error:
+        return texts, error
+    return texts, None
 
 
 def _decode(raw: bytes, number: int, name: str, replaces_bad_input: bool) -> str:
@@ -227,6 +245,8 @@ class TranslateLines(LineProcess):
         try:
             return self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
         except UsageError as error:
+            if self.prefix is not None:  # no line of the input is to blame
+                raise UsageError(f"--prefix: {str(error).partition(': ')[2]}") from None
             if not self.has_prefix_column:
                 raise
             # The prefix stands in the input: it is the data that is wrong, not the command line.

@@ -37,8 +37,9 @@ class RunLock:
             )
             who = " ".join(who.split())[:80]
             raise RunDirError(f"{self._folder} is in use ({who}); wait for it, or choose another --run-dir") from None
-        except OSError as error:
-            raise RunDirError(f"{self._folder}: {error.strerror}; choose another --run-dir") from None
+        except (OSError, NotImplementedError) as error:  # the latter from a disk without locks
+            reason = getattr(error, "strerror", None) or "its disk knows no locks of files"
+            raise RunDirError(f"{self._folder}: {reason}; choose another --run-dir") from None
         try:
             self._held = self._lock_file.stat()
             for orphan in (*self._folder.glob(".tmp-*"), *(self._folder / "checkpoints").glob(".tmp-*")):

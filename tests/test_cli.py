@@ -378,7 +378,7 @@ def test_a_line_longer_than_training_lines_is_split_and_said(mt, trained_run):
 
 def test_a_line_that_is_not_utf_8_stops_with_its_number_and_the_remedy(mt, trained_run):
     answer = mt("translate", trained_run, stdin=b"cat\nd\xffg\n")
-    assert answer.code == 1
+    assert answer.code == 1 and answer.lines == ["Katze"]
     assert answer.said == ["error: stdin:2: invalid UTF-8 at byte 2 (0xff); fix the line, or use --bad-input replace"]
 
 
@@ -756,7 +756,9 @@ def test_references_that_are_not_composed_are_told(mt, trained_run, tiny):
     Path("s.de").write_text(unicodedata.normalize("NFD", "Kätzchen\nHund\n"))
     Path("s.en").write_text("cat\ndog\n")
     answer = mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de")
-    assert answer.said == ["warning: s.en: 1 references are not in NFC as translations are; they score too low"]
+    assert answer.said == [
+        "warning: s.en: 1 references are not composed (NFC), as translations are, so they score too low"
+    ]
 
 
 def test_no_set_is_called_dev_and_each_that_is_trained_on_is_told(mt, tiny):

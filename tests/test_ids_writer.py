@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,6 +55,13 @@ def test_a_killed_start_is_continued_to_the_same_bytes(tmp_path, whole, n):
     assert not (tmp_path / "d/meta.json").exists()
     assert written(tmp_path / "d") == n - 1, "the last shard was not yet known to be on the disk"
     assert content(tmp_path / "d") == whole and set(whole) == {*FILES, "meta.json"}
+
+
+def test_a_start_that_is_killed_while_it_hashes_keeps_the_shards(tmp_path, whole, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("mt_cli.text.ids_writer.described", Mock(side_effect=Killed))
+        written(tmp_path / "d")
+    assert written(tmp_path / "d") == 3 and content(tmp_path / "d") == whole
 
 
 def test_what_was_written_after_the_last_whole_shard_is_cut_off(tmp_path, whole):

@@ -118,6 +118,6 @@ def raise_next(errors: Iterator[OSError]) -> None:
 def test_a_missing_tensorboard_is_told_before_anything_is_prepared(tiny, mt, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     answer = mt("train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true")
-    command = "pip install 'mt-cli[tensorboard]'"
+    command = 'pip install "mt-cli[tensorboard]"'
     assert answer.said == [f"error: training.tensorboard needs tensorboardX; install it with: {command}"]
     assert answer.code == 2 and not (tiny / "run").exists()

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from mt_cli.model.attention import attend
 from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import make_batch
+from mt_cli.text.batching import epoch_batches, make_batch
 from mt_cli.text.dataset import TokenDataset, TokenPair
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
@@ -82,6 +82,25 @@ def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
     assert packed_shape(dataset, 640).n_tgt == 640 and packed_shape(dataset, 640, n_parts=2).n_tgt == 384
     turned = PackedShape(3, n_src=30, n_tgt=20, longest=10).backwards()
     assert (turned.n_src, turned.n_tgt) == (20, 30)
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+@pytest.mark.parametrize("tags", [(), (4,)])
+def test_nearly_all_batches_of_a_mixture_fit_into_one_piece(
+    tags: tuple[int, ...], weight: float, is_backward: bool
+) -> None:
+    rng = random.Random(3)
+    ids = lambda mean: [5] * max(1, round(rng.gammavariate(4, mean / 4)))  # noqa: E731
+    parts = [[TokenPair(ids(8 * longer), ids(8), line) for line in range(1, 1201)] for longer in (1.0, 1.3)]
+    real, synthetic = map(TokenDataset.in_memory, parts)
+    dataset = Mixture([Part(real, weight, "", tags, tags), Part(synthetic, weight, "", (6,), (), is_synthetic=True)])
+    shape = packed_shape(dataset, 1024)
+    batches = list(epoch_batches(dataset, 1024, seed=1, epoch=1))
+    if is_backward:
+        dataset, shape = dataset.backwards(), shape.backwards()
+    n_pieces = sum(len(list(pieces(dataset, batch, shape))) for batch in batches)
+    assert n_pieces <= 1.35 * len(batches)
 
 
 def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[torch.Tensor]:

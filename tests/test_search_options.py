@@ -636,4 +636,5 @@ def test_a_prefix_in_the_input_that_is_too_long_is_told_with_its_line(
     assert answer.code == 1 and answer.said[0].startswith(
         f"error: {tmp_path}/in.tsv:2: a prefix of 63 tokens, expected"
     )
-    assert mt("translate", trained_run, "--prefix", "rot " * 63, stdin=b"cat\n").code == 2
+    answer = mt("translate", trained_run, "--prefix", "rot " * 63, stdin=b"cat\n")
+    assert answer.code == 2 and answer.said[0].startswith("error: --prefix: a prefix of 63 tokens, expected")

@@ -88,6 +88,15 @@ def test_portions_change_no_number(texts: tuple[list[str], ...], monkeypatch: py
     assert (interval(system), paired_tests(base, system)) == expected
 
 
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_few_sentences_that_differ_are_no_evidence(texts: tuple[list[str], ...], n: int) -> None:
+    """Of 2^n exchanges two give as large a difference: none and all."""
+    refs = texts[2]
+    worse = ["nothing of it", *refs[1:]] if n == 1 else [f"nothing of {i}" for i in range(n)] + refs[n:]
+    for name, counts in counted(refs, refs).items():
+        assert paired_tests(counted(worse, refs)[name], counts).p_randomization >= 2.0 ** (1 - n)
+
+
 def test_text_against_itself_differs_by_nothing(texts: tuple[list[str], ...]) -> None:
     counts = counted(texts[0], texts[2])["bleu"]
     assert paired_tests(counts, counts) == PairedTests(0, 1, 1)

@@ -285,6 +285,22 @@ def test_text_without_line_ends_is_told():
         train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300)
 
 
+DRAWN = """
+import random
+from mt_cli.text import tokenizer
+tokenizer.SAMPLE_SIZE, rng = 200, random.Random(1)
+text = [" ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(4)) for _ in range(600)]
+print([tokenizer.train_tokenizer([lambda: iter(text)], name, 320).sha256 for name in ("unigram", "bpe")])
+"""
+
+
+def test_of_a_large_text_every_process_draws_the_same_sentences():
+    """sentencepiece draws others in each."""
+    command = [sys.executable, "-c", DRAWN]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert first == second
+
+
 def test_of_a_large_text_it_is_said_how_much_the_tokenizer_learns_from(said, monkeypatch):
     text = [f"the old cat {number}" for number in range(300)]
     train_tokenizer([lambda: iter(text)], "unigram", 300)

@@ -39,11 +39,11 @@ class Hypothesis:
 def next_log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities (...,V) of the next token; -inf for symbols that are never part of a translation.
 
-    Overwrites `logits`. Raises CheckpointError where they are not finite: all that a search made of them would be blank
-    or endless."""
+    Overwrites `logits`. Raises CheckpointError where one is NaN or +inf: all that a search made of them would be
+    blank or endless."""
     forbidden = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
     log_probs = logits.float().index_fill_(-1, forbidden, -torch.inf).log_softmax(-1)
-    if bool(log_probs[..., EOS_ID].isnan().any()):  # one logit that is not finite makes its whole row NaN
+    if bool(log_probs[..., EOS_ID].isnan().any()):  # a logit that is NaN or +inf makes its whole row NaN
         raise CheckpointError("the model computes values that are not finite; choose an earlier checkpoint")
     return log_probs
 

@@ -303,7 +303,9 @@ def _warnings(
     if not any(line.strip() for line in outputs):
         warnings.append("every translation is blank")
     if n_decomposed := sum(not unicodedata.is_normalized("NFC", reference) for reference in references):
-        warnings.append(f"{n_decomposed:,} references are not in NFC as translations are; they score too low")
+        warnings.append(
+            f"{n_decomposed:,} references are not composed (NFC), as translations are, so they score too low"
+        )
     if report is not None:
         warnings += [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
     if n_without_loss:

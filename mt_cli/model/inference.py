@@ -6,7 +6,7 @@
     logits = model.advance(state, last_ids)                         feeds one token to every partial hypothesis
     state.select(rows)                                              reorders partial hypotheses, drops sentences
 
-An `InferenceModel` holds copies of the weights: after more training, make a new one.
+An `InferenceModel` holds copies of the linear layers' weights: after more training, make a new one.
 
 Shapes: B sentences, W partial hypotheses of each (the beam width), S source length, D d_model, H heads, K head_dim,
 V target vocabulary, N = W * steps: the target tokens that all partial hypotheses of a sentence were fed so far.

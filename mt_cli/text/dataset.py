@@ -36,11 +36,8 @@ class TokenDataset:
     """Made with `build` or `open` in a folder, or with `in_memory`."""
 
     def __init__(self, ids: dict[str, Ids], starts: dict[str, Ids], lines: Ids):
-        self._ids, self._starts, self._lines = (
-            ids,
-            starts,
-            lines,
-        )  # of a side ("src", "tgt"): where sentences begin, and end
+        # By side, "src" and "tgt". `starts`: where each sentence begins, and at the end where the last one ends.
+        self._ids, self._starts, self._lines = ids, starts, lines
 
     def __len__(self) -> int:
         return len(self._lines)

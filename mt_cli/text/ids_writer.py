@@ -125,9 +125,9 @@ class IdsWriter:
     def finish(self, meta: dict[str, str]) -> None:
         """Makes the folder valid: `meta.json` is written when all else is on the disk."""
         self._sync()
-        self._record.unlink(missing_ok=True)
         content = {**meta, **described(self._folder, self._dtype)}
         (self._folder / "meta.json").write_text(json.dumps(content), encoding="utf-8")
+        self._record.unlink(missing_ok=True)  # not before: to hash gigabytes takes long
 
 
 def described(folder: Path, dtype: np.dtype) -> dict[str, str]:

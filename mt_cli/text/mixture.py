@@ -73,6 +73,19 @@ class Mixture:
         return round(sum(part.weight * part.dataset.n_targets for part in self.parts))
 
     @property
+    def n_sources(self) -> int:
+        """Source tokens of an epoch, tags and end symbols included."""
+        ids = (
+            (part, part.dataset.backwards().n_targets + len(part.src_tags) * len(part.dataset)) for part in self.parts
+        )
+        return round(sum(part.weight * n for part, n in ids))
+
+    @property
+    def n_pairs(self) -> float:
+        """Pairs of an epoch, each as often as it has it."""
+        return sum(part.weight * len(part.dataset) for part in self.parts)
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest sentence of either side, tags and end symbol included."""
         return max(part.dataset.longest + max(len(part.src_tags), len(part.back_tags)) for part in self.parts)

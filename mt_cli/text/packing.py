@@ -30,25 +30,34 @@ class PackedShape(NamedTuple):
     n_src: int
     n_tgt: int
     longest: int  # tokens that a sentence may have, the end symbol included
+    n_back: int = 0  # source tokens where both sides are exchanged; 0: as many as target tokens
 
     @property
     def n_fillers(self) -> int:
-        """Sentences of padding. Attention leaves no token out, and takes none longer than `longest`; so each has 1 to
-        `longest` tokens on each side, whatever is left there. A multiple of 8, which products are fastest with."""
+        """Sentences of padding. Attention takes every token into some sentence, and no sentence longer than `longest`: so
+        whatever room is left on a side is shared out among these, 1 to `longest` tokens each. A multiple of 8, as products
+        are fastest with it."""
         return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
 
     def backwards(self) -> PackedShape:
-        return self._replace(n_src=self.n_tgt, n_tgt=self.n_src)
+        return self._replace(n_src=self.n_back or self.n_tgt, n_tgt=self.n_src)
 
 
 def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape:
     """The shape for each of `n_parts` of batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
-    n_targets, n_sources, longest = dataset.n_targets, dataset.backwards().n_targets, dataset.longest
+    longest, n_more = (
+        dataset.longest,
+        dataset.backwards().n_sources - dataset.n_targets,
+    )  # of the way back, such as tags
     room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
     n_tgt = max(-(-batch_tokens // n_parts) + room, longest)
-    n_src = max(min(2 * n_tgt, int(1.1 * n_tgt * n_sources / n_targets)), longest)  # a tenth above the mean
-    n_pairs = min(n_tgt, 3 * n_tgt * len(dataset) // n_targets + 1)  # short sentences are batched together
-    return PackedShape(n_pairs, 64 * -(-n_src // 64), 64 * -(-n_tgt // 64), longest)
+    n_batches = dataset.n_targets / n_tgt  # of an epoch
+    n_src = max(min(2 * n_tgt, int(1.1 * dataset.n_sources / n_batches)), longest)  # a tenth above the mean
+    n_pairs = min(n_tgt, int(3 * dataset.n_pairs / n_batches) + 1)  # short sentences are batched together
+    n_src, n_tgt, n_back = (
+        64 * -(-n // 64) for n in (n_src, n_tgt, n_tgt + max(0, min(n_tgt, int(1.1 * n_more / n_batches))))
+    )
+    return PackedShape(n_pairs, n_src, n_tgt, longest, n_back)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import copy
 import hashlib
 import io
 import logging
+import random
 import re
 import threading
 from collections import Counter
@@ -238,30 +239,37 @@ def _interruptible(train: Callable[[], bytes]) -> bytes:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(
-            0.1
-        )  # not for ever: the system may deliver a signal to the other thread, and then join does not wake up
+        # With a timeout: the system may deliver a signal to the other thread, and then a plain join does not wake up.
+        thread.join(0.1)
     return future.result()
 
 
 def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
-    model, n_lines = io.BytesIO(), 0
+    model, n_lines, spaces = io.BytesIO(), 0, set[str]()
+    for text in sentences():
+        n_lines += 1
+        spaces.update(space for space in NO_BREAK_SPACES if space in text)
 
-    def counted() -> Iterator[str]:
-        nonlocal n_lines
+    def drawn() -> Iterator[str]:
+        """At most SAMPLE_SIZE sentences, the same ones each time: sentencepiece would draw others in each process (algorithm S
+        of Knuth 1969)."""
+        rng, n_left, n_wanted = random.Random(n_lines), n_lines, min(n_lines, SAMPLE_SIZE)
         for text in sentences():
-            n_lines += 1
-            yield text
+            if rng.random() * n_left < n_wanted:
+                n_wanted -= 1
+                yield text
+            n_left -= 1
 
-    no_break_spaces = "".join(space for space in NO_BREAK_SPACES if any(space in text for text in sentences()))
     spm.SentencePieceTrainer.train(
-        sentence_iterator=counted(),
+        sentence_iterator=drawn(),
         model_writer=model,
         model_type=algorithm,
         vocab_size=vocab_size,
         byte_fallback=True,
         normalization_rule_name="identity",
-        required_chars=no_break_spaces,  # also rare ones, as `Tokenizer` tells by its pieces whether targets have them
+        required_chars="".join(
+            sorted(spaces)
+        ),  # also rare ones, as `Tokenizer` tells by its pieces whether targets have them
         pad_id=PAD_ID,
         unk_id=UNK_ID,
         bos_id=BOS_ID,

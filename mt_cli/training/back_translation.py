@@ -70,32 +70,20 @@ def back_translate(
     if about is not None and (changed := _what_changed(about, _rounds(config, back), settings_sha256)):
         log.info(f"{changed} when translating back began, so all lines are translated anew")
         about = None
-    if about is None or about.n_pairs is None:
+    if about is None:
         run.begin(config)
-        if about is None:
-            for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
-                pass  # what is wrong with it shows before anything is trained
-        if about is None and text.back is None:
-            log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
-            train_back(reverse_config(config, back), back)
-            if signals.is_stopping:
-                signals.stop(f"stopped after training {back.path}")
-            signals.is_saving_needed = False
-        back = _translating(_rounds(config, back), about)
-        if about is None:
-            run.synthetic.forget()  # not before the run back has accepted the config
-        if about is None and text.back is None:
-            if not _has_learnt(reverse_config(config, back), back):
-                log.warning(
-                    f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would"
-                    " teach mistakes"
-                )
-                made_by, seconds = (str(back.path), sha256_of_best(back)), _seconds_of(RunDir(run.back))
-                about = About(sha256, *made_by, 0, 0, {}, seconds, 0, settings_sha256=settings_sha256)
-                run.synthetic.begin()
-                run.synthetic.save_about(about)
-                return about.seconds
-            log.info(f"next come translations of the monolingual text, and then {run.path} itself")
+        for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
+            pass  # what is wrong with it shows before anything is trained
+        if text.back is None:
+            _train(config, back, train_back, signals)
+        back = _best_of(_rounds(config, back))
+        run.synthetic.forget()  # not before the run back has accepted the config
+        if text.back is None and not _has_learnt(reverse_config(config, back), back):
+            return _leave_aside(run, back, sha256, settings_sha256).seconds
+        log.info(f"next come translations of the monolingual text, and then {run.path} itself")
+    else:
+        back = next(one for one in _rounds(config, back) if sha256_of_best(one) == about.back_sha256)
+    if about is None or about.n_pairs is None:
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
         written, _ = spellings_of(back, config) or AS_IT_IS  # by the run back, in the language of the sources
@@ -105,6 +93,27 @@ def back_translate(
         about = _join(config, run, about, selection)
     run.synthetic.delete_blocks()
     return about.seconds
+
+
+def _train(config: Config, back: RunDir, train_back: Callable[[Config, RunDir], None], signals: StopSignals) -> None:
+    log.info(f"first learns to translate back, {config.data.tgt_lang} to {config.data.src_lang}: {back.path}")
+    train_back(reverse_config(config, back), back)
+    if signals.is_stopping:
+        signals.stop(f"stopped after training {back.path}")
+    signals.is_saving_needed = False
+
+
+def _leave_aside(run: RunDir, back: RunDir, sha256: str, settings_sha256: str) -> About:
+    """Notes that the monolingual text is of no use."""
+    log.warning(
+        f"the monolingual text is not used: {back.path} has hardly learnt to translate, and what it writes would teach"
+        " mistakes"
+    )
+    made_by, seconds = (str(back.path), sha256_of_best(back)), _seconds_of(RunDir(run.back))
+    about = About(sha256, *made_by, 0, 0, {}, seconds, n_pairs=0, settings_sha256=settings_sha256)
+    run.synthetic.begin()
+    run.synthetic.save_about(about)
+    return about
 
 
 def tell_unused(run: RunDir) -> None:
@@ -134,11 +143,8 @@ def _rounds(config: Config, back: RunDir) -> list[RunDir]:
     return [back, *(run for run in found[1:] if run.steps())]
 
 
-def _translating(rounds: list[RunDir], about: About | None) -> RunDir:
-    """The run back, or that of an earlier round where the later one has not helped on dev. Once lines are chosen, the run
-    that they were chosen for."""
-    if about is not None:
-        return next(run for run in rounds if sha256_of_best(run) == about.back_sha256)
+def _best_of(rounds: list[RunDir]) -> RunDir:
+    """The run back, or that of an earlier round where the later one has not helped on dev."""
     return max(rounds, key=_dev_chrf) if len(rounds) > 1 else rounds[0]
 
 

@@ -345,9 +345,9 @@ class AttendLines(LineProcess):
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         translations = self.translator.translations(lines, first_line=n_before, **self.options)
         for translation in translations:
-            if self.page.is_full:
-                break
             for maps in attention_maps(self.translator, translation):
+                if self.page.is_full:
+                    return [one.text for one in translations]
                 self.page.add(maps)
             self.n_shown += 1
         return [one.text for one in translations]

@@ -6,9 +6,9 @@ import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Corpus, DataConfig
@@ -30,7 +30,7 @@ class About:
     left_out: dict[str, int]  # lines by the reason
     seconds: float  # that all this took
     n_pairs: int | None = None  # None until they are made; 0 where the run back has not learnt enough
-    weight: float = 1.0  # how often an epoch has each of them
+    weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0  # how often an epoch has each of them
     settings_sha256: str | None = None  # of what else they depend on; None in runs of earlier versions
 
 

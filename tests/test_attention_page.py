@@ -23,6 +23,7 @@ from mt_cli.explain import attention_page
 from mt_cli.explain.attention import AttentionMaps, attention_maps, attention_maps_of_pair, format_alignment
 from mt_cli.explain.attention_page import AttentionPage
 from mt_cli.explain.page import safe_json
+from mt_cli.pipe import AttendLines
 from mt_cli.text.batching import source_batch
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 
@@ -32,7 +33,7 @@ N_LAYERS, N_HEADS = 2, 3
 
 
 def attend_line(translator: Translator, line: str, **options: Any) -> list[AttentionMaps]:
-    return attention_maps(translator, translator.translations([line], **options)[0])
+    return list(attention_maps(translator, translator.translations([line], **options)[0]))
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +196,16 @@ def test_the_page_names_no_other_place_and_lets_only_its_own_script_run(tmp_path
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page)
     assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
+
+
+def test_a_line_of_many_sentences_fills_a_page_no_further(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_page, "MAX_SENTENCES", 3)
+    page = AttentionPage(tmp_path / "a.html")
+    process = AttendLines(translator, {}, page)
+    assert len(process([" ".join(["the red cat sees the dog"] * 90)], 0)) == 1
+    assert page.is_full and len(page._sentences) == 3 and process.n_shown == 0
 
 
 def test_a_page_takes_no_more_than_a_browser_can_show(

@@ -148,9 +148,11 @@ def test_a_damaged_note_is_refused(parent):
     prepared()
     about = Path("run/rehearsal/about.json")
     assert json.loads(about.read_text())["run"] == "old"
-    about.write_text(about.read_text()[:-9])
-    with pytest.raises(RunDirError, match=r"about\.json: damaged; restore it from a copy"):
-        prepared()
+    whole = about.read_text()
+    for damaged in (whole[:-9], json.dumps({**json.loads(whole), "weight": -1.0})):
+        about.write_text(damaged)
+        with pytest.raises(RunDirError, match=r"about\.json: damaged; restore it from a copy"):
+            prepared()
 
 
 def test_a_start_that_begins_anew_forgets_what_one_before_it_took(parent):

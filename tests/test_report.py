@@ -79,7 +79,7 @@ def test_a_page_has_the_translations_and_scores_of_the_other_commands(
     mt: Mt, tiny: Path, trained_run: Path, page: Path
 ) -> None:
     [held_out] = shown(page)["sets"]
-    assert held_out["name"] == "held_out" and held_out["isSpaced"]
+    assert held_out["name"] == "held_out" and held_out["isSpaced"] and held_out["lines"] == list(range(1, 13))
     of_run = held_out["byRun"]["0"]
     assert of_run["texts"] == mt("translate", trained_run, "test.en").lines
     scores = json.loads(mt("evaluate", trained_run, "--json").out)[1]
@@ -240,6 +240,7 @@ def test_a_damaged_list_of_left_out_pairs_costs_only_what_needs_it(tiny: Path, t
 def test_numbers_that_are_not_finite_do_not_end_the_page(tiny: Path, trained_run: Path) -> None:
     run = copied(trained_run, "run")
     (run / "provenance.json").write_text('{"starts": [{"seed": NaN, "time": 1e999, "n_threads": -Infinity}]}')
+    (run / "metrics.jsonl").write_text(f'{{"step": 1{"0" * 400}, "chrf": 50.0, "is_best": true}}\n')
     data = reported(run, quick=True)
     assert data["runs"][0]["starts"] == [{"seed": None, "time": None, "n_threads": None}]
 
@@ -294,7 +295,7 @@ def test_of_two_seeds_the_better_one_is_so_by_the_chance_of_its_seed(
 
 def test_runs_without_a_set_in_common_are_not_ranked(tiny: Path, trained_run: Path) -> None:
     other = copied(trained_run, "other", "data.dev=[test.en,test.de]")
-    told = "These runs have no set of sentences in common, so their scores do not tell which is best."
+    told = "These runs have different dev sets, so their scores do not tell which is best."
     assert reported(trained_run, other, quick=True)["summary"][0] == told
     assert reported(trained_run, copied(trained_run, "same"), quick=True)["summary"][0].startswith(
         "tiny has the highest"

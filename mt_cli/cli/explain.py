@@ -43,10 +43,11 @@ def explain(
     device: DeviceOption = "auto",
     to: ToOption = None,
 ) -> None:
-    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token.
+    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, and without the
+    search settings of the run.
 
-    With --attention the translations are printed instead, and a page shows what was attended to. Only then the options of a
-    search apply.
+    With --attention the translations are printed instead, and a page shows what was attended to. The options of a search
+    apply only then.
     """
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]

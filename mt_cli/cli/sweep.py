@@ -51,7 +51,7 @@ def _as_name(value: str) -> str:
 
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
     """Trains these runs one after the other; returns those that did not fail. Where there are several, one that fails is
-    told, and the others go on. `began`: when the command did, in seconds of `time.monotonic`."""
+    told, and the others go on. `began`: when the command began, in seconds of `time.monotonic`."""
     from mt_cli.explain.estimate import keep_estimate
     from mt_cli.training.run import train
 

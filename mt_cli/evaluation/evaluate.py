@@ -214,6 +214,7 @@ class TestSet:
     references: list[str]
     report: CorpusReport
     about: dict[str, str]  # name and hash
+    lines: list[int]  # of the files, counted from 1
 
 
 def _read_test_sets(run: RunDir, config: Config, direction: Direction, files: list[str] | None) -> list[TestSet]:
@@ -261,12 +262,12 @@ def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = Fals
     files cannot be read."""
     report = CorpusReport()
     pairs = read_test_set(files, columns=data.columns, on_bad_line=data.on_bad_line, report=report)
-    src, tgt = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    src, tgt, lines = [pair.src for pair in pairs], [pair.tgt for pair in pairs], [pair.line for pair in pairs]
     if not is_back:
-        return TestSet(src, tgt, report, {"test_set": name, "test_sha256": sha256_of(files)})
+        return TestSet(src, tgt, report, {"test_set": name, "test_sha256": sha256_of(files)}, lines)
     # Of two files it is the hash of the same set in a run whose source is this target.
     sha256 = sha256_of(files[::-1]) if len(files) == 2 else joined_sha256([sha256_of(files), "exchanged"])
-    return TestSet(tgt, src, report, {"test_set": name, "test_sha256": sha256})
+    return TestSet(tgt, src, report, {"test_set": name, "test_sha256": sha256}, lines)
 
 
 def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig) -> None:

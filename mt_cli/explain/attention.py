@@ -5,7 +5,7 @@ Letters in shapes: L layers, H heads, S source pieces, T target pieces, both wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -39,11 +39,10 @@ class AttentionMaps:
     alignment: Alignment  # by the mean of all heads and layers
 
 
-def attention_maps(translator: Translator, translation: Translation) -> list[AttentionMaps]:
+def attention_maps(translator: Translator, translation: Translation) -> Iterator[AttentionMaps]:
     """The attention behind the best translation of a line: one for each part of the line, none for a blank line."""
-    return [
-        attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].ids_with_end) for part in translation.parts
-    ]
+    for part in translation.parts:
+        yield attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].ids_with_end)
 
 
 @torch.inference_mode()

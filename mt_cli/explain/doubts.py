@@ -170,11 +170,11 @@ def _numbers_without(text: str, other: str) -> list[str]:
     """The numbers of `text` that `other` has neither whole nor in groups. Small groups may be words there: 12.05.2024 may be
     12 May 2024."""
     known = {value for number in _NUMBER.findall(other) for value in (_value(number), *_groups(number))}
-    small = range(_LARGEST_IN_WORDS + 1)
+    with_small = known.union(range(_LARGEST_IN_WORDS + 1))
 
     def is_known(number: str) -> bool:
         groups = set(_groups(number))
-        return _value(number) in known.union(small) or (groups <= known.union(small) and not known.isdisjoint(groups))
+        return _value(number) in with_small or (groups <= with_small and not known.isdisjoint(groups))
 
     return [number for number in dict.fromkeys(_NUMBER.findall(text)) if not is_known(number)]
 

@@ -1,8 +1,9 @@
 """An estimated chrF for each translated line, found without a reference.
 
 A linear fit of what is known of a translation (`_FEATURES`) to the sentence chrF of the run's own translations of its dev
-set. Two things make the estimate fall on text of another domain: no weight is negative, and among the dev lines are a few
-of random pieces, whose translations can only be wrong: where nearly all of dev is right, it tells little of what is wrong.
+set. Two things make the estimate fall on text of another domain. No weight is negative. And a few lines of random pieces,
+whose translations can only be wrong, join the dev lines: where nearly all of dev is translated well, dev alone says little
+about what goes wrong.
 The run keeps the fit in `estimate.json`, bound to the weights it was made for.
 
 Letters in shapes: B lines, F features.
@@ -39,9 +40,9 @@ log = logging.getLogger(__name__)
 
 _MAX_LINES = 500  # of the dev set that are translated; with more the weights hardly change
 _MIN_LINES = 10
-_LINES_FOR_ONE_OF_NONSENSE = (
-    20  # with more of it the order of the lines of a test set is worse, with none that of strange text
-)
+# Dev lines for each line of nonsense: with more nonsense the lines of a test set are ordered less well, with none those of
+# strange text.
+_LINES_FOR_ONE_OF_NONSENSE = 20
 _PRIOR_LINES = 10  # with so many lines a weight is half of what it is with very many: ridge regression
 _LOWEST_LOG_PROB = -30.0  # of a token; what is less likely is no worse
 _FEATURES = (  # each higher where a translation is better

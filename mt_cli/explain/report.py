@@ -75,7 +75,7 @@ def refuse_output(output: Path) -> None:
 
 def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[ReportedSet]:
     """The test sets of all runs, each with what the runs that have it make of it."""
-    sets: dict[str, ReportedSet] = {}
+    sets: dict[tuple[tuple[str, ...], ...], ReportedSet] = {}  # by their texts: one table may hold several
     for number, facts in enumerate(all_facts):
         if back := [one for one in directions_of(facts.config) if one.is_back]:
             facts.notes.append(f"The way back is not shown, {told(back)}; mt evaluate scores it.")
@@ -90,7 +90,8 @@ def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[
             continue
         for evaluator, test_set in [(one, test_set) for one in evaluators for test_set in _test_sets(facts, one)]:
             config = evaluator.translator.config
-            reported = sets.setdefault(test_set.about["test_sha256"], ReportedSet(test_set, config))
+            texts = tuple(test_set.sources), tuple(test_set.references)
+            reported = sets.setdefault(texts, ReportedSet(test_set, config))
             name = f"{facts.name}: {test_set.about['test_set']}"
             with tqdm(total=len(test_set.sources), desc=name, unit="sent", leave=False, disable=None) as bar:
                 reported.add(number, evaluator, bar)
@@ -130,7 +131,7 @@ def _told_best_of(all_facts: list[RunFacts]) -> str:
     if not validated:
         return "None of these runs was validated yet."
     if len({_sha256_of_dev(facts) for facts in validated}) > 1:
-        return "These runs have no set of sentences in common, so their scores do not tell which is best."
+        return "These runs have different dev sets, so their scores do not tell which is best."
     best = max(validated, key=lambda facts: facts.log.best["chrf"] if facts.log.best else 0.0)
     return f"{best.name} has the highest dev chrF of these {len(all_facts)} runs. {best.told_best}"
 
@@ -139,7 +140,10 @@ def _sha256_of_dev(facts: RunFacts) -> str:
     """Of the dev sets of all language pairs; the run's name where they are gone, so that it is like no other."""
     data = facts.config.data
     try:
-        return " ".join(sha256_of(facts.run.of_pair(data, pair).sets.dev_files(pair)) for pair in data.directions)
+        return " ".join(
+            f"{sha256_of(facts.run.of_pair(data, pair).sets.dev_files(pair))} {pair.columns}"
+            for pair in data.directions
+        )
     except (DataError, RunDirError):
         return facts.name
 

@@ -10,12 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel
 
 from mt_cli.check.findings import Example, Finding, SideFacts
 from mt_cli.config import Config, DataConfig, TrainingConfig
+from mt_cli.directions import told_target
 from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.evaluate import read_set
 from mt_cli.explain.training_log import TrainingLog, finite
@@ -50,6 +52,9 @@ class _Check(BaseModel):
 
 class _Provenance(BaseModel):
     starts: list[dict[str, Any]]
+
+
+_MAX_BYTES = 1 << 31  # of a file: the check of a large corpus lists many pairs
 
 
 @dataclass
@@ -98,7 +103,7 @@ class RunFacts:
 
     @property
     def _told_command(self) -> str:
-        return f" Translate with it: mt translate {as_typed(self.run.path)}"
+        return f" Translate with it: mt translate {as_typed(self.run.path)}{told_target(self.config)}"
 
     @property
     def told_best(self) -> str:
@@ -112,20 +117,13 @@ class RunFacts:
             return []
         curve = learning_curve(self.log.validations)
         n_epochs = (finite(self.log.records[-1].get("epoch")) or 1) - 1  # the last one has hardly ever ended
-        share_faulty = 0.0 if self.pair.clean else self.folder.sets.share_faulty()
-        copied = self._copied_chrf()
+        pairs = [(pair, self.run.of_pair(self.config.data, pair)) for pair in self.config.data.directions]
+        share_faulty = fmean(0.0 if pair.clean else folder.sets.share_faulty() for pair, folder in pairs)
+        copied = _copied_chrf(pairs, self.notes)
         learnt, advice = verdict(curve, copied or 0.0, self.n_pairs or 10**9, n_epochs, share_faulty)
         if copied is None:  # so nothing tells whether it has learnt more than to copy
             learnt = f"its dev chrF is {max(point.chrf for point in curve):.1f}"
         return [f"{line[:1].upper()}{line[1:]}." for line in (learnt, advice)]
-
-    def _copied_chrf(self) -> float | None:
-        try:
-            dev = read_set(self.pair, "dev", self.folder.sets.dev_files(self.pair))
-        except (DataError, RunDirError, OSError) as error:
-            self.notes.append(f"The dev set cannot be compared with its sources: {error}")
-            return None
-        return copied_chrf(self.pair, dev.sources, dev.references)
 
     # Corpus ----------------------------------------------------------------------------------------------------------
 
@@ -168,7 +166,7 @@ class RunFacts:
         """What people wrote by hand or a stranger sent is held to its kind; numbers that are not finite become null."""
         try:
             found = json.loads(
-                read_inside(self.run.path, file),
+                read_inside(self.run.path, file, _MAX_BYTES),
                 parse_float=lambda text: finite(float(text)),
                 parse_constant=lambda _: None,
             )
@@ -214,3 +212,13 @@ def _told_plan(training: TrainingConfig) -> str:
             f" a validation every {training.validate_every_steps:,} steps"
         )
     return f"Planned: {plan}; the dev {_SCORES[training.select_by]} chooses the best checkpoint."
+
+
+def _copied_chrf(pairs: list[tuple[DataConfig, RunDir]], notes: list[str]) -> float | None:
+    """What copying the sources of the dev sets scores; the mean of several language pairs, as in the run's log."""
+    try:
+        sets = [(pair, read_set(pair, "dev", folder.sets.dev_files(pair))) for pair, folder in pairs]
+    except (DataError, RunDirError, OSError) as error:
+        notes.append(f"The dev set cannot be compared with its sources: {error}")
+        return None
+    return fmean(copied_chrf(pair, dev.sources, dev.references) for pair, dev in sets)

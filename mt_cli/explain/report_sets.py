@@ -112,6 +112,7 @@ class ReportedSet:
             "isSpaced": writes_spaces(data.tgt_lang),
             "sources": self.test_set.sources,
             "references": self.test_set.references,
+            "lines": self.test_set.lines,
             "byLength": self.groups(*_lengths(sources)),
             "byRarity": self.groups(rarities, (label for _, label in _RARITIES)) if rarities else [],
             "byRun": self.by_run,

@@ -26,7 +26,7 @@ class TrainingLog:
         """Adds to `notes` what cannot be read."""
         self._run, self._training = run, training
         records, clock = (_records(run, file, notes) for file in (run.metrics_file, run.timing_file))
-        self.records = [one for one in records if type(one.get("step")) is int]
+        self.records = [one for one in records if type(step := one.get("step")) is int and 0 <= step < 1 << 53]
         self._clock = [
             one for one in clock if finite(one.get("step")) is not None and finite(one.get("elapsed_seconds"))
         ]

@@ -95,7 +95,7 @@ class CTranslate2Translator(Translator):
         on_batch: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         if any(one.prefix for one in requests):
-            raise UsageError("--engine ctranslate2 takes no prefixes; leave out one of them")
+            raise UsageError("--engine ctranslate2 takes no prefixes; leave out the engine or the prefixes")
         if not requests:
             return []
         limits = [self.max_length(len(one.src_ids), settings) for one in requests]

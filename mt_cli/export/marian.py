@@ -60,7 +60,7 @@ def _refuse_unsupported(config: Config) -> None:
     if model.d_model % model.n_heads:
         raise UsageError(
             f"the formats of Hugging Face cannot hold this run (model.d_model {model.d_model} is no multiple of"
-            f" model.n_heads {model.n_heads}); train one of which it is"
+            f" model.n_heads {model.n_heads}); train a run in which it is one"
         )
     head_dim = model.d_model // model.n_heads
     required = {
@@ -231,7 +231,7 @@ def _generation_config(config: Config) -> dict[str, object]:
         "num_beams": decoding.beam_size,
         "no_repeat_ngram_size": decoding.no_repeat_ngram,
         **penalty,
-        "max_length": min(512, config.model.max_positions),
+        "max_length": min(2 * config.data.max_length + 10, config.model.max_positions),
     }
 
 

@@ -3,7 +3,7 @@
 
 Most Marian models have one vocabulary, `vocab.json`, that the pieces of their two sentencepiece models share. The run has
 a vocabulary for each language. That of the source has the pieces of `source.spm`; one that `vocab.json` lacks begins with
-the row of `<unk>`, as which Marian reads it. That of the target has all of `vocab.json`, so that the probabilities stay
+the row of `<unk>`, since Marian reads it as `<unk>`. That of the target has all of `vocab.json`, so that the probabilities stay
 what they were; what `target.spm` lacks may be written, but is never read. Marian begins a translation with a symbol that
 is often `<pad>`; its row becomes that of our `<s>`. A language code such as `>>fr<<` becomes our tag `<2fr>`.
 """

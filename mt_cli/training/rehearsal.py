@@ -14,9 +14,10 @@ from dataclasses import asdict
 from itertools import compress
 from operator import methodcaller
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
@@ -36,7 +37,7 @@ _N_COPIED = 20_000  # pairs at most, or as many as an epoch needs
 class About:
     run: str  # whose text it is
     n_pairs: int
-    weight: float  # how often an epoch has each of them
+    weight: Annotated[float, Field(ge=0.001, le=1000)]  # how often an epoch has each of them
 
 
 def rehearse(config: Config, run: RunDir, parent: RunDir) -> None:

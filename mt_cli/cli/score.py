@@ -33,10 +33,10 @@ def score(
     device: DeviceOption = "auto",
     to: ToOption = None,
 ) -> None:
-    """Print how probable given translations are. There is a line for each.
+    """Print how probable given translations are.
 
-    It is: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty where a side is
-    blank or longer than the model can read.
+    There is a line for each: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty
+    where a side is blank or longer than the model can read.
     """
     src, ref = only_file("--src", sources), only_file("--ref", references)
     assert ref is not None

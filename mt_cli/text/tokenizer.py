@@ -267,9 +267,8 @@ def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_s
         vocab_size=vocab_size,
         byte_fallback=True,
         normalization_rule_name="identity",
-        required_chars="".join(
-            sorted(spaces)
-        ),  # also rare ones, as `Tokenizer` tells by its pieces whether targets have them
+        # Also where they are rare: `Tokenizer` tells by its pieces whether targets have them.
+        required_chars="".join(sorted(spaces)),
         pad_id=PAD_ID,
         unk_id=UNK_ID,
         bos_id=BOS_ID,

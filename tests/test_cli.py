@@ -204,7 +204,8 @@ def test_a_limit_of_memory_that_leaves_torch_half_loaded_is_told(mt, tiny, monke
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit of the address space")
-@pytest.mark.parametrize("kilobytes", [40_000, 100_000])  # less than torch's libraries alone
+# Less than torch's libraries alone. Near 40,000 a library in Rust may be the first without memory, which aborts.
+@pytest.mark.parametrize("kilobytes", [48_000, 100_000])
 def test_too_little_memory_to_load_the_libraries_is_one_line(trained_run, kilobytes):
     command = (
         f"ulimit -v {kilobytes}; {shlex.quote(sys.executable)} -m mt_cli translate {shlex.quote(str(trained_run))}"

@@ -468,7 +468,8 @@ def test_three_examples_are_shown_and_a_hundred_are_kept(look):
 @pytest.fixture(autouse=True)
 def no_forecast(monkeypatch):
     """Which trains a little."""
-    monkeypatch.setattr("mt_cli.cli.check._forecast", lambda config, n_distinct: ["A training here: forecast."])
+    monkeypatch.setattr("mt_cli.training.forecast.forecast", lambda config: [])
+    monkeypatch.setattr("mt_cli.cli.check.reached_scores", lambda n_distinct: "A training here: forecast.")
 
 
 def test_mt_check_prints_a_table_or_json_and_the_languages_of_the_file_names(mt, corpus, aligned):
@@ -551,11 +552,11 @@ def test_an_apostrophe_between_spaces_is_one_and_a_quotation_mark_is_none():
 
 
 def test_mt_check_ends_with_1_for_a_corpus_that_a_training_refuses(mt, corpus, aligned, monkeypatch):
-    def refuse(config, n_distinct):
+    def refuse(config):
         raise DataError("0 pairs can be held out")
 
     aligned([], [])
-    monkeypatch.setattr("mt_cli.cli.check._forecast", refuse)
+    monkeypatch.setattr("mt_cli.training.forecast.forecast", refuse)
     files = corpus(PLAIN)
     answer = mt("check", *files)
     assert (answer.code, answer.lines[-1]) == (1, "It cannot be trained on: 0 pairs can be held out")

@@ -584,5 +584,5 @@ def test_what_openpyxl_warns_of_is_not_shown(save, monkeypatch):
 
 def test_a_workbook_needs_an_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(UsageError, match=r"^a\.xlsx: reading \.xlsx needs openpyxl; .*'mt-cli\[xlsx\]'$"):
+    with pytest.raises(UsageError, match=r"^a\.xlsx: reading \.xlsx needs openpyxl; .*\"mt-cli\[xlsx\]\"$"):
         find_layout(write("a.xlsx", b""))

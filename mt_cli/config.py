@@ -278,9 +278,8 @@ class TokenizerConfig(Section):
 
 class ModelConfig(Section):
     d_model: int = Field(256, ge=2, le=8192)
-    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads unless head_dim is given. Larger
-    models learn more
-    from large corpora, and overfit small ones."""
+    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads unless head_dim is
+    given. Larger models learn more from large corpora, and overfit small ones."""
     ffn_dim: int = Field(1024, ge=1, le=65536)
     """Inner width of the feed-forward networks. Four times d_model is usual."""
     n_heads: int = Field(4, ge=1, le=MAX_HEADS)

@@ -201,8 +201,9 @@ def _learning(
     uses_r_drop = learns_twice and both < 1 and share >= _LEAST_FOR_R_DROP
     why_one = "there are enough pairs" if not learns_twice else "the run that it begins with has learnt both"
     why_both = "each pair teaches twice" if both else why_one if is_joint else "needs one vocabulary"
-    why_r_drop = "both directions are learnt to the end" if both == 1 else "the minutes are too few for it"
-    why_r_drop = why_r_drop if learns_twice else "there are enough pairs"
+    why_no_r_drop = "there are enough pairs"
+    if learns_twice:
+        why_no_r_drop = "both directions are learnt to the end" if both == 1 else "the minutes are too few for it"
     return {
         "training.learning_rate": Choice(
             _learning_rate(size, given, parent is not None), f"for a width of {size.d_model}"
@@ -210,7 +211,7 @@ def _learning(
         "training.both_directions": Choice(both, why_both),
         "training.r_drop": Choice(
             float(uses_r_drop),
-            f"{'the last' if both else 'all'} steps read each pair twice" if uses_r_drop else why_r_drop,
+            f"{'the last' if both else 'all'} steps read each pair twice" if uses_r_drop else why_no_r_drop,
         ),
         "training.select_by": Choice(
             "chrf", "the steadiest score of few sentences, fair to languages of many word forms"

@@ -18,7 +18,7 @@ from mt_cli.training.compiled import Compiled, compiled_loss, forget_compiled
 from mt_cli.training.objective import summed_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler has some of its own
-SHAPE = PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12)
+SHAPE = PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> Mixture:
 
 def test_a_packed_batch_by_hand() -> None:
     dataset = mixture_of([TokenPair([5, 6], [7], 1), TokenPair([8], [9, 10], 2)])
-    batch = pack(dataset, [1, 0], PackedShape(n_pairs=3, n_src=6, n_tgt=6, longest=8))
+    batch = pack(dataset, [1, 0], PackedShape(n_pairs=3, n_src=6, n_tgt=6, longest=8, n_back=6))
     assert batch.src_ids.tolist() == [[8, EOS_ID, 5, 6, EOS_ID] + [PAD_ID] * 9]
     assert batch.tgt_in.tolist() == [[BOS_ID, 9, 10, BOS_ID, 7] + [PAD_ID] * 9]
     assert batch.targets.tolist() == [9, 10, EOS_ID, 7, EOS_ID] + [NO_TARGET] * 9
@@ -80,8 +80,8 @@ def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
     shape = packed_shape(dataset, batch_tokens=4)
     assert list(pieces(dataset, [0, 1], shape)) == [[0, 1]]
     assert packed_shape(dataset, 640).n_tgt == 640 and packed_shape(dataset, 640, n_parts=2).n_tgt == 384
-    turned = PackedShape(3, n_src=30, n_tgt=20, longest=10).backwards()
-    assert (turned.n_src, turned.n_tgt) == (20, 30)
+    turned = PackedShape(3, n_src=30, n_tgt=20, longest=10, n_back=24).backwards()
+    assert (turned.n_src, turned.n_tgt) == (24, 30)
 
 
 @pytest.mark.parametrize("is_backward", [False, True])
@@ -113,7 +113,7 @@ def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[to
 def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
     make_model: Any, switches: dict[str, Any], r_drop: float, is_backward: bool
 ) -> None:
-    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12)
+    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
     if is_backward:
         dataset, shape = dataset.backwards(), shape.backwards()
     model = make_model(vocab_size=13, **switches)
@@ -125,7 +125,7 @@ def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
 
 
 def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model: Any) -> None:
-    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12)
+    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
     model, batch = make_model(dropout=0.5), pack(dataset, [0, 1], shape)
     assert summed_loss(model.eval(), batch, 0.1, 3.0).item() == pytest.approx(summed_loss(model, batch, 0.1).item())
     assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1
@@ -144,7 +144,7 @@ def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them() -> None:
 
 
 def test_a_packed_batch_goes_to_a_device_whole() -> None:
-    batch = pack(some_pairs(3), [0, 1], PackedShape(3, 30, 30, 12)).to(torch.device("meta"))
+    batch = pack(some_pairs(3), [0, 1], PackedShape(3, 30, 30, 12, 30)).to(torch.device("meta"))
     assert isinstance(batch, PackedBatch) and {tensor.device.type for tensor in batch.tensors} == {"meta"}
 
 

@@ -302,6 +302,14 @@ def test_runs_without_a_set_in_common_are_not_ranked(tiny: Path, trained_run: Pa
     )
 
 
+def test_two_columns_of_one_table_are_two_sets(tiny: Path, trained_run: Path) -> None:
+    rows = ["en\tde\tother", *("the red cat\tdie rote Katze\tder Hund" for _ in range(12))]
+    (tiny / "t.tsv").write_text("".join(f"{row}\n" for row in rows))
+    test = f"data.test={{x: [{tiny / 't.tsv'}]}}"
+    runs = [copied(trained_run, column, test, f"data.columns=en,{column}") for column in ("de", "other")]
+    assert [one["references"][0] for one in reported(*runs)["sets"]] == ["die rote Katze", "der Hund"]
+
+
 def test_keys_that_only_a_later_run_has_are_compared_too(tiny: Path, trained_run: Path) -> None:
     pairs = "{pairs: [{src_lang: en, tgt_lang: de, train: [train.en, train.de], dev: [dev.en, dev.de]}]}"
     Path("several.yaml").write_text(f"data: {pairs}\n")

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from mt_cli.evaluation.metrics import Counts
 
 SEED, N_RESAMPLES, N_TRIALS = 12345, 1_000, 10_000  # of the sacrebleu command
-_AT_ONCE = (
-    32  # each draw of random truths begins with a new word of 32 bits: portions of 32 rows give what one draw gives
-)
+# Each draw of random truths begins with a new word of 32 bits: portions of 32 rows give what one draw gives.
+_AT_ONCE = 32
 
 Floats = npt.NDArray[np.floating]
 

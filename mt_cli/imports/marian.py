@@ -1,11 +1,12 @@
 """Makes a run of a Hugging Face Marian folder, the form in which OPUS-MT publishes its translators: the way back of
 `export/marian.py`, which knows the names and the order of the weights.
 
-Most Marian models have one vocabulary, `vocab.json`, that the pieces of their two sentencepiece models share. The run has
-a vocabulary for each language. That of the source has the pieces of `source.spm`; one that `vocab.json` lacks begins with
-the row of `<unk>`, since Marian reads it as `<unk>`. That of the target has all of `vocab.json`, so that the probabilities stay
-what they were; what `target.spm` lacks may be written, but is never read. Marian begins a translation with a symbol that
-is often `<pad>`; its row becomes that of our `<s>`. A language code such as `>>fr<<` becomes our tag `<2fr>`.
+Most Marian models have one vocabulary, `vocab.json`, that the pieces of their two sentencepiece models share. The run
+has a vocabulary for each language. That of the source has the pieces of `source.spm`; one that `vocab.json` lacks begins
+with the row of `<unk>`, since Marian reads it as `<unk>`. That of the target has all of `vocab.json`, so that the
+probabilities stay what they were; what `target.spm` lacks may be written, but is never read. Marian begins a translation
+with a symbol that is often `<pad>`; its row becomes that of our `<s>`. A language code such as `>>fr<<` becomes our tag
+`<2fr>`.
 """
 
 from __future__ import annotations

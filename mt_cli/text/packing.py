@@ -30,7 +30,7 @@ class PackedShape(NamedTuple):
     n_src: int
     n_tgt: int
     longest: int  # tokens that a sentence may have, the end symbol included
-    n_back: int = 0  # source tokens where both sides are exchanged; 0: as many as target tokens
+    n_back: int  # source tokens where both sides are exchanged
 
     @property
     def n_fillers(self) -> int:
@@ -40,23 +40,20 @@ class PackedShape(NamedTuple):
         return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
 
     def backwards(self) -> PackedShape:
-        return self._replace(n_src=self.n_back or self.n_tgt, n_tgt=self.n_src)
+        return self._replace(n_src=self.n_back, n_tgt=self.n_src, n_back=self.n_src)
 
 
 def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape:
     """The shape for each of `n_parts` of batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
-    longest, n_more = (
-        dataset.longest,
-        dataset.backwards().n_sources - dataset.n_targets,
-    )  # of the way back, such as tags
+    longest = dataset.longest
     room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
     n_tgt = max(-(-batch_tokens // n_parts) + room, longest)
     n_batches = dataset.n_targets / n_tgt  # of an epoch
     n_src = max(min(2 * n_tgt, int(1.1 * dataset.n_sources / n_batches)), longest)  # a tenth above the mean
     n_pairs = min(n_tgt, int(3 * dataset.n_pairs / n_batches) + 1)  # short sentences are batched together
-    n_src, n_tgt, n_back = (
-        64 * -(-n // 64) for n in (n_src, n_tgt, n_tgt + max(0, min(n_tgt, int(1.1 * n_more / n_batches))))
-    )
+    n_more = max(0, dataset.backwards().n_sources - dataset.n_targets)  # of an epoch of the way back, such as tags
+    n_back = n_tgt + min(n_tgt, int(1.1 * n_more / n_batches))
+    n_src, n_tgt, n_back = (64 * -(-n // 64) for n in (n_src, n_tgt, n_back))
     return PackedShape(n_pairs, n_src, n_tgt, longest, n_back)
 
 

@@ -2,7 +2,8 @@
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
 side is the source does not matter, so a run and one of the way back hold out the same pairs. The pairs are read three
-times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number. This file knows pairs of text, not files and not tokens.
+times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number. This
+file knows pairs of text, not files and not tokens.
 """
 
 from __future__ import annotations
@@ -300,8 +301,9 @@ class _Selection:
         for name in self.too_small()[:1]:
             raise DataError(
                 f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, at least"
-                f" {math.ceil(self._least)} are needed: the others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long lines into"
-                f" sentences, or give {_options([*self._n_free])}"
+                f" {math.ceil(self._least)} are needed: the others are too short, too long, the same on both sides or nearly"
+                " repeated in too many pairs; split long lines into sentences, or give"
+                f" {_options([*self._n_free])}"
             )
 
     def left_out(self) -> dict[int, str]:

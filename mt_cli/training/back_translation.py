@@ -67,9 +67,18 @@ def back_translate(
         return about.seconds
     back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
     assert back is not None
-    if about is not None and (changed := _what_changed(about, _rounds(config, back), settings_sha256)):
-        log.info(f"{changed} when translating back began, so all lines are translated anew")
-        about = None
+    if about is not None:
+        translating = next((one for one in _rounds(config, back) if sha256_of_best(one) == about.back_sha256), None)
+        if translating is None or about.settings_sha256 not in {None, settings_sha256}:
+            changed = (
+                "the settings or the pairs are not what they were"
+                if translating
+                else f"{about.back} is not what it was"
+            )
+            log.info(f"{changed} when translating back began, so all lines are translated anew")
+            about = None
+        else:
+            back = translating
     if about is None:
         run.begin(config)
         for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
@@ -81,8 +90,6 @@ def back_translate(
         if text.back is None and not _has_learnt(reverse_config(config, back), back):
             return _leave_aside(run, back, sha256, settings_sha256).seconds
         log.info(f"next come translations of the monolingual text, and then {run.path} itself")
-    else:
-        back = next(one for one in _rounds(config, back) if sha256_of_best(one) == about.back_sha256)
     if about is None or about.n_pairs is None:
         tokenizer = back.text.load_tokenizer(back.load_config().tokenizer.joint)
         held_out = held_out_targets(config.data, held_out_of(back, config))
@@ -170,14 +177,6 @@ def _sha256_of_settings(config: Config) -> str:
     keys = [text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns]
     keys += [text.n_rounds] if text.n_rounds > 1 else []
     return hashlib.sha256(json.dumps([*keys, *map(sha256_of, files)]).encode()).hexdigest()
-
-
-def _what_changed(about: About, rounds: list[RunDir], settings_sha256: str) -> str | None:
-    if about.back_sha256 not in {sha256_of_best(run) for run in rounds}:
-        return f"{about.back} is not what it was"
-    if about.settings_sha256 not in {None, settings_sha256}:
-        return "the settings or the pairs are not what they were"
-    return None
 
 
 def _choose(

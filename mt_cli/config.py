@@ -512,6 +512,8 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
         return [*found, f"data.pairs are {pairs} here, {_told_pairs(theirs)} there"]
     if "data" in names and (weights := _weights(mine)) != _weights(theirs):
         found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
+    if "data" in names and (dev := _told_dev(mine)) != _told_dev(theirs):
+        found.append(f"data.dev is {dev} here, {_told_dev(theirs)} there")
     if "data" in names and (text := _told_monolingual(mine)) != _told_monolingual(theirs):
         found.append(f"data.monolingual is {text} here, {_told_monolingual(theirs)} there")
     if "data" in names and (words := _told_words(mine)) != _told_words(theirs):
@@ -524,6 +526,10 @@ def _told_pairs(config: Config) -> str:
     pairs = config.data.directions if isinstance(config.data, SeveralPairs) else []
     columns = (f" ({pair.columns})" if pair.columns else "" for pair in pairs)
     return ", ".join(f"{pair.name}{own}" for pair, own in zip(pairs, columns, strict=True)) or "none"
+
+
+def _told_dev(config: Config) -> str:
+    return ", ".join("null" if pair.dev is None else "given" for pair in config.data.directions)
 
 
 def _weights(config: Config) -> str:
@@ -540,7 +546,8 @@ def _told_monolingual(config: Config) -> str:
     if text is None:
         return "null"
     in_rounds = f" in {text.n_rounds} rounds" if text.n_rounds > 2 else ""
-    return f"translated by {text.search}{' with src' if text.src else ''}{in_rounds}"
+    by = " by data.monolingual.back" if text.back else ""
+    return f"translated by {text.search}{by}{' with src' if text.src else ''}{in_rounds}"
 
 
 def _told_words(config: Config) -> str:

@@ -6,14 +6,15 @@ import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Corpus, DataConfig
-from mt_cli.errors import RunDirError
+from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_text
+from mt_cli.text.corpus import sha256_of
 
 _MAX_BLOCK_BYTES = 1 << 28
 
@@ -32,6 +33,12 @@ class About:
     n_pairs: int | None = None  # None until they are made; 0 where the run back has not learnt enough
     weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0  # how often an epoch has each of them
     settings_sha256: str | None = None  # of what else they depend on; None in runs of earlier versions
+    pairs_sha256: list[str] | None = None  # of the files of them; None in runs of earlier versions
+
+
+_Content = TypeVar("_Content")
+_LINES = TypeAdapter(list[str])
+_TRANSLATIONS = TypeAdapter(tuple[list[str], float])  # and the seconds that they took
 
 
 class RunSynthetic:
@@ -65,7 +72,17 @@ class RunSynthetic:
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            raise RunDirError(f"{self._about_file}: damaged; restore it from a copy") from None
+            raise self._damaged(self._about_file) from None
+
+    def refuse_damaged_pairs(self, data: DataConfig, about: About) -> None:
+        """Raises RunDirError where they are not those that were written."""
+        for file, sha256 in zip(self.files(data), about.pairs_sha256 or (), strict=False):
+            try:
+                is_whole = sha256_of([file]) == sha256
+            except DataError:  # lost
+                is_whole = False
+            if not is_whole:
+                raise self._damaged(Path(file))
 
     def save_about(self, about: About) -> None:
         write_text(self._about_file, json.dumps(asdict(about), indent=2, ensure_ascii=False) + "\n")
@@ -81,8 +98,7 @@ class RunSynthetic:
         write_text(self._file(block, "lines"), json.dumps(lines))
 
     def lines(self, block: int) -> list[str]:
-        lines: list[str] = self._load(block, "lines")
-        return lines
+        return self._load(block, "lines", _LINES)
 
     def has_translations(self, block: int) -> bool:
         return self._file(block, "translations").exists()
@@ -92,7 +108,7 @@ class RunSynthetic:
 
     def translations(self, block: int) -> tuple[list[str], float]:
         """Of its lines, and the seconds that they took."""
-        translations, seconds = self._load(block, "translations")
+        translations, seconds = self._load(block, "translations", _TRANSLATIONS)
         if len(translations) != len(self.lines(block)):
             raise self._damaged(self._file(block, "translations"))
         return translations, seconds
@@ -111,11 +127,13 @@ class RunSynthetic:
     def _file(self, block: int, kind: str) -> Path:
         return self._blocks / f"{block:06d}-{kind}.json"
 
-    def _load(self, block: int, kind: str) -> Any:
+    def _load(self, block: int, kind: str, form: TypeAdapter[_Content]) -> _Content:
         try:
-            return json.loads(read_inside(self._run, self._file(block, kind), _MAX_BLOCK_BYTES))
-        except (OSError, ValueError, RecursionError):
+            return form.validate_json(read_inside(self._run, self._file(block, kind), _MAX_BLOCK_BYTES))
+        except (OSError, ValueError):
             raise self._damaged(self._file(block, kind)) from None
 
     def _damaged(self, file: Path) -> RunDirError:
-        return RunDirError(f"{file}: damaged; delete {self.folder}, and the same command makes it anew")
+        return RunDirError(
+            f"{file}: damaged or lost; restore it from a copy, or delete {self.folder}, and the same command makes it anew"
+        )

@@ -22,7 +22,7 @@ from same_training import differences
 from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
 from mt_cli.config_file import config_of, load_config
-from mt_cli.errors import ConfigError, DataError
+from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.run_dir import RunDir
 from mt_cli.run_synthetic import About
 from mt_cli.text.corpora import TrainingText
@@ -545,15 +545,81 @@ def test_a_command_with_a_mistake_deletes_no_translations(nursery, stages, whole
     assert "anew" not in nursery.said and same(run, whole)
 
 
+def test_no_setting_changes_between_the_run_back_and_the_run(nursery, stages, whole, folder):
+    run = Path(shutil.copytree(stages["translating"], folder / "changed-later")).name
+    assert train(nursery, run, clean="true") == 1
+    assert "changed-later/back holds a run of another config (data.clean is True here, False there)" in nursery.said
+    assert train(nursery, run, dev="null") == 1
+    assert "data.dev is null here, given there" in nursery.said
+    assert train(nursery, "whole", monolingual="{tgt: news.de, back: whole/back}") == 1
+    by = "data.monolingual is translated by greedy by data.monolingual.back here, translated by greedy there"
+    assert by in nursery.said
+
+
+def test_other_text_in_the_source_language_is_another_setting(tiny):
+    config = load_config(Path("tiny.yaml"))
+    Path("news.en").write_text("a dog\n")
+    of_text = [
+        config.model_copy(update={"data": config.data.model_copy(update={"monolingual": text})})
+        for text in (Monolingual(tgt=["train.de"]), Monolingual(tgt=["train.de"], src=["news.en"]))
+    ]
+    found = [back_translation._sha256_of_settings(one) for one in of_text]
+    Path("news.en").write_text("a cat\n")
+    found += [back_translation._sha256_of_settings(one) for one in of_text]
+    assert found[0] == found[2] and found[1] != found[3]
+
+
 def test_a_damaged_block_is_told_with_what_to_do(nursery, stages, folder):
     run = Path(shutil.copytree(stages["translating"], folder / "damaged")).name
     [block, *_] = (folder / run / "synthetic/blocks").glob("*-translations.json")
-    for content in (block.read_bytes()[:-3], b'[["one"], 1.0]'):
+    told = "damaged or lost; restore it from a copy, or delete damaged/synthetic, and the same command makes it anew"
+    for content in (block.read_bytes()[:-3], b'[["one"], 1.0]', b"3", b"[]", b"[[1], 1.0]"):
         block.write_bytes(content)
         assert train(nursery, run) == 1
-        assert "damaged; delete damaged/synthetic, and the same command makes it anew" in nursery.said
+        assert f"{block.relative_to(folder)}: {told}" in nursery.said
+    (folder / run / "synthetic/about.json").write_text("{}")
+    assert train(nursery, run) == 1 and f"about.json: {told}" in nursery.said
     shutil.rmtree(folder / run / "synthetic")
     assert train(nursery, run) == 0, nursery.said
+
+
+def test_lines_that_are_no_list_of_text_are_told(tmp_path):
+    synthetic = RunDir(tmp_path).synthetic
+    synthetic.begin()
+    for damaged in ([1], {"a": 1}, 3):
+        synthetic.save_lines(0, damaged)  # type: ignore[arg-type]
+        with pytest.raises(
+            RunDirError, match=r"000000-lines\.json: damaged or lost; restore it from a copy, or delete"
+        ):
+            synthetic.lines(0)
+
+
+@pytest.mark.parametrize("stage", ["preparing", "training"])
+def test_synthetic_pairs_that_are_not_whole_are_not_trained_on(nursery, stages, whole, folder, stage):
+    run = folder / f"cut-{stage}"
+    if stage == "training":
+        shutil.copytree(stages[stage], run)
+    else:
+        assert train(nursery, run.name, killed(stage)) == -signal.SIGKILL
+    files = [run / "synthetic" / name for name in ("tgt.en", "tgt.de")]
+    for file in files:  # so that they are still of one length
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
+    files += files[:1]
+    for file in files:
+        assert train(nursery, run.name) == 1
+        assert f"{run.name}/synthetic/tgt.en: damaged or lost; restore it from a copy, or delete " in nursery.said
+        file.unlink(missing_ok=True)
+    shutil.rmtree(run / "synthetic")
+    assert train(nursery, run.name) == 0, nursery.said
+    assert same(run, whole)
+
+
+def test_a_run_back_that_is_lost_while_it_translates_is_trained_anew(nursery, stages, whole, folder):
+    run = Path(shutil.copytree(stages["translating"], folder / "lost-back"))
+    shutil.rmtree(run / "back")
+    assert train(nursery, "lost-back") == 0, nursery.said
+    assert "/back is not what it was when translating back began, so all lines are translated " in nursery.said
+    assert same(run, whole)
 
 
 def test_a_lost_curve_of_the_run_back_is_told(nursery, stages, folder):
@@ -633,6 +699,13 @@ def test_text_that_is_of_no_use_is_refused_before_the_run_is_trained(nursery, wh
     (folder / "known.de").write_text("\n".join(read_lines(folder / "train.de")))
     assert train(nursery, "useless", monolingual="{tgt: known.de, back: whole/back}") == 1
     assert "error: known.de: no line of use, " in nursery.said and "training targets" in nursery.said
+    (folder / "known.de").write_text("\n".join([*read_lines(folder / "train.de"), " ".join(["Hund"] * 99)]))
+    assert train(nursery, "useless", monolingual="{tgt: known.de, back: whole/back}") == 1
+    assert "1 longer than 16 tokens; give text in de that is not yet translated" in nursery.said
+    (folder / "blank.de").write_text("\n \n\n")
+    assert train(nursery, "useless-3", monolingual="{tgt: blank.de}") == 1
+    assert "error: blank.de: no line of use, 3 blank; give text in de" in nursery.said
+    assert not (folder / "useless-3/back").exists()
     assert train(nursery, "useless-2", monolingual="{tgt: train.de}") == 1
     assert "train.de is a file of data.train, too" in nursery.said
 

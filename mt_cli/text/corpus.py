@@ -40,7 +40,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 
-_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8 (mt check lists such lines)"
+_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8"
+_MT_CHECK = " (mt check lists such lines)"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -307,7 +308,7 @@ def _decoded_pairs(
 ) -> Iterator[SentencePair]:
     rows = enumerate(_rows_of_two(*files), 1) if len(files) == 2 else _rows_of_one(files[0], columns, report)
     is_csv = ".csv" in Path(files[0]).name.lower() and len(files) == 1  # other spreadsheets' usual .csv is not UTF-8
-    save = "save the table as CSV UTF-8" if is_csv else _SAVE_AS_UTF_8
+    save = "save the table as CSV UTF-8" if is_csv else _SAVE_AS_UTF_8 + _MT_CHECK
     remedy = save + _LEAVE_OUT if may_leave_out else f"{save}, or fix the line" if is_csv else "fix the line"
     for number, (src, tgt) in _decoded(rows, on_bad_line, report, remedy):
         yield SentencePair(src, tgt, number)

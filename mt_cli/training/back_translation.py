@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig, Monolingual
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, multiply_float32_fast
-from mt_cli.errors import DataError, RunDirError, as_typed
+from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
 from mt_cli.run_synthetic import About
@@ -33,6 +33,7 @@ from mt_cli.text.corpus import CorpusReport, read_monolingual, read_pairs, sha25
 from mt_cli.text.spelling import AS_IT_IS
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.parent import held_out_of, sha256_of_best, spellings_of
+from mt_cli.training.resume import continued_config
 from mt_cli.training.reverse_run import reverse_config, reverse_name, reverse_run, translated_share
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
@@ -40,6 +41,7 @@ from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
 log = logging.getLogger(__name__)
 
 _MOST_SYNTHETIC = 2.0  # pairs of an epoch for each other one; where there are more, the next epoch has others of them
+_FEW = 0.1  # share of the lines that are of use, below which something may be wrong with them
 _BLOCK_SIZE = 1024  # lines: enough to fill batches with lines of one length
 _SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam_size": 1, "n_best": 1, "sample": False},
@@ -55,6 +57,8 @@ def back_translate(
     that they took, in all starts. Raises DataError for text that is of no use, and RunDirError where it has changed."""
     text, about = config.data.monolingual, run.synthetic.about()
     assert text is not None
+    if about is not None:
+        run.synthetic.refuse_damaged_pairs(config.data, about)
     is_settled = about is not None and about.n_pairs is not None and run.is_prepared
     if about is not None and is_settled and not all(Path(file).exists() for file in text.tgt):
         return about.seconds  # what was made of it is in the run
@@ -67,8 +71,12 @@ def back_translate(
         return about.seconds
     back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
     assert back is not None
+    if text.back is None and back.is_prepared:
+        continued_config(
+            reverse_config(config, back), back
+        )  # refuses other settings than those that it has learnt with
     if about is not None:
-        translating = next((one for one in _rounds(config, back) if sha256_of_best(one) == about.back_sha256), None)
+        translating = next((one for one in _rounds(config, back) if _has_made(one, about, text)), None)
         if translating is None or about.settings_sha256 not in {None, settings_sha256}:
             changed = (
                 "the settings or the pairs are not what they were"
@@ -84,6 +92,7 @@ def back_translate(
         for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
             pass  # what is wrong with it shows before anything is trained
         if text.back is None:
+            _refuse_useless(config.data, text)
             _train(config, back, train_back, signals)
         back = _best_of(_rounds(config, back))
         run.synthetic.forget()  # not before the run back has accepted the config
@@ -108,6 +117,34 @@ def _train(config: Config, back: RunDir, train_back: Callable[[Config, RunDir], 
     if signals.is_stopping:
         signals.stop(f"stopped after training {back.path}")
     signals.is_saving_needed = False
+
+
+def _has_made(back: RunDir, about: About, text: Monolingual) -> bool:
+    """Whether it is the run that began to translate. One that is lost is not; of the user's, that is an error."""
+    try:
+        return sha256_of_best(back) == about.back_sha256
+    except (CheckpointError, RunDirError):
+        if text.back is None:
+            return False
+        raise
+
+
+def _refuse_useless(data: DataConfig, text: Monolingual) -> None:
+    """Raises DataError where no line is of use, as far as that shows before anything is trained."""
+    selection = Selection(data, held_out_targets(data, {}), None, AS_IT_IS[0])
+    lines = read_monolingual(text.tgt, on_bad_line=data.on_bad_line, report=CorpusReport())
+    if next(selection.lines(lines), None) is None:
+        raise _no_line_of_use(data, text, selection.left_out)
+
+
+def _no_line_of_use(data: DataConfig, text: Monolingual, left_out: dict[str, int]) -> DataError:
+    reason = max(left_out, key=lambda one: left_out[one])
+    wanted = (
+        "a sentence on each line"
+        if reason.startswith("longer")
+        else f"text in {data.tgt_lang} that is not yet translated"
+    )
+    return DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
 
 
 def _leave_aside(run: RunDir, back: RunDir, sha256: str, settings_sha256: str) -> About:
@@ -176,6 +213,7 @@ def _sha256_of_settings(config: Config) -> str:
         files.append(data.words.files)
     keys = [text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns]
     keys += [text.n_rounds] if text.n_rounds > 1 else []
+    files += [text.src] if text.src else []
     return hashlib.sha256(json.dumps([*keys, *map(sha256_of, files)]).encode()).hexdigest()
 
 
@@ -201,9 +239,9 @@ def _choose(
         log.info(f"monolingual: {note}")
     left_out = report.dropped | selection.left_out
     if not n_chosen:
-        is_long = any(reason.startswith("longer") for reason in left_out)
-        wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
-        raise DataError(f"{text.tgt[0]}: no line of use, {_told(left_out)}; give {wanted}")
+        raise _no_line_of_use(config.data, text, left_out)
+    if n_chosen < _FEW * report.n_pairs:
+        log.warning(f"only {n_chosen:,} of {report.n_pairs:,} lines are of use: {_told(left_out)}")
     seconds = (_seconds_of(RunDir(run.back)) if text.back is None else 0.0) + time.monotonic() - began
     made_by, counts = (str(back.path), sha256_of_best(back)), (report.n_pairs, n_chosen)
     about = About(sha256, *made_by, *counts, left_out, seconds, settings_sha256=settings_sha256)
@@ -277,7 +315,8 @@ def _join(config: Config, run: RunDir, about: About, selection: Selection) -> Ab
             f"{synthetic.folder}: no pair of use, {_told(left_out)}; {about.back} has hardly learnt to translate: {advice}"
         )
     weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
-    about = replace(about, left_out=left_out, n_pairs=n_pairs, weight=weight, seconds=seconds)
+    sha256 = [sha256_of([file]) for file in synthetic.files(config.data)]
+    about = replace(about, left_out=left_out, n_pairs=n_pairs, weight=weight, seconds=seconds, pairs_sha256=sha256)
     synthetic.save_about(about)
     log.info(f"{n_pairs:,} synthetic pairs: {synthetic.folder}; lines left out: {_told(left_out)}")
     return about

@@ -22,9 +22,9 @@ _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking 
 class Selection:
     """Chooses lines of monolingual text, and then pairs of a line and its translation. Counts what it leaves out."""
 
-    def __init__(self, data: DataConfig, held_out: Iterable[str], tokenizer: Tokenizer, spelling: Spelling):
+    def __init__(self, data: DataConfig, held_out: Iterable[str], tokenizer: Tokenizer | None, spelling: Spelling):
         """`held_out`: the targets of all dev and test sets. `tokenizer`, `spelling`: of the run that translates back, and of what
-        it writes."""
+        it writes. None: lines are not counted in tokens."""
         self._max_length, self._tokenizer = data.max_length, tokenizer
         self.left_out = Counter[str]()  # by the reason
         self.n_trained = 0.0  # pairs of an epoch of the training text
@@ -56,7 +56,7 @@ class Selection:
     def _fault_of_line(self, raw: str, text: str, seen: set[int]) -> str | None:
         if not text:
             return "blank"
-        if len(text) > MAX_PIECE * self._max_length or len(self._tokenizer.encode_src(text)) > self._max_length:
+        if len(text) > MAX_PIECE * self._max_length or self._n_tokens(text) > self._max_length:
             return f"longer than {self._max_length} tokens"
         if hash(text) in seen:
             return "repeated"
@@ -66,6 +66,9 @@ class Selection:
             return "nearly in a dev or test set"
         faults = (kind for kind in self._sign_faults.faults(SentencePair("", raw, 0)) if kind.is_dropped)
         return next((kind.name.replace("_", " ") for kind in faults), None)
+
+    def _n_tokens(self, text: str) -> int:
+        return len(self._tokenizer.encode_src(text)) if self._tokenizer is not None else 0
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Those of `pairs`, a translation and its line each, that look like translations of each other."""

@@ -522,6 +522,7 @@ def with_strange_piece(name: str) -> Callable[[Path], None]:
 
 FIRST = "model.encoder.layers.0.fc1.weight"
 CONFIG, VOCABULARY = "config.json", "vocab.json"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n"
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "another-model": (with_keys(CONFIG, model_type="bart"), "config.json: model_type: expected 'marian', found bart"),
     "no-model": (with_keys(CONFIG, model_type="missing"), "config.json: model_type: missing"),
@@ -545,6 +546,18 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no-number": (with_keys(CONFIG, d_model="16"), "config.json: d_model: input should be a valid integer, found 16"),
     "positions": (with_keys(CONFIG, max_position_embeddings=10**6), "config.json: max_position_embeddings: input should be less"),
     "start": (with_keys(CONFIG, decoder_start_token_id=10**6), "config.json: decoder_start_token_id is not below"),
+    "another-end": (with_keys(CONFIG, eos_token_id=5), "config.json: eos_token_id is 5, the id of </s> is 0; fetch it again"),
+    "another-pad": (with_keys(CONFIG, pad_token_id=7), "config.json: pad_token_id is 7, the id of <pad> is 46; fetch it again"),
+    "another-start": (
+        with_keys("generation_config.json", decoder_start_token_id=5),
+        "generation_config.json: decoder_start_token_id is not 46, as in config.json; fetch both again",
+    ),
+    "pieces-of-another": (
+        with_content("source.spm", sentencepiece_model(["дом", "река", "стоит", "старый", "кошка"])),
+        "pieces are not in vocab.json, so they are of two models; fetch both again",
+    ),
+    "not-fetched": (with_content("source.spm", LFS), "source.spm: a pointer of Git LFS in place of the file; fetch it with git"),
+    "weights-not-fetched": (with_content("model.safetensors", LFS), "model.safetensors: a pointer of Git LFS in place of the"),
     "same-symbols": (with_keys(CONFIG, pad_token_id=0), "config.json: pad_token_id, eos_token_id and <unk> are not"),
     "list": (with_content(CONFIG, b"[]"), "config.json: expected keys with values, found list"),
     "nested": (with_content(CONFIG, b"[" * 10**6), "config.json: damaged, not JSON (nested too deeply)"),

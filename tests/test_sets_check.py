@@ -54,3 +54,13 @@ def test_a_pair_with_another_translation_is_another_pair(said):
     list(check.train([SentencePair("a", "y", 1)]))
     check.finish()
     assert said() == []
+
+
+def test_a_list_of_words_that_has_pairs_of_a_set_is_told(said):
+    check = SetsCheck()
+    list(check.held_out("dev", pairs("a", "b", "c")))
+    check.warn_of_words(pairs("x", "c", "b"))
+    told = "warning: 2 entries of data.words are also in dev (the first: line 2 is line 3); delete them from one of the two"
+    assert said() == [told]
+    check.warn_of_words(pairs("x"))
+    assert len(said()) == 1

@@ -309,3 +309,11 @@ def test_of_a_large_text_it_is_said_how_much_the_tokenizer_learns_from(said, mon
     assert [line for line in said() if "learnt" in line] == [
         "tokenizer: learnt from 200 of 300 sentences, drawn from all of the text"
     ]
+
+
+def test_text_of_more_characters_than_the_tokenizer_has_pieces_joins_it():
+    tokenizer = train_tokenizer([lambda: iter(["a dog sees a cat", "the cat sees"] * 20)], "unigram", 290)
+    characters = [chr(0x4E00 + i) for i in range(400)]
+    lines = ["".join(characters[i : i + 40]) for i in range(0, 400, 20)] * 4
+    extended = extend_tokenizer(tokenizer, [lambda: iter(lines)], "unigram", 290)
+    assert UNK_ID not in extended.encode_src(lines[0]) and len(extended.encode_src(lines[0])) <= 41

@@ -410,6 +410,60 @@ def test_a_damaged_parent_is_told_before_anything_is_prepared(run, mt):
     assert not RunDir(Path("new")).is_prepared
 
 
+def test_a_parent_whose_config_was_changed_hands_nothing_on_before_it_is_mended(run, mt):
+    config = Path("runs/es-gn/config.yaml").read_text()
+    Path("runs/es-gn/config.yaml").write_text(config.replace("n_heads: 1", "n_heads: 2"))
+    command = ["train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn", "--run-dir", "new"]
+    answer = mt(*command)
+    assert (answer.code, len(answer.said)) == (1, 1) and "model.n_heads is 2 here, 1 there" in answer.said[0]
+    Path("runs/es-gn/config.yaml").write_text(config)
+    assert mt(*command).code == 0 and RunDir(Path("new")).load_config().model.n_heads == 1
+
+
+def test_a_network_that_is_not_the_parents_is_told(run, mt):
+    answer = mt(
+        "train",
+        "train.es",
+        "train.gn",
+        *SMALL,
+        "--from",
+        "runs/es-gn",
+        "--set",
+        "model.norm=post",
+        "--set",
+        "model.dropout=0.4",
+    )
+    assert "not the network of runs/es-gn: model.norm is post here, pre there" in answer.said, answer.said
+
+
+def test_what_is_frozen_before_it_has_learnt_anything_is_told(run, mt):
+    shutil.copy("train.gn", "train.aym")
+    command = ["train", "train.es", "train.aym", *SMALL, "--from", "runs/es-gn", "--set"]
+    answer = mt(*command, "training.freeze=[encoder]", "--set", "model.n_encoder_layers=2")
+    told = "warning: training.freeze: what runs/es-gn has not learnt of "
+    [warning] = [line for line in answer.said if line.startswith(told)]
+    assert (
+        answer.code == 0 and warning.endswith(" is never learnt; leave out that part") and "encoder_layers.1" in warning
+    )
+    Path("train.aym").write_text(Path("train.gn").read_text().replace("a", "qhu"))
+    answer = mt(*command, "training.freeze=[embeddings]", "--run-dir", "new")
+    assert any(line.startswith(f"{told}src_embeddings.token.weight") for line in answer.said), answer.said
+    answer = mt(*command, "training.freeze=[encoder]", "--run-dir", "newer")
+    assert answer.code == 0 and not any(line.startswith(told) for line in answer.said), answer.said
+
+
+def test_two_codes_of_one_language_are_told(run, mt):
+    command = ["train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn", "--run-dir"]
+    answer = mt(*command, "new", "--tgt-lang", "grn")
+    told = (
+        "warning: runs/es-gn calls its languages es, gn, and none of them grn; if gn is the same one, name it so with"
+        " --src-lang or --tgt-lang"
+    )
+    assert answer.code == 0 and told in answer.said, answer.said
+    answer = mt(*command, "newer", "--tgt-lang", "ay")
+    assert answer.code == 0 and not any("calls its languages" in line for line in answer.said)
+
+
 def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
     Path("mine.yaml").write_text(
         "data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\ntraining: {max_steps: 1}\n"

@@ -164,3 +164,8 @@ def test_a_list_whose_sides_are_exchanged_is_told(tiny, caplog, is_exchanged):
     Path("words.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
     prepared()
     assert ("words.tsv: its sources look like targets of the corpus" in caplog.text) == is_exchanged
+
+
+def test_entries_of_a_named_set_are_told(tiny, caplog):
+    prepared(words="{files: [dev.en, dev.de]}")
+    assert "entries of data.words are also in dev" in caplog.text

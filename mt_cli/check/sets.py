@@ -168,6 +168,19 @@ class SetsCheck:
                 self._n_common[name] = self._n_common.get(name, 0) + 1
             yield pair
 
+    def warn_of_words(self, entries: Iterable[SentencePair]) -> None:
+        """Where entries of a list of words are pairs of a dev or test set."""
+        common = dict[str, list[tuple[int, int]]]()
+        for entry in entries:
+            for name, line in self._held_out.get((entry.src, entry.tgt), {}).items():
+                common.setdefault(name, []).append((entry.line, line))
+        for name, places in common.items():
+            n, (first, line) = len(places), places[0]
+            log.warning(
+                f"{n:,} entries of data.words are also in {name} (the first: line {first} is line {line}); delete them from one"
+                " of the two"
+            )
+
     def _readable(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         iterator = iter(pairs)
         while True:

@@ -50,12 +50,13 @@ from mt_cli.model.positions import sinusoid_table
 from mt_cli.model.transformer import Transformer
 from mt_cli.provenance import record_start
 from mt_cli.run_dir import RunDir
-from mt_cli.text.piece_model import CONTROL, SYMBOLS, UNUSED, algorithm_of, with_our_symbols
+from mt_cli.text.piece_model import CONTROL, SYMBOLS, UNUSED, algorithm_of, processor_of, with_our_symbols
 from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, tag_of
 
 log = logging.getLogger(__name__)
 
 _NEVER = -100.0  # a logit beside which that of any other token is all
+_LEAST_KNOWN = 0.5  # share of the pieces of a sentencepiece model; of a model's own all but a few are
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}  # their names and ours
 
 
@@ -116,12 +117,14 @@ def _tokenizer(
     for side in ("source", "target"):
         file = folder / f"{side}.spm"
         model = read_pieces(file)
+        known = ids.src if side == "source" else ids.tgt
         try:
             if side == "source":
                 adapted = with_our_symbols(model, kept=None, added=tags, kind=CONTROL)
             else:
                 adapted = with_our_symbols(model, kept=names, added=names, kind=UNUSED)
             Tokenizer([adapted])
+            _refuse_other_pieces(model, known, "vocab.json" if known is ids.src else "target_vocab.json")
         except CheckpointError as error:
             raise CheckpointError(f"{file}: {error}") from None
         models.append(adapted)
@@ -130,6 +133,17 @@ def _tokenizer(
     src = [tags.get(piece, ids.src.get(piece, ids.src["<unk>"])) for piece in tokenizer.src_vocabulary()[own:]]
     tgt = [names[piece] for piece in tokenizer.tgt_vocabulary()[own:]]
     return tokenizer, _Rows(torch.tensor(src_symbols + src), torch.tensor(tgt_symbols + tgt))
+
+
+def _refuse_other_pieces(model: bytes, known: Mapping[str, int], name: str) -> None:
+    """Raises CheckpointError where most pieces are none of the vocabulary, which read and wrote them in training."""
+    processor = processor_of(model)
+    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    n_known = sum(piece in known for piece in pieces)
+    if n_known < _LEAST_KNOWN * len(pieces):
+        raise CheckpointError(
+            f"{len(pieces) - n_known:,} of its {len(pieces):,} pieces are not in {name}, so they are of two models; fetch both again"
+        )
 
 
 def _search(folder: Path) -> DecodingConfig:

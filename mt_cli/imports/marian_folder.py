@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -20,6 +21,7 @@ from mt_cli.errors import CheckpointError
 from mt_cli.files import refuse_special_file
 
 _MAX_JSON_BYTES, _MAX_SPM_BYTES = 1 << 24, 1 << 26  # several times those of the largest vocabulary
+_LFS_POINTER = b"version https://git-lfs"
 _CODE = re.compile(r">>([A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*)<<")  # with a language code as a config's
 
 
@@ -75,6 +77,10 @@ class TokenizerKeys(BaseModel):
     separate_vocabs: bool = False
 
 
+def _not_fetched(file: Path) -> CheckpointError:
+    return CheckpointError(f"{file}: a pointer of Git LFS in place of the file; fetch it with git lfs pull")
+
+
 def _read(file: Path, max_bytes: int) -> bytes:
     refuse_special_file(file)
     try:
@@ -82,6 +88,8 @@ def _read(file: Path, max_bytes: int) -> bytes:
             content = handle.read(max_bytes + 1)
     except OSError as error:
         raise CheckpointError(f"{file}: {error.strerror}; it belongs to a Marian model") from None
+    if content.startswith(_LFS_POINTER):
+        raise _not_fetched(file)
     if len(content) > max_bytes:
         raise CheckpointError(f"{file}: more than {max_bytes:,} bytes, which no Marian model has there")
     return content
@@ -171,7 +179,23 @@ def read_vocabularies(folder: Path, architecture: Architecture) -> Vocabularies:
                 raise CheckpointError(f"{config}: {key} is not below the {size} pieces of the vocabulary")
         if len({ids["<unk>"], a.pad_token_id, a.eos_token_id}) < 3:
             raise CheckpointError(f"{config}: pad_token_id, eos_token_id and <unk> are not three tokens")
+        for key, piece in (("pad_token_id", "<pad>"), ("eos_token_id", "</s>")):
+            if ids.get(piece, getattr(a, key)) != getattr(a, key):
+                raise CheckpointError(
+                    f"{config}: {key} is {getattr(a, key)}, the id of {piece} is {ids[piece]}; fetch it again"
+                )
+    _refuse_other_ids(folder, a)
     return Vocabularies(src, tgt)
+
+
+def _refuse_other_ids(folder: Path, architecture: Architecture) -> None:
+    """Raises CheckpointError where the search would begin or end with other tokens than the network has learnt."""
+    file = folder / "generation_config.json"
+    found = _read_json(file, is_optional=True)
+    for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+        own = getattr(architecture, key)
+        if key in found and found[key] not in (own, [own]):
+            raise CheckpointError(f"{file}: {key} is not {own}, as in config.json; fetch both again")
 
 
 def _read_ids(file: Path, size: int, key: str) -> dict[str, int]:
@@ -231,6 +255,10 @@ class Weights:
     """The weights of a file. Whoever takes one says its shape; in the end none may be left."""
 
     def __init__(self, file: Path):
+        refuse_special_file(file)
+        with contextlib.suppress(OSError), file.open("rb") as handle:  # reading it all tells what is wrong
+            if handle.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                raise _not_fetched(file)
         self.file, self._found = file, load_foreign_weights(file)
 
     def has(self, name: str) -> bool:

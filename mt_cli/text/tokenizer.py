@@ -183,7 +183,7 @@ def extend_tokenizer(
 
 
 def _extend(model: bytes, sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
-    old, new = _load(model), _load(_train(sentences, algorithm, vocab_size))
+    old, new = _load(model), _load(_train(sentences, algorithm, vocab_size, may_be_more=True))
     counts = Counter(i for text in sentences() for i in new.encode(text))
     is_bpe = algorithm == "bpe"  # merges lead over pieces that no text has left
     added = [
@@ -197,7 +197,8 @@ def _extend(model: bytes, sentences: Callable[[], Iterator[str]], algorithm: str
     return model + b"".join(map(piece_message, map(new.id_to_piece, added), scores))
 
 
-def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
+def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, may_be_more: bool = False) -> bytes:
+    """`may_be_more`: where the characters need more pieces, they come on top of `vocab_size`."""
     try:
         return _interruptible(lambda: _run_trainer(sentences, algorithm, vocab_size))
     except RuntimeError as error:
@@ -211,6 +212,8 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
         return _interruptible(lambda: _run_trainer(sentences, algorithm, most))
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])
+        if may_be_more:
+            return _train(sentences, algorithm, least + vocab_size)
         raise DataError(
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
         )

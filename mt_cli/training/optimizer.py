@@ -144,7 +144,10 @@ _PARTS = {
 }
 
 
+def is_frozen(name: str, freeze: Sequence[str]) -> bool:
+    """Whether a weight is in one of the parts of `training.freeze`."""
+    return name.startswith(tuple(prefix for part in freeze for prefix in _PARTS[part]))
+
+
 def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
-    """The weights that are not in the parts of `training.freeze`."""
-    frozen = tuple(prefix for part in freeze for prefix in _PARTS[part])
-    return [weight for name, weight in model.named_parameters() if not name.startswith(frozen)]
+    return [weight for name, weight in model.named_parameters() if not is_frozen(name, freeze)]

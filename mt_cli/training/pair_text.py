@@ -103,6 +103,8 @@ class PairText:
         any of the sets."""
         self._check.finish()
         train, sets = self.train, self.folder.sets
+        if train.words is not None:
+            self._check.warn_of_words(train.words.read())
         report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs))
         sets.forget()  # what a start wrote that broke off
         spellings = self._spellings(report, parent)

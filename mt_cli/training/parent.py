@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from mt_cli.checkpoint import load_model
-from mt_cli.config import Config, DataConfig, given_keys
+from mt_cli.config import Config, DataConfig, differing_keys, given_keys
 from mt_cli.config_file import complete
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.model.transformer import Transformer
@@ -23,6 +24,7 @@ from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import SentencePair, read_pairs
 from mt_cli.text.spelling import Spellings
 from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.training.optimizer import is_frozen
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +55,15 @@ def like_parent(config: Config, parent: RunDir) -> Config:
         raise ConfigError(
             f"{parent.path} has another tokenizer, which a run that begins with it keeps; leave out tokenizer.*"
         )
+    if unlike := [told for told in differing_keys(config, of_parent, ["model"]) if "dropout" not in told.split()[0]]:
+        log.info(f"not the network of {parent.path}: {'; '.join(unlike)}")
     return config
 
 
-def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> None:
+def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freeze: Sequence[str] = ()) -> None:
     """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
-    spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights of another shape begin anew and are named.
+    spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in
+    another shape, begin anew and are named. So are those of them that are in a part of `freeze`.
 
     Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
     loaded = load_model(parent)
@@ -71,7 +76,7 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
             raise RunDirError(
                 f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
             )
-    weights, own, anew = loaded.model.state_dict(), model.state_dict(), []
+    weights, own, anew, longer = loaded.model.state_dict(), model.state_dict(), list[str](), list[str]()
     with torch.no_grad():
         for name, weight in own.items():
             theirs = weights.get(name)
@@ -80,16 +85,25 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
             elif theirs is not None and name.endswith(_ROWS_OF_PIECES) and theirs.shape[1:] == weight.shape[1:]:
                 spelt = _spelt(loaded.tokenizer, tokenizer, is_src=name.startswith("src_"))
                 weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
+                longer.append(name)
             else:
                 anew.append(name)
     share = sum(own[name].numel() for name in anew) / sum(weight.numel() for weight in own.values())
-    more = f" and {len(anew) - _N_NAMED:,} more" if len(anew) > _N_NAMED else ""
-    exceptions = f"; of another shape, so begun anew: {', '.join(anew[:_N_NAMED])}{more}" if anew else ""
+    exceptions = f"; not there or of another shape, so begun anew: {_named(anew)}" if anew else ""
     log.info(f"begun with the weights of {parent.path}{exceptions}")
+    if untrained := [name for name in (*anew, *longer) if is_frozen(name, freeze)]:
+        log.warning(
+            f"training.freeze: what {parent.path} has not learnt of {_named(untrained)} is never learnt; leave out that part"
+        )
     if share > 0.5:
         log.warning(
             f"{share:.0%} of the network begins anew; leave out model.*, so that it is like that of {parent.path}"
         )
+
+
+def _named(weights: list[str]) -> str:
+    more = f" and {len(weights) - _N_NAMED:,} more" if len(weights) > _N_NAMED else ""
+    return f"{', '.join(weights[:_N_NAMED])}{more}"
 
 
 def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:

@@ -20,6 +20,7 @@ from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
+from mt_cli.text.languages import language
 from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile
 from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
@@ -74,6 +75,7 @@ def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedDat
         kept = {one.name for one in directions_of(config)}
         if lost := [one for one in directions_of(named.load_config()) if one.name not in kept]:
             log.info(f"{named.path} translates {told(lost)}, which this run forgets; data.pairs keep several")
+        _warn_of_other_codes(config, named)
     facts, texts = FactsCounter(), _texts(config, run)
     with ExitStack() as stack:
         for text in texts:
@@ -203,6 +205,20 @@ def _unknown_languages(config: Config, parent: RunDir) -> list[str]:
 
     both = zip(sides(config), sides(parent.load_config()), strict=True)
     return list(dict.fromkeys(language for own, known in both for language in own if language not in known))
+
+
+def _warn_of_other_codes(config: Config, parent: RunDir) -> None:
+    """A language that is named by two letters here and by three there is taken for another one, without the parent's tag."""
+    own, known = (
+        list(dict.fromkeys(language for pair in one.data.directions for language in (pair.src_lang, pair.tgt_lang)))
+        for one in (config, parent.load_config())
+    )
+    for unknown in (one for one in own if one not in known):
+        if others := [one for one in known if one not in own and len(language(one)) != len(language(unknown))]:
+            log.warning(
+                f"{parent.path} calls its languages {', '.join(known)}, and none of them {unknown}; if {' or '.join(others)} is the"
+                " same one, name it so with --src-lang or --tgt-lang"
+            )
 
 
 def _sides(settings: TokenizerConfig, read_train: ReadPairs) -> list[Callable[[], Iterator[str]]]:

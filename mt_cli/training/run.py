@@ -13,7 +13,7 @@ from statistics import fmean
 
 import torch
 
-from mt_cli.checkpoint import build_model, load_checkpoint
+from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
 from mt_cli.device import (
@@ -99,7 +99,7 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     config = continued_config(config, run)
     _refuse_missing_files(config, run.is_prepared)
     if not run.steps() and (parent := parent_of(config)) is not None:
-        load_checkpoint(parent.find_checkpoint("best"))  # so that damage shows before anything is prepared
+        load_model(parent)  # so that damage shows before anything is prepared
     choose_device(config.training.device)
     refuse_missing_tensorboard(config.training)
     run.refuse_links()
@@ -130,7 +130,7 @@ def prepared_trainer(
     torch.manual_seed(config.training.seed)
     model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := run_to_begin_with(config, run)) is not None:
-        take_weights(model, data.tokenizer, parent)
+        take_weights(model, data.tokenizer, parent, config.training.freeze)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
     state = TrainingState.new(config, model.to(device), *precision)
     ranks.first(run.make_checkpoints_folder)

@@ -182,7 +182,7 @@ class DataConfig(LanguagePair):
 
     monolingual: Annotated[Monolingual, Field(title="a section")] | None = None
     """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
-    then it translates this text, and then the run learns from these synthetic pairs, too, each marked by a tag. src: text in
+    then it translates this text, and then the run learns from these synthetic pairs, too, which a tag tells apart. src: text in
     the source language, from which the run that translates back learns in the same way; search: greedy, beam or sampling;
     rounds: how many runs translate, one after the other; back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)

@@ -90,6 +90,12 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
     return {key: choice for key, choice in chosen.items() if key not in given}
 
 
+def tags_real_sources(facts: CorpusFacts) -> bool:
+    """Where some sources are synthetic, whether a tag marks the others. Text that is translated has no tag, and so is read
+    as those that are many: synthetic ones, unless people have translated enough."""
+    return facts.n_distinct <= _TEACHES_ENOUGH
+
+
 def in_brief(config: Config) -> list[str]:
     """The choices that matter most, for people: lines of at most 80 columns."""
     model, training = config.model, config.training

@@ -19,6 +19,7 @@ from conftest import WORDS
 from nursery import Nursery, nursery_in
 from same_training import differences
 
+from mt_cli import recipe
 from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
 from mt_cli.config_file import config_of, load_config
@@ -28,7 +29,7 @@ from mt_cli.run_synthetic import About
 from mt_cli.text.corpora import TrainingText
 from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.text.spelling import Spelling
-from mt_cli.text.tokenizer import SYNTHETIC
+from mt_cli.text.tokenizer import REAL, SYNTHETIC
 from mt_cli.training import back_translation
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.prepare import prepare
@@ -382,9 +383,31 @@ def test_the_run_keeps_the_pairs_that_were_made_and_learns_from_them_with_a_tag(
     assert config.data.corpora[0].files == ["train.en", "train.de"] and len(config.data.corpora) == 1
     data = prepare(config, run)
     assert len(data.train) == 200 + len(src)
-    tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
-    assert tag is not None and tag not in real.src and synthetic.src[0] == tag
-    assert data.tokenizer.decode_src(synthetic.src[1:]) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
+    tag, (real, synthetic) = data.tokenizer.tag_id(REAL), (data.train.pair(0), data.train.pair(200))
+    assert tag is not None and tag not in synthetic.src and real.src[0] == tag
+    assert data.tokenizer.decode_src(synthetic.src) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
+    assert tag not in data.pairs[0].dev.pair(0).src
+
+
+def test_where_people_translated_much_the_tag_stands_before_synthetic_sources(tiny, monkeypatch):
+    monkeypatch.setattr(recipe, "_TEACHES_ENOUGH", 100)
+    made = ["data.train=[{files: [train.en, train.de]}, {files: [dev.en, dev.de], synthetic: true}]"]
+    first = prepare(load_config(Path("tiny.yaml"), made), RunDir(Path("run")))
+    again = prepare(RunDir(Path("run")).load_config(), RunDir(Path("run")))  # with the tag that its tokenizer has
+    for data in (first, again):
+        tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
+        assert tag is not None and tag not in real.src and synthetic.src[0] == tag
+        assert data.tokenizer.tag_id(REAL) is None
+
+
+def test_no_tag_marks_sources_of_a_run_without_synthetic_ones(nursery, whole, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert (
+        nursery.run("train", "tiny.yaml", "--from", "whole", "--run-dir", "child", "--set", "training.max_steps=1") == 0
+    )
+    mixture = prepare(RunDir(folder / "child").load_config(), RunDir(folder / "child")).train
+    tokenizer = RunDir(folder / "child").text.load_tokenizer(True)
+    assert tokenizer.tag_id(REAL) is not None and tokenizer.tag_id(REAL) not in mixture.pair(0).src
 
 
 def test_steps_backwards_learn_from_no_synthetic_source(whole, folder, monkeypatch):
@@ -663,7 +686,7 @@ def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_
     assert (back.load_config().training.both_directions, config.training.both_directions) == (1, 0)
     assert config.training.learning_rate == back.load_config().training.learning_rate / 2
     tokenizers = [one.text.load_tokenizer(True) for one in (back, run)]
-    assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<bt>"}
+    assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<real>"}
     assert nursery.run("translate", "open", "dev.en") == 0, nursery.said
     one_way = ["--set", "training.both_directions=0", "--run-dir", "one-way"]
     assert nursery.run("train", *OPEN, *options, *one_way, before=finds) == 0, nursery.said

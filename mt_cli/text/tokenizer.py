@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SYNTHETIC = "<bt>"  # the tag of a source that a model wrote (Caswell et al. 2019)
+REAL = "<real>"  # the tag of a source that people wrote, where those of a model have none
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt

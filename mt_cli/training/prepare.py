@@ -17,13 +17,13 @@ from mt_cli.config_file import complete
 from mt_cli.directions import directions_of, tags_of, told
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
-from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief
+from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief, tags_real_sources
 from mt_cli.run_dir import RunDir
 from mt_cli.text.corpus import SentencePair
 from mt_cli.text.languages import language
 from mt_cli.text.mixture import Mixture
 from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
+from mt_cli.text.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.training.pair_text import PairText
 from mt_cli.training.parent import like_parent, parent_of
 from mt_cli.training.rehearsal import forget_rehearsal, rehearse
@@ -86,7 +86,7 @@ def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedDat
         if reasons:
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
-        tokenizer = _tokenizer(config, parent, texts)
+        tokenizer = _tokenizer(config, parent, texts, facts.facts())
         built = [text.build(tokenizer, True) for text in texts]
     mixture = _mixture(config, [one for one, _ in built])
     pairs = [_prepared(text, tokenizer, profiles[0]) for text, (_, profiles) in zip(texts, built, strict=True)]
@@ -178,11 +178,11 @@ def _completed(
     return completed(update_seconds(best, facts) / n_processes)
 
 
-def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText]) -> Tokenizer:
+def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText], facts: CorpusFacts) -> Tokenizer:
     read_kept = lambda: chain.from_iterable(text.train.kept_pairs() for text in texts)  # noqa: E731
     sides, settings, tags = _sides(config.tokenizer, read_kept), config.tokenizer, tags_of(config)
     if any(corpus.synthetic for text in texts for corpus in text.train.data.corpora):
-        tags.append(SYNTHETIC)
+        tags.append(REAL if tags_real_sources(facts) else SYNTHETIC)
     if parent is None:
         return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags)
     tokenizer = parent.text.load_tokenizer(settings.joint)

@@ -23,7 +23,7 @@ from mt_cli.text.known_hashes import HASHES, known_sha256
 from mt_cli.text.mixture import Mixture, Part
 from mt_cli.text.spelling import AS_IT_IS, Spellings, respelled
 from mt_cli.text.split import repetitions
-from mt_cli.text.tokenizer import SYNTHETIC, Tokenizer
+from mt_cli.text.tokenizer import REAL, SYNTHETIC, Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,8 @@ class TokenSet:
         most = self._data.max_length
         # Each side may be a source; with its tags, it must not be longer than the model can read.
         n_src, n_tgt = (len(tokenizer.tags_for(one)) for one in (self._data.tgt_lang, self._data.src_lang))
-        most_src, most_tgt = most - n_src - (SYNTHETIC in tokenizer.tags), most - n_tgt
+        is_marked = not tokenizer.tags.keys().isdisjoint({REAL, SYNTHETIC})
+        most_src, most_tgt = most - n_src - is_marked, most - n_tgt
         return [
             TokenPair(src, tgt, line_of(pair.line))
             for pair, (src, tgt) in encoded
@@ -264,6 +265,15 @@ class TrainingSet:
         if self.words is not None:
             self.words.left_out = repetitions(self.words.read, held_out)
 
+    def _marked(self, tags: tuple[int, ...], tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tags of sources that people wrote, and of synthetic ones: a further one tells the two apart."""
+        real, synthetic = tokenizer.tag_id(REAL), tokenizer.tag_id(SYNTHETIC)
+        if not any(corpus.synthetic for corpus in self.text.corpora):
+            return tags, tags
+        if real is not None:
+            return (*tags, real), tags
+        return tags, tags if synthetic is None else (*tags, synthetic)
+
     def without_words(self, mixture: Mixture) -> Mixture:
         """Of a mixture that was opened or built here, the corpora."""
         return Mixture(mixture.parts[: len(self.sets)])
@@ -296,10 +306,10 @@ class TrainingSet:
             one.refuse_empty(dataset)
         names = [""] if self._is_one else self.text.corpus_names
         tags, back_tags = tokenizer.tags_for(self.data.tgt_lang), tokenizer.tags_for(self.data.src_lang)
-        synthetic_tags = (*tags, *(number for tag, number in tokenizer.tags.items() if tag == SYNTHETIC))
+        real_tags, synthetic_tags = self._marked(tags, tokenizer)
         parts = []
         for corpus, dataset, name in zip(self.text.corpora, datasets, names, strict=False):
-            own = synthetic_tags if corpus.synthetic else tags
+            own = synthetic_tags if corpus.synthetic else real_tags
             parts.append(Part(dataset, corpus.weight, name, own, back_tags, corpus.synthetic))
         if self.words is not None:
             weight = self.words.weight(datasets[-1], parts)

@@ -71,10 +71,8 @@ def back_translate(
         return about.seconds
     back, settings_sha256 = reverse_run(config, run), _sha256_of_settings(config)
     assert back is not None
-    if text.back is None and back.is_prepared:
-        continued_config(
-            reverse_config(config, back), back
-        )  # refuses other settings than those that it has learnt with
+    if text.back is None and back.is_prepared:  # refuses other settings than those that it has learnt with
+        continued_config(reverse_config(config, back), back)
     if about is not None:
         translating = next((one for one in _rounds(config, back) if _has_made(one, about, text)), None)
         if translating is None or about.settings_sha256 not in {None, settings_sha256}:

@@ -210,7 +210,7 @@ def _unknown_languages(config: Config, parent: RunDir) -> list[str]:
 def _warn_of_other_codes(config: Config, parent: RunDir) -> None:
     """A language that is named by two letters here and by three there is taken for another one, without the parent's tag."""
     own, known = (
-        list(dict.fromkeys(language for pair in one.data.directions for language in (pair.src_lang, pair.tgt_lang)))
+        list(dict.fromkeys(code for pair in one.data.directions for code in (pair.src_lang, pair.tgt_lang)))
         for one in (config, parent.load_config())
     )
     for unknown in (one for one in own if one not in known):

@@ -90,10 +90,10 @@ def choose(facts: CorpusFacts, machine: Machine, given: Mapping[str, Any], paren
     return {key: choice for key, choice in chosen.items() if key not in given}
 
 
-def tags_real_sources(facts: CorpusFacts) -> bool:
-    """Where some sources are synthetic, whether a tag marks the others. Text that is translated has no tag, and so is read
-    as those that are many: synthetic ones, unless people have translated enough."""
-    return facts.n_distinct <= _TEACHES_ENOUGH
+def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:
+    """Whether a tag marks the sources that people wrote, and not the synthetic ones. Text that is translated has no tag, and
+    so is read as the others are: these must be at least as many in an epoch, and people have translated little."""
+    return n_real <= n_synthetic and facts.n_distinct <= _TEACHES_ENOUGH
 
 
 def in_brief(config: Config) -> list[str]:

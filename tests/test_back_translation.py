@@ -383,21 +383,30 @@ def test_the_run_keeps_the_pairs_that_were_made_and_learns_from_them_with_a_tag(
     assert config.data.corpora[0].files == ["train.en", "train.de"] and len(config.data.corpora) == 1
     data = prepare(config, run)
     assert len(data.train) == 200 + len(src)
-    tag, (real, synthetic) = data.tokenizer.tag_id(REAL), (data.train.pair(0), data.train.pair(200))
-    assert tag is not None and tag not in synthetic.src and real.src[0] == tag
-    assert data.tokenizer.decode_src(synthetic.src) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
-    assert tag not in data.pairs[0].dev.pair(0).src
+    tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
+    assert tag is not None and tag not in real.src and synthetic.src[0] == tag
+    assert data.tokenizer.decode_src(synthetic.src[1:]) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
 
 
-def test_where_people_translated_much_the_tag_stands_before_synthetic_sources(tiny, monkeypatch):
-    monkeypatch.setattr(recipe, "_TEACHES_ENOUGH", 100)
-    made = ["data.train=[{files: [train.en, train.de]}, {files: [dev.en, dev.de], synthetic: true}]"]
-    first = prepare(load_config(Path("tiny.yaml"), made), RunDir(Path("run")))
+@pytest.mark.parametrize(("weight", "n_enough", "marks_real"), [(6, 999, True), (4, 999, False), (6, 100, False)])
+def test_sources_that_are_fewer_have_the_tag_unless_people_translated_much(
+    tiny, monkeypatch, weight, n_enough, marks_real
+):
+    """200 real pairs, and 40 synthetic ones."""
+    monkeypatch.setattr(recipe, "_TEACHES_ENOUGH", n_enough)
+    for side in ("en", "de"):
+        Path(f"made.{side}").write_text("".join(f"{line}\n" for line in read_lines(Path(f"train.{side}"))[:40]))
+    made = f"{{files: [made.en, made.de], synthetic: true, weight: {weight}}}"
+    corpora = [f"data.train=[{{files: [train.en, train.de]}}, {made}]"]
+    first = prepare(load_config(Path("tiny.yaml"), corpora), RunDir(Path("run")))
     again = prepare(RunDir(Path("run")).load_config(), RunDir(Path("run")))  # with the tag that its tokenizer has
     for data in (first, again):
-        tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
-        assert tag is not None and tag not in real.src and synthetic.src[0] == tag
-        assert data.tokenizer.tag_id(REAL) is None
+        tags = [data.tokenizer.tag_id(tag) for tag in (REAL, SYNTHETIC)]
+        assert [tag is not None for tag in tags] == [marks_real, not marks_real]
+        [tag] = filter(None, tags)
+        real, synthetic = data.train.pair(0), data.train.pair(200)
+        assert (real.src[0] == tag, synthetic.src[0] == tag) == (marks_real, not marks_real)
+        assert tag not in data.pairs[0].dev.pair(0).src
 
 
 def test_no_tag_marks_sources_of_a_run_without_synthetic_ones(nursery, whole, folder, monkeypatch):
@@ -407,7 +416,8 @@ def test_no_tag_marks_sources_of_a_run_without_synthetic_ones(nursery, whole, fo
     )
     mixture = prepare(RunDir(folder / "child").load_config(), RunDir(folder / "child")).train
     tokenizer = RunDir(folder / "child").text.load_tokenizer(True)
-    assert tokenizer.tag_id(REAL) is not None and tokenizer.tag_id(REAL) not in mixture.pair(0).src
+    assert tokenizer.tag_id(SYNTHETIC) is not None and len(tokenizer.tags) == 1
+    assert all(tokenizer.tag_id(SYNTHETIC) not in mixture.pair(i).src for i in range(len(mixture)))
 
 
 def test_steps_backwards_learn_from_no_synthetic_source(whole, folder, monkeypatch):
@@ -686,7 +696,7 @@ def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_
     assert (back.load_config().training.both_directions, config.training.both_directions) == (1, 0)
     assert config.training.learning_rate == back.load_config().training.learning_rate / 2
     tokenizers = [one.text.load_tokenizer(True) for one in (back, run)]
-    assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<real>"}
+    assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<bt>"}
     assert nursery.run("translate", "open", "dev.en") == 0, nursery.said
     one_way = ["--set", "training.both_directions=0", "--run-dir", "one-way"]
     assert nursery.run("train", *OPEN, *options, *one_way, before=finds) == 0, nursery.said

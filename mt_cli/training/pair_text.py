@@ -45,6 +45,7 @@ class PairText:
             self.folder.refuse_links()
         self.train = TrainingSet(self.folder, with_rehearsal(self.folder, data), self.suffix)
         self.dev_pairs = list[SentencePair]()
+        self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic; counted by the first start
         self._dev: TokenSet | None = None
         self._check, self._signs = SetsCheck(self.train.text.told), (SignCounter(), SignCounter())
         self._description = _Description(config.training.both_directions == 1)
@@ -91,6 +92,7 @@ class PairText:
         for n_before, pair in enumerate(pairs):
             corpus = corpus_of(pair.line)
             share = shares[corpus]
+            self.n_of_epoch[corpora[corpus].synthetic] += corpora[corpus].weight
             self._description.count(pair)
             if not corpora[corpus].synthetic:
                 count_signs(self._signs, pair)

@@ -182,7 +182,8 @@ def _tokenizer(config: Config, parent: RunDir | None, texts: list[PairText], fac
     read_kept = lambda: chain.from_iterable(text.train.kept_pairs() for text in texts)  # noqa: E731
     sides, settings, tags = _sides(config.tokenizer, read_kept), config.tokenizer, tags_of(config)
     if any(corpus.synthetic for text in texts for corpus in text.train.data.corpora):
-        tags.append(REAL if tags_real_sources(facts) else SYNTHETIC)
+        n_real, n_synthetic = (sum(text.n_of_epoch[kind] for text in texts) for kind in (False, True))
+        tags.append(REAL if tags_real_sources(facts, n_real, n_synthetic) else SYNTHETIC)
     if parent is None:
         return train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags)
     tokenizer = parent.text.load_tokenizer(settings.joint)

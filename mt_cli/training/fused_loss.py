@@ -47,10 +47,10 @@ class _FusedLoss(torch.autograd.Function):
             log_prob = probs[at_labels].float().clamp(min=torch.finfo(probs.dtype).tiny).log()  # (P,n)
             log_normalizer = logits[at_labels] - log_prob
             mean_logit = rows @ mean_weight
-            loss += ((smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob) * is_target).sum()
+            loss = loss + ((smoothing * (log_normalizer - mean_logit) - (1 - smoothing) * log_prob) * is_target).sum()
             if r_drop:
                 divergence, grad_divergence = _divergence(logits, probs)
-                loss += r_drop * divergence
+                loss = loss + r_drop * divergence
 
             grad_logits = probs.sub_(smoothing / vocab_size)  # probabilities minus smoothed labels, in the same memory
             grad_logits[at_labels] -= 1 - smoothing

@@ -459,7 +459,7 @@ for (const select of document.querySelectorAll("select"))
   for (const option of [...select.options]) { select.value = option.value; select.dispatchEvent(new Event("change")); }
 for (const svg of document.querySelectorAll("figure svg")) svg.dispatchEvent(new PointerEvent("pointermove", { clientX: 200 }));
 const [, run, , order] = document.querySelectorAll("select");
-for (const [select, value] of [[order, "estimate"], [run, "1"]]) { select.value = value; select.dispatchEvent(new Event("change")); }
+for (const [select, value] of [[run, "0"], [order, "estimate"], [run, "1"]]) { select.value = value; select.dispatchEvent(new Event("change")); }
 const search = document.querySelector("input");
 search.value = "DOG";
 search.dispatchEvent(new Event("input"));

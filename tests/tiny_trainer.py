@@ -17,10 +17,11 @@ def options(*overrides: str) -> list[str]:
     return [word for override in overrides for word in ("--set", override)]
 
 
-def trainer_of(run: Path, *overrides: str) -> Trainer:
-    """What `mt train tiny.yaml --run-dir RUN` trains with."""
+def trainer_of(run: Path, *overrides: str, began: float | None = None) -> Trainer:
+    """What `mt train tiny.yaml --run-dir RUN` trains with; `began`: when, on the clock of the test."""
     run.mkdir(parents=True, exist_ok=True)
-    return prepared_trainer(load_config(Path("tiny.yaml"), overrides), RunDir(run), StopSignals(), time.monotonic())
+    began = time.monotonic() if began is None else began
+    return prepared_trainer(load_config(Path("tiny.yaml"), overrides), RunDir(run), StopSignals(), began)
 
 
 def change_languages(run: Path, *, src: str = "en", tgt: str = "de") -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from tiny_trainer import trainer_of
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mt_cli import device
 from mt_cli.config import TrainingConfig
 from mt_cli.config_file import load_config
-from mt_cli.device import choose_device, choose_precision, multiply_float32_fast
+from mt_cli.device import choose_device, choose_precision, fast_float32_products
 from mt_cli.errors import UsageError
 from mt_cli.text.batching import batch_of
 from mt_cli.training.objective import summed_loss
@@ -128,8 +129,9 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
     before, on_gpu = products.fp32_precision, torch.backends.cuda.matmul.fp32_precision
     try:
         products.fp32_precision = "ieee"
-        multiply_float32_fast()
-        assert products.fp32_precision == expected
+        with fast_float32_products(torch.device("cpu")):
+            assert products.fp32_precision == expected
+        assert products.fp32_precision == "ieee"
         assert torch.backends.cuda.matmul.fp32_precision == on_gpu
     finally:
         products.fp32_precision = before
@@ -166,11 +168,13 @@ def test_several_processes_take_no_mps(monkeypatch):
         choose_device("mps")
 
 
-def test_after_a_training_float32_is_multiplied_as_before(tiny):
-    products = torch.backends.mkldnn.matmul
-    before = products.fp32_precision
-    train(load_config(Path("tiny.yaml"), ["training.max_steps=1"]), Path("run"))
-    assert products.fp32_precision == before
-    with device.float32_products_restored():
-        products.fp32_precision = "ieee" if before != "ieee" else "bf16"
-    assert products.fp32_precision == before
+def test_no_function_of_training_leaves_torchs_settings_changed(tiny):
+    def settings() -> tuple[object, ...]:
+        products = torch.backends.mkldnn.matmul.fp32_precision
+        return products, torch.get_num_threads(), torch.get_default_dtype(), torch.random.get_rng_state().tolist()
+
+    before = settings()
+    trainer_of(tiny / "prepared").train()
+    assert settings() == before
+    train(load_config(Path("tiny.yaml"), ["training.minutes=0.01"]), Path("run"))
+    assert settings() == before

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig, Monolingual
 from mt_cli.decoding.translator import Translator
-from mt_cli.device import choose_device, multiply_float32_fast
+from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
@@ -253,8 +253,6 @@ def _translate(config: Config, run: RunDir, back: RunDir, about: About, signals:
     assert text is not None
     end = 60 * translated_share(text) * (config.training.minutes or math.inf)
     device = choose_device(config.training.device)
-    if device.type == "cpu":
-        multiply_float32_fast()  # as in training, so that a translation is the same whichever start makes it
     translator = Translator.load(back.path, device=str(device), to=reverse_name(config.data))
     signals.is_saving_needed = True
     log.info(f"translating back {about.n_chosen:,} of {about.n_lines:,} lines, {text.search} search")

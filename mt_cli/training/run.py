@@ -16,13 +16,7 @@ import torch
 from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
-from mt_cli.device import (
-    choose_device,
-    choose_precision,
-    float32_products_restored,
-    keep_freed_memory,
-    multiply_float32_fast,
-)
+from mt_cli.device import choose_device, choose_precision, fast_float32_products, keep_freed_memory
 from mt_cli.directions import told_target
 from mt_cli.errors import DataError, as_typed
 from mt_cli.provenance import record_start, versions
@@ -62,7 +56,6 @@ def train(
     given = config if isinstance(config, Config) else load_config(Path(config))
     run = RunDir(Path(run_dir))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(float32_products_restored())  # so that what follows computes as it does in other commands
         if signals is None:
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
@@ -82,6 +75,7 @@ def _train_in(
 ) -> None:
     with contextlib.ExitStack() as stack:
         config = ranks.first(lambda: _begin(given, run, stack)) or given
+        stack.enter_context(fast_float32_products(choose_device(config.training.device)))
         if config.data.monolingual is not None:
             train_back = lambda config, back: _train_in(back, config, signals, started, ALONE, on_validation)  # noqa: E731
             seconds = ranks.first(lambda: back_translate(config, run, train_back, signals))
@@ -124,11 +118,10 @@ def prepared_trainer(
     config = data.config
     keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)
-    if device.type == "cpu":
-        multiply_float32_fast()
     forget_compiled()
-    torch.manual_seed(config.training.seed)
-    model = build_model(config, data.tokenizer)
+    with torch.random.fork_rng():
+        torch.manual_seed(config.training.seed)
+        model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := run_to_begin_with(config, run)) is not None:
         take_weights(model, data.tokenizer, parent, config.training.freeze)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config import AUTO, Config
-from mt_cli.device import choose_device, choose_precision, memory_limit, memory_limited, multiply_float32_fast
+from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
 from mt_cli.errors import is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import STEP_TOKENS, CorpusFacts
@@ -31,7 +31,7 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
     """
     device = choose_device(config.training.device)
     try:
-        with memory_limited(memory_limit(device)):
+        with memory_limited(memory_limit(device)), fast_float32_products(device), torch.random.fork_rng():
             return min(_seconds_of_updates(config, facts, device)[1:])
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -40,8 +40,6 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
 
 
 def _seconds_of_updates(config: Config, facts: CorpusFacts, device: torch.device) -> list[float]:
-    if device.type == "cpu":
-        multiply_float32_fast()
     training, vocab_size = config.training, config.tokenizer.vocab_size
     batch_tokens = STEP_TOKENS if training.batch_tokens == AUTO else training.batch_tokens
     n_tokens = min(max(2, round(facts.n_tokens / max(1, facts.n_pairs))), config.data.max_length)

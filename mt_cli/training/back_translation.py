@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig, Monolingual
 from mt_cli.decoding.translator import Translator
-from mt_cli.device import choose_device
+from mt_cli.device import choose_device, fast_float32_products
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.files import write_atomically
 from mt_cli.run_dir import RunDir
@@ -256,7 +256,10 @@ def _translate(config: Config, run: RunDir, back: RunDir, about: About, signals:
     translator = Translator.load(back.path, device=str(device), to=reverse_name(config.data))
     signals.is_saving_needed = True
     log.info(f"translating back {about.n_chosen:,} of {about.n_lines:,} lines, {text.search} search")
-    with tqdm(total=about.n_chosen, desc="translating back", unit=" lines", leave=False, disable=None) as bar:
+    with (  # computes as training does, so that a translation is the same whichever start makes it
+        fast_float32_products(device),
+        tqdm(total=about.n_chosen, desc="translating back", unit=" lines", leave=False, disable=None) as bar,
+    ):
 
         def on_batch(n_lines: int) -> None:
             bar.update(n_lines)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tqdm import tqdm
 
+from mt_cli.device import fast_float32_products
 from mt_cli.run_dir import RunDir
 from mt_cli.training.feed import Feed
 from mt_cli.training.guards import (
@@ -71,6 +72,7 @@ class Trainer:
         with (
             contextlib.closing(self.metrics),
             contextlib.closing(feed),
+            fast_float32_products(state.model.device),
             advise_when_out_of_memory(state.model.device, advice),
             self.metrics.progress_bar() as bar,
         ):

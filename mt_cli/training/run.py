@@ -16,7 +16,7 @@ import torch
 from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
-from mt_cli.device import choose_device, choose_precision, fast_float32_products, keep_freed_memory
+from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.directions import told_target
 from mt_cli.errors import DataError, as_typed
 from mt_cli.provenance import record_start, versions
@@ -75,7 +75,6 @@ def _train_in(
 ) -> None:
     with contextlib.ExitStack() as stack:
         config = ranks.first(lambda: _begin(given, run, stack)) or given
-        stack.enter_context(fast_float32_products(choose_device(config.training.device)))
         if config.data.monolingual is not None:
             train_back = lambda config, back: _train_in(back, config, signals, started, ALONE, on_validation)  # noqa: E731
             seconds = ranks.first(lambda: back_translate(config, run, train_back, signals))

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import mean
 
 from mt_cli import Translator
+from mt_cli.data.corpus import read_lines
 from mt_cli.evaluation.metrics import sentence_chrf
 from mt_cli.explain.estimate import agreement, estimator_of
 from mt_cli.explain.json_lines import explain_lines
-from mt_cli.text.corpus import read_lines
 
 
 def main(run: str, source: str, reference: str, *others: str) -> None:

@@ -19,11 +19,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from mt_cli.check.alignment import Alignment
+from mt_cli.checking.alignment import Alignment
 from mt_cli.config import DataConfig
+from mt_cli.data.corpus import read_lines, read_pairs
 from mt_cli.evaluation import suspects
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import read_lines, read_pairs
+from mt_cli.run.run_dir import RunDir
 
 
 def plant(tgt: list[str], share: float, rng: random.Random) -> set[int]:

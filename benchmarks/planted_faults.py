@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mt_cli.check.corpus_check import check, quick_check
-from mt_cli.check.findings import Report
+from mt_cli.checking.corpus_check import check, quick_check
+from mt_cli.checking.findings import Report
 from mt_cli.config import DataConfig
-from mt_cli.text.corpus import read_lines
+from mt_cli.data.corpus import read_lines
 
 STRETCH = 300
 SHARES = {

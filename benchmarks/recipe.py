@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 COLUMNS = (
     "date", "corpus", "pairs", "settings", "seed", "minutes", "steps",

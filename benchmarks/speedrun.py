@@ -21,7 +21,7 @@ from contender import PEERS, say
 
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 HERE = Path(__file__).parent
 

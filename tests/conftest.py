@@ -28,11 +28,11 @@ from torch import Tensor
 from mt_cli import cli
 from mt_cli.cli import app
 from mt_cli.config import ModelConfig
+from mt_cli.data import batching
+from mt_cli.data.tokenizer import PAD_ID
 from mt_cli.export.engine import avoid_saturated_int8
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
-from mt_cli.text import batching
-from mt_cli.text.tokenizer import PAD_ID
 
 app._make_command = functools.cache(
     app._make_command

@@ -23,14 +23,14 @@ import pytest
 import torch
 
 from mt_cli import fetch
-from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.data.corpus import normalize, read_lines, read_pairs
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import MTError
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import normalize, read_lines, read_pairs
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 CONFIG = Config.model_validate(
     {

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint import load_checkpoint
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import load_checkpoint
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.resume import N_KEPT
 
 _CLOCK = {

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from mt_cli.check.alignment import Alignment, Misaligned
-from mt_cli.check.lexicon import units
-from mt_cli.text.corpus import SentencePair
+from mt_cli.checking.alignment import Alignment, Misaligned
+from mt_cli.checking.lexicon import units
+from mt_cli.data.corpus import SentencePair
 
 SYLLABLES = [consonant + vowel for consonant in "bdgklmnprstvz" for vowel in "aeiou"]
 

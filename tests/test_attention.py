@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mt_cli.config_file import load_config
+from mt_cli.data.batching import make_batch, padding_mask, subsequent_mask
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.tokenizer import PAD_ID
 from mt_cli.errors import ConfigError
 from mt_cli.model import attention
 from mt_cli.model.attention import MultiHeadAttention, attend
-from mt_cli.text.batching import make_batch, padding_mask, subsequent_mask
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.tokenizer import PAD_ID
 
 Array = npt.NDArray[np.float64]
 

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.checkpoint import build_model
+from mt_cli.cli.pipe import AttendLines
 from mt_cli.config import Config
+from mt_cli.data.batching import source_batch
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
@@ -23,9 +25,7 @@ from mt_cli.explain import attention_page
 from mt_cli.explain.attention import AttentionMaps, attention_maps, attention_maps_of_pair, format_alignment
 from mt_cli.explain.attention_page import AttentionPage
 from mt_cli.explain.page import safe_json
-from mt_cli.pipe import AttendLines
-from mt_cli.text.batching import source_batch
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from mt_cli.run.checkpoint import build_model
 
 LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫。"]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"document.title='taken'\"> & $x$"

@@ -23,13 +23,13 @@ from mt_cli import recipe
 from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, contradictions, given_keys
 from mt_cli.config_file import config_of, load_config
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import CorpusReport, read_lines, read_monolingual
+from mt_cli.data.spelling import Spelling
+from mt_cli.data.tokenizer import REAL, SYNTHETIC
 from mt_cli.errors import ConfigError, DataError, RunDirError
-from mt_cli.run_dir import RunDir
-from mt_cli.run_synthetic import About
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import CorpusReport, read_lines, read_monolingual
-from mt_cli.text.spelling import Spelling
-from mt_cli.text.tokenizer import REAL, SYNTHETIC
+from mt_cli.run.run_dir import RunDir
+from mt_cli.run.synthetic import About
 from mt_cli.training import back_translation
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.prepare import prepare

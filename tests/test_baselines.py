@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
+from mt_cli.data.corpus import SentencePair
 from mt_cli.evaluation import baselines
 from mt_cli.evaluation.baselines import TranslationMemory
-from mt_cli.text.corpus import SentencePair
 
 Mt = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.text.batching import (
+from mt_cli.data.batching import (
     batches_by_length,
     epoch_batches,
     fixed_batches,
@@ -21,9 +21,9 @@ from mt_cli.text.batching import (
     source_batch,
     subsequent_mask,
 )
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.mixture import Block, chosen_blocks
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import Block, chosen_blocks
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 
 class Lengths:

@@ -10,9 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from mt_cli import blocks, pipe
-from mt_cli.checkpoint import load_checkpoint, save_checkpoint
-from mt_cli.run_dir import RunDir
+from mt_cli.cli import blocks, pipe
+from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
 LINES = [f"the {animal} sees {n}" if n % 7 else "" for n in range(40) for animal in ("cat", "dog")]

@@ -22,13 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from same_training import unequal
 
-from mt_cli import checkpoint
-from mt_cli.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.config import Config
+from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError
 from mt_cli.files import write_atomically, write_bytes, write_text
-from mt_cli.run_dir import RunDir
-from mt_cli.text.tokenizer import Tokenizer, train_tokenizer
+from mt_cli.run import checkpoint
+from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 CONFIG = Config.model_validate(
     {

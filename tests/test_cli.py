@@ -27,13 +27,13 @@ from hypothesis import strategies as st
 from nursery import wait_until
 from tiny_trainer import change_languages, options
 
-from mt_cli import provenance
-from mt_cli.checkpoint import load_checkpoint
 from mt_cli.cli.corpus import usual_run_dir
 from mt_cli.config_file import load_config
-from mt_cli.run_dir import RunDir
-from mt_cli.text import tokenizer
-from mt_cli.text.corpus import edge_spaces
+from mt_cli.data import tokenizer
+from mt_cli.data.corpus import edge_spaces
+from mt_cli.run import provenance
+from mt_cli.run.checkpoint import load_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 from test_packing import some_pairs
 from tiny_trainer import trainer_of
 
-from mt_cli.text.packing import PackedShape, pack
+from mt_cli.data.packing import PackedShape, pack
 from mt_cli.training import compiled, feed, update
 from mt_cli.training.compiled import Compiled, compiled_loss, forget_compiled
 from mt_cli.training.objective import summed_loss

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli.check.corpus_check import check, quick_check
+from mt_cli.checking.corpus_check import check, quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
+from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table
+from mt_cli.data.corpus import CorpusReport, SentencePair, sha256_of
 from mt_cli.errors import DataError, RunDirError
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table
-from mt_cli.text.corpus import CorpusReport, SentencePair, sha256_of
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import PreparedData, prepare
 
 CORPORA = "[{files: [a.en, a.de], weight: 2}, {files: b.tsv, weight: 0.5}]"

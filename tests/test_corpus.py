@@ -17,9 +17,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.errors import DataError
-from mt_cli.text import corpus
-from mt_cli.text.corpus import (
+from mt_cli.data import corpus
+from mt_cli.data.corpus import (
     CorpusReport,
     SentencePair,
     decode_line,
@@ -33,6 +32,7 @@ from mt_cli.text.corpus import (
     sha256_of,
     write_copy,
 )
+from mt_cli.errors import DataError
 
 LINE_SEPARATORS_OF_OTHERS = "\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 

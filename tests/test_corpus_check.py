@@ -13,15 +13,15 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from mt_cli.check import usual
-from mt_cli.check.corpus_check import check, quick_check
-from mt_cli.check.findings import shown
-from mt_cli.check.signs import SpellingCounter
-from mt_cli.check.usual import OVER_LONG_FROM
-from mt_cli.check.words import words
+from mt_cli.checking import usual
+from mt_cli.checking.corpus_check import check, quick_check
+from mt_cli.checking.findings import shown
+from mt_cli.checking.signs import SpellingCounter
+from mt_cli.checking.usual import OVER_LONG_FROM
+from mt_cli.checking.words import words
 from mt_cli.config import DataConfig
+from mt_cli.data.corpus import SentencePair
 from mt_cli.errors import DataError
-from mt_cli.text.corpus import SentencePair
 
 ENGLISH = "the old man sees a red house and small dogs near my green river when rain falls on cold stones"
 GERMAN = "der alte mann sieht ein rotes haus und kleine hunde nahe mein grüner fluss wenn regen fällt auf kalte steine"
@@ -328,7 +328,7 @@ def aligned(monkeypatch):
     def say(stretches, partners):
         Told.stretches, Told.partners = stretches, partners
 
-    module = ModuleType("mt_cli.check.alignment")
+    module = ModuleType("mt_cli.checking.alignment")
     module.Alignment = Told
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return say

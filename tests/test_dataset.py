@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.data.dataset import TokenDataset, TokenPair
 
 META = {"data": "1234", "tokenizer": "abcd"}
 PAIRS = [TokenPair([5, 6, 7], [8], 1), TokenPair([], [9, 9], 3), TokenPair([4], [], 4), TokenPair([1], [65_535], 9)]

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from mt_cli.data.batching import source_batch, subsequent_mask
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.beam import beam_search, length_penalty
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
 from mt_cli.decoding.sampling import sample
@@ -26,8 +28,6 @@ from mt_cli.model.layers import ACTIVATIONS
 from mt_cli.model.packed_linear import Linear, PackedLinear, linear
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import source_batch, subsequent_mask
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FLOAT32 = 1e-5
 MakeModel = Callable[..., Transformer]

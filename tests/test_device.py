@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves
 from mt_cli import device
 from mt_cli.config import TrainingConfig
 from mt_cli.config_file import load_config
+from mt_cli.data.batching import batch_of
 from mt_cli.device import choose_device, choose_precision, fast_float32_products
 from mt_cli.errors import UsageError
-from mt_cli.text.batching import batch_of
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.run import train

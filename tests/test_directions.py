@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from test_two_files import SMALL, write_corpus
 
-from mt_cli.checkpoint import load_model
 from mt_cli.cli.corpus import read_config
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.decoding.translator import Translator
-from mt_cli.directions import choose_direction, directions_of, tags_of
 from mt_cli.errors import ConfigError, UsageError
 from mt_cli.evaluation.suspects import find_suspects
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import load_model
+from mt_cli.run.directions import choose_direction, directions_of, tags_of
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import prepare
 from mt_cli.training.run import train
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from mt_cli.data.profile import CorpusProfile
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
@@ -19,8 +20,7 @@ from mt_cli.errors import RunDirError
 from mt_cli.explain import doubts
 from mt_cli.explain.attention import CrossAttention, attention_maps, cross_attention
 from mt_cli.explain.doubts import Doubt, find_doubts
-from mt_cli.run_dir import RunDir
-from mt_cli.text.profile import CorpusProfile
+from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
 PROFILE = CorpusProfile(

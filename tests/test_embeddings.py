@@ -10,10 +10,10 @@ from test_positions import encoding
 from torch import Tensor, nn
 
 from mt_cli.config_file import load_config
+from mt_cli.data.batching import source_batch
 from mt_cli.errors import ConfigError
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.positions import Positions, SinusoidPositions, positions_of
-from mt_cli.text.batching import source_batch
 
 FLOAT32 = 1e-5
 PAD = 0

@@ -18,7 +18,7 @@ import pytest
 import torch
 from pages import is_mt, run
 
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 ALL = Path(__file__).parent / "errors.md"
 COMMON = Path(__file__).parents[1] / "docs" / "errors.md"

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mt_cli.cli.pipe import _cut
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain import estimate
 from mt_cli.explain.estimate import agreement, estimates, fit_weights, keep_estimate
 from mt_cli.explain.json_lines import explain_lines
-from mt_cli.pipe import _cut
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
 
@@ -177,7 +177,7 @@ def test_a_full_disk_or_memory_or_a_lost_checkpoint_does_not_fail_a_finished_tra
     run.estimate_file.unlink()
     monkeypatch.setattr(estimate, "write_text", fail)
     keep_estimate(run, lambda: False)
-    monkeypatch.setattr("mt_cli.checkpoint.available_memory", lambda: 1)
+    monkeypatch.setattr("mt_cli.run.checkpoint.available_memory", lambda: 1)
     keep_estimate(run, lambda: False)
     shutil.rmtree(run.checkpoints)
     keep_estimate(run, lambda: False)

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.checkpoint import build_model
 from mt_cli.config import Config
+from mt_cli.data.batching import pad, source_batch
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.argos import write_argos
 from mt_cli.export.ctranslate2 import write_ctranslate2
 from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
 from mt_cli.export.marian import write_marian
-from mt_cli.text.batching import pad, source_batch
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
+from mt_cli.run.checkpoint import build_model
 
 SENTENCES = ["the red cat sees a house", "a tree", "die rote Katze 我 sieht", "cats, dogs & trees!"]
 FLOAT32 = 1e-4  # of log-probabilities; the issue of kernels that sum in another order

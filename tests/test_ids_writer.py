@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from mt_cli.text.ids_writer import FILES, IdsWriter
+from mt_cli.data.ids_writer import FILES, IdsWriter
 
 Pair = tuple[list[int], list[int], int]
 SHARDS: list[list[Pair]] = [
@@ -59,7 +59,7 @@ def test_a_killed_start_is_continued_to_the_same_bytes(tmp_path, whole, n):
 
 def test_a_start_that_is_killed_while_it_hashes_keeps_the_shards(tmp_path, whole, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("mt_cli.text.ids_writer.described", Mock(side_effect=Killed))
+        patch.setattr("mt_cli.data.ids_writer.described", Mock(side_effect=Killed))
         written(tmp_path / "d")
     assert written(tmp_path / "d") == 3 and content(tmp_path / "d") == whole
 

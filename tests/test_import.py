@@ -16,14 +16,14 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from mt_cli.checkpoint import build_model
 from mt_cli.config_file import config_of
+from mt_cli.data.batching import batch_of
+from mt_cli.data.piece_model import SYMBOLS, UNUSED, algorithm_of, piece_message, with_our_symbols
+from mt_cli.data.tokenizer import BOS_ID, Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
-from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import batch_of
-from mt_cli.text.piece_model import SYMBOLS, UNUSED, algorithm_of, piece_message, with_our_symbols
-from mt_cli.text.tokenizer import BOS_ID, Tokenizer
+from mt_cli.run.checkpoint import build_model
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.parent import take_weights
 from mt_cli.training.prepare import prepare
 

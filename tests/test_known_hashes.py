@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli.text import known_hashes
-from mt_cli.text.corpus import sha256_of
-from mt_cli.text.known_hashes import known_sha256
+from mt_cli.data import known_hashes
+from mt_cli.data.corpus import sha256_of
+from mt_cli.data.known_hashes import known_sha256
 
 
 @pytest.fixture

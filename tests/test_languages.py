@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.text.languages import (
+from mt_cli.data.languages import (
     is_other_language,
     language,
     languages_of_files,

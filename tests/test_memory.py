@@ -18,13 +18,13 @@ import torch
 from tiny_trainer import options, trainer_of
 
 from mt_cli import device
-from mt_cli.checkpoint import load_checkpoint
 from mt_cli.config import AUTO
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import TrainingError, is_out_of_memory
-from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import epoch_batches, make_batch
+from mt_cli.run.checkpoint import load_checkpoint
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training import memory, run, update
 from mt_cli.training.progress import Progress
 from mt_cli.training.run import fit_batch_tokens
@@ -327,8 +327,8 @@ import torch
 from mt_cli import device
 from mt_cli.config import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.mixture import Mixture, Part
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import Mixture, Part
 from mt_cli.training import memory
 from mt_cli.training.optimizer import Optimizer
 

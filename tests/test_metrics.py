@@ -13,14 +13,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import ModelConfig
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import scoring
 from mt_cli.errors import DataError
 from mt_cli.evaluation import evaluate, metrics
 from mt_cli.evaluation.evaluate import evaluate_files
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts, ter_of
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 WORDS = "the a cat dog sees house, green. don't 3.14 I'm »ja« naïve 你好 。 – x-ray U.S. 50% & &amp; <b> @-@ É".split()  # noqa: SIM905
 

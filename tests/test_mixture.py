@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.mixture import BLOCK_SIZE, Mixture, Part, chosen_blocks
+from mt_cli.data.batching import epoch_batches, make_batch
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import BLOCK_SIZE, Mixture, Part, chosen_blocks
 
 PAIRS = [TokenPair([5, 6, 7], [8], 1), TokenPair([], [9, 9], 3), TokenPair([4], [], 4), TokenPair([1], [65_535], 9)]
 OTHERS = [TokenPair([10], [11, 12], 2), TokenPair([13, 14], [15], 7)]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt_cli.text.batching import batch_of
+from mt_cli.data.batching import batch_of
 from mt_cli.training import fused_loss as fused
 from mt_cli.training.fused_loss import fused_loss
 from mt_cli.training.objective import divergence, loss_of_logits, summed_loss

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from mt_cli.data.batching import epoch_batches, make_batch
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.model.attention import attend
 from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import epoch_batches, make_batch
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.packing import NO_TARGET, PackedBatch, PackedShape, pack, packed_shape, pieces
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.training.feed import packed_kernel_works
 from mt_cli.training.objective import summed_loss
 

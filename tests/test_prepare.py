@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from mt_cli.config_file import load_config
+from mt_cli.data import corpus
+from mt_cli.data.corpus import sha256_of
+from mt_cli.data.dataset import TokenPair
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
-from mt_cli.run_dir import RunDir
-from mt_cli.text import corpus
-from mt_cli.text.corpus import sha256_of
-from mt_cli.text.dataset import TokenPair
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training import token_sets
 from mt_cli.training.prepare import PreparedData, prepare
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mt_cli.text.profile import CorpusProfile, ProfileBuilder
+from mt_cli.data.profile import CorpusProfile, ProfileBuilder
 
 TEXTS = ["Mrs. Liu came.", "She sat. He stood.", "Oh!", "Where is Mrs. Liu?"]
 

@@ -18,9 +18,9 @@ import pytest
 from same_training import differences
 from tiny_trainer import options
 
-from mt_cli.checkpoint import load_checkpoint
 from mt_cli.errors import TrainingError
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import load_checkpoint
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.ranks import Ranks, _Heartbeats
 
 Start = Callable[..., "list[subprocess.Popen[bytes]]"]

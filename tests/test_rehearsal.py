@@ -13,11 +13,11 @@ import pytest
 from conftest import WORDS
 
 from mt_cli.config_file import load_config
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import read_lines
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import cannot_write
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import read_lines
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import PreparedData, prepare
 
 NEW_WORDS = {"bird": "Vogel", "hears": "hört", "blue": "blau", "a": "ein"}

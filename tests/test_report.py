@@ -16,6 +16,8 @@ from test_attention_page import CHROMIUM, HOSTILE
 
 from mt_cli.config import Corpus, DataConfig
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.data.corpora import TrainingText, place_of
+from mt_cli.data.corpus import SentencePair
 from mt_cli.errors import UsageError
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.evaluate import read_set
@@ -24,9 +26,7 @@ from mt_cli.explain.page import safe_json, write_page
 from mt_cli.explain.report import write_report
 from mt_cli.explain.report_facts import RunFacts
 from mt_cli.explain.report_sets import ReportedSet, _estimated, _lengths, _rarities
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText, place_of
-from mt_cli.text.corpus import SentencePair
+from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
 PAGE = Path("report.html")

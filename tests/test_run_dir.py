@@ -15,8 +15,8 @@ import pytest
 from tiny_trainer import options
 from yaml import safe_dump, safe_load
 
-from mt_cli.checkpoint import load_checkpoint, save_checkpoint
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
 LONGER = options("training.max_steps=161", "training.n_samples=0")

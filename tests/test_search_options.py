@@ -18,6 +18,8 @@ import pytest
 import torch
 from tiny_trainer import change_languages
 
+from mt_cli.data.batching import source_batch
+from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
@@ -29,8 +31,6 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import source_batch
-from mt_cli.text.tokenizer import EOS_ID
 
 MakeModel = Callable[..., Transformer]
 SOURCES = [[4, 5, 6], [9], [10, 4, 4, 7]]

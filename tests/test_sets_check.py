@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.check.sets import SetsCheck
+from mt_cli.checking.sets import SetsCheck
+from mt_cli.data.corpus import SentencePair
 from mt_cli.errors import DataError
-from mt_cli.text.corpus import SentencePair
 
 
 def pairs(*texts: str, problem: str = ""):

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mt_cli.check.corpus_check import check
+from mt_cli.checking.corpus_check import check
 from mt_cli.config_file import config_of, load_config
+from mt_cli.data.spelling import Respelling, SignCounter, other_spelling, told
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.explain.report_sets import _rarities
-from mt_cli.run_dir import RunDir
-from mt_cli.text.spelling import Respelling, SignCounter, other_spelling, told
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.parent import spellings_of
 from mt_cli.training.prepare import prepare
 from mt_cli.training.run import train

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.similarity import NEAR, NearIndex, gram_length, grams, letters
+from mt_cli.data.split import repetitions, set_size, split
 from mt_cli.errors import DataError
-from mt_cli.text.corpus import SentencePair
-from mt_cli.text.similarity import NEAR, NearIndex, gram_length, grams, letters
-from mt_cli.text.split import repetitions, set_size, split
 
 
 def word(rng: random.Random) -> str:

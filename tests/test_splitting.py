@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.text import splitting
-from mt_cli.text.splitting import MAX_ABBREVIATIONS, AbbreviationCounter, halves, sentences
+from mt_cli.data import splitting
+from mt_cli.data.splitting import MAX_ABBREVIATIONS, AbbreviationCounter, halves, sentences
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from mt_cli.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.evaluation import suspects
 from mt_cli.evaluation.suspects import find_suspects
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 
 
 def plant(src: str, tgt: str, n: int) -> set[int]:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mt_cli.data import tables, workbook
+from mt_cli.data.corpus import CorpusReport, read_pairs, read_test_set
+from mt_cli.data.languages import code_of_name
+from mt_cli.data.tables import describe, find_layout, languages_of, read_rows
 from mt_cli.errors import DataError, UsageError
-from mt_cli.text import tables, workbook
-from mt_cli.text.corpus import CorpusReport, read_pairs, read_test_set
-from mt_cli.text.languages import code_of_name
-from mt_cli.text.tables import describe, find_layout, languages_of, read_rows
 
 SENTENCES = [
     ("Hola, amigo mío", "Mba'éichapa che irũ"),

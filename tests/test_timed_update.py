@@ -9,7 +9,7 @@ import pytest
 from mt_cli.config import Config, given_keys
 from mt_cli.config_file import complete, config_of, load_config
 from mt_cli.recipe import CorpusFacts, Machine, choose
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training import timed_update
 from mt_cli.training.prepare import prepare
 from mt_cli.training.timed_update import update_seconds

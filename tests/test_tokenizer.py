@@ -14,10 +14,9 @@ import sentencepiece as spm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.errors import CheckpointError, DataError
-from mt_cli.text import tokenizer as tokenizer_module
-from mt_cli.text.corpus import normalize
-from mt_cli.text.tokenizer import (
+from mt_cli.data import tokenizer as tokenizer_module
+from mt_cli.data.corpus import normalize
+from mt_cli.data.tokenizer import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -29,6 +28,7 @@ from mt_cli.text.tokenizer import (
     train_tokenizer,
     with_tags,
 )
+from mt_cli.errors import CheckpointError, DataError
 
 SOURCES = [f"the {a} {b} sees a {c}" for a in ("old", "small", "red") for b in ("cat", "dog", "fox") for c in ("bird", "tree")]  # fmt: skip
 TARGETS = [f"{a} {b} sieht {c}" for a in ("die alte", "die kleine") for b in ("Katze", "Füchsin") for c in ("einen Vogel", "Bäume")]  # fmt: skip
@@ -254,7 +254,7 @@ def test_a_long_line_does_no_harm():
 
 INTERRUPTED = """
 import os, random, signal, time
-from mt_cli.text.tokenizer import train_tokenizer
+from mt_cli.data.tokenizer import train_tokenizer
 
 def stop(number, frame):
     raise KeyboardInterrupt
@@ -287,7 +287,7 @@ def test_text_without_line_ends_is_told():
 
 DRAWN = """
 import random
-from mt_cli.text import tokenizer
+from mt_cli.data import tokenizer
 tokenizer.SAMPLE_SIZE, rng = 200, random.Random(1)
 text = [" ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(4)) for _ in range(600)]
 print([tokenizer.train_tokenizer([lambda: iter(text)], name, 320).sha256 for name in ("unigram", "bpe")])

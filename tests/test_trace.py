@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.checkpoint import build_model
 from mt_cli.config import Config
+from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
+from mt_cli.data.corpus import normalize
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.trace import _in_columns, _shorten, _width, trace, trace_steps
-from mt_cli.text.batching import padding_mask, source_batch, subsequent_mask
-from mt_cli.text.corpus import normalize
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
+from mt_cli.run.checkpoint import build_model
 
 LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫"]
 

@@ -29,16 +29,17 @@ from nursery import nursery_in, wait_until
 from same_training import differences, unequal
 from tiny_trainer import options, trainer_of
 
-from mt_cli import checkpoint, files
-from mt_cli.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli import files
 from mt_cli.cli import train as train_command
 from mt_cli.config import TrainingConfig
 from mt_cli.config_file import load_config
+from mt_cli.data.mixture import Mixture
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
-from mt_cli.run_dir import RunDir
-from mt_cli.text.mixture import Mixture
+from mt_cli.run import checkpoint
+from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training import feed, loop, metrics_log, muon, resume, update, validation
 from mt_cli.training import run as run_module
 from mt_cli.training.muon import Muon, orthogonalized

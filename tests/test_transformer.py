@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
+from mt_cli.data.batching import padding_mask, subsequent_mask
+from mt_cli.data.tokenizer import BOS_ID, PAD_ID
 from mt_cli.model.dropout import Dropout
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import padding_mask, subsequent_mask
-from mt_cli.text.tokenizer import BOS_ID, PAD_ID
 
 FLOAT32 = 1e-5
 MakeModel = Callable[..., Transformer]

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config_file import comments_of, load_config
+from mt_cli.data.similarity import letters
+from mt_cli.data.tokenizer import extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.errors import RunDirError
-from mt_cli.run_dir import RunDir
-from mt_cli.text.similarity import letters
-from mt_cli.text.tokenizer import extend_tokenizer, train_tokenizer, with_tags
+from mt_cli.run.checkpoint import build_model, load_model
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.parent import _spelt, take_weights
 
 Mt = Callable[..., Any]

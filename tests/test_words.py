@@ -11,9 +11,9 @@ from conftest import WORDS
 
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
+from mt_cli.data.corpora import TrainingText
 from mt_cli.errors import ConfigError, RunDirError
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.reverse_run import reverse_config
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from mt_cli.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.loop import Trainer
 from mt_cli.training.run import prepared_trainer
 from mt_cli.training.signals import StopSignals

@@ -9,9 +9,9 @@ from meter import Meter
 from torch import Tensor
 
 from mt_cli import cli
+from mt_cli.data.batching import Batch
+from mt_cli.data.tokenizer import PAD_ID
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import Batch
-from mt_cli.text.tokenizer import PAD_ID
 from mt_cli.training import update
 from mt_cli.training.optimizer import Optimizer
 

@@ -43,7 +43,7 @@ def load_marian(work: dict[str, Any]) -> Translate:
     from transformers import MarianMTModel
     from transformers.utils import logging
 
-    from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+    from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
     logging.set_verbosity_error()
     torch.set_num_threads(work["threads"])
@@ -107,7 +107,7 @@ def load_ctranslate2(work: dict[str, Any]) -> Translate:
 
 def subwords(work: dict[str, Any]) -> tuple[Any, Callable[[int], int]]:
     """The run's tokenizer, and how long the translation of so many source tokens may become, as in `mt translate`."""
-    from mt_cli.run_dir import RunDir
+    from mt_cli.run.run_dir import RunDir
 
     run = RunDir(Path(work["run"]))
     config = run.load_config()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.check.findings import Report
+from mt_cli.checking.findings import Report
 from mt_cli.cli.corpus import (
     ColumnsOption,
     CorpusArgument,
@@ -22,10 +22,10 @@ from mt_cli.cli.corpus import (
 )
 from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import Config
+from mt_cli.data.corpora import TrainingText
 from mt_cli.errors import ConfigError, DataError, RunDirError, TrainingError, UsageError
 from mt_cli.recipe import reached_scores
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def check(
         _print_suspects(config, run)
         return 0
 
-    from mt_cli.check.corpus_check import check as check_corpus
+    from mt_cli.checking.corpus_check import check as check_corpus
 
     _tell("looking the corpus through ...")
     reports = {pair.name: check_corpus(pair) for pair in pairs}

@@ -13,10 +13,10 @@ import typer
 
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
+from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
+from mt_cli.data.tables import find_layout, languages_of, read_rows
 from mt_cli.errors import DataError, UsageError
-from mt_cli.run_dir import RUNS, RunDir
-from mt_cli.text.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.text.tables import find_layout, languages_of, read_rows
+from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ def _languages(
 
 def _first_row(corpus: list[Path], columns: str | None) -> str:
     """What to do where the first row of a table without a header is one after all."""
-    from mt_cli.check.findings import shown
+    from mt_cli.checking.findings import shown
 
     layout = find_layout(corpus[0], columns) if len(corpus) == 1 else None
     if layout is None or layout.header is not None:

@@ -21,7 +21,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import printable
 from mt_cli.errors import RunDirError, UsageError
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 

@@ -57,9 +57,9 @@ def explain(
         raise UsageError(f"without --attention greedy search is shown; leave out {spell(list(search))}")
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
+        from mt_cli.cli.pipe import AttendLines, LineProcess, TraceLines, process_lines
         from mt_cli.decoding.translator import Translator
         from mt_cli.device import keep_freed_memory
-        from mt_cli.pipe import AttendLines, LineProcess, TraceLines, process_lines
 
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)

@@ -11,7 +11,7 @@ import typer
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError
 from mt_cli.files import new_folder
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from mt_cli.cli.options import catch_ctrl_c
-from mt_cli.directions import told_target
 from mt_cli.errors import UsageError, as_typed
 from mt_cli.files import new_folder
-from mt_cli.run_dir import RunDir
+from mt_cli.run.directions import told_target
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def import_(
     if run.exists():
         raise UsageError(f"{run} exists already; delete it or choose another RUN")
 
-    from mt_cli.imports.marian import import_marian
+    from mt_cli.export.import_marian import import_marian
     from mt_cli.training.signals import command_line
 
     catch_ctrl_c()

@@ -14,7 +14,7 @@ import typer
 from mt_cli.config import DecodingConfig, keys_without_effect
 from mt_cli.config_file import read_search_options
 from mt_cli.errors import RunDirError, UsageError
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
 RunsAndInputArgument = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mt_cli.cli.options import DeviceOption, catch_ctrl_c, refuse_missing_checkpoints
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import open_input
 from mt_cli.errors import UsageError
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 
 def score(
@@ -48,10 +48,10 @@ def score(
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
     with open_input(src) as source:
+        from mt_cli.cli.pipe import ScoreLines, process_lines
+        from mt_cli.data.corpus import read_lines
         from mt_cli.decoding.translator import Translator
         from mt_cli.device import keep_freed_memory
-        from mt_cli.pipe import ScoreLines, process_lines
-        from mt_cli.text.corpus import read_lines
 
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)

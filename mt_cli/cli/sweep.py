@@ -16,7 +16,7 @@ from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes, rank
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.training.signals import StopSignals

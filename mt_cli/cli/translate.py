@@ -26,12 +26,12 @@ from mt_cli.cli.options import (
 from mt_cli.cli.streams import open_input, open_output
 from mt_cli.errors import UsageError
 from mt_cli.processes import n_processes, rank
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
+    from mt_cli.cli.pipe import TranslateLines
     from mt_cli.decoding.translator import Translator
     from mt_cli.explain.estimate import Estimator
-    from mt_cli.pipe import TranslateLines
 
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 
@@ -77,8 +77,8 @@ def translate(
         _refuse_with_engine(engine, prefix is not None or prefix_column, device, len(runs) * len(checkpoints))
     refuse_columns(None if prefix_column else input_file)
     with open_input(input_file) as source:
-        from mt_cli.pipe import TranslateLines, is_terminal, process_lines
-        from mt_cli.provenance import versions
+        from mt_cli.cli.pipe import TranslateLines, is_terminal, process_lines
+        from mt_cli.run.provenance import versions
 
         translator = _load_translator(runs, checkpoints, device, engine, to)
         refuse_without_effect(search, translator.settings(**search))
@@ -108,7 +108,7 @@ def _is_there(output: Path) -> bool:
 
 def _is_shared(output: Path | None) -> bool:
     """Whether several processes write it, or have begun to."""
-    from mt_cli.blocks import BlockFolder
+    from mt_cli.cli.blocks import BlockFolder
 
     return n_processes() > 1 or (output is not None and BlockFolder.is_begun(output))
 
@@ -122,8 +122,8 @@ def _share(
     made_with: Sequence[object],
 ) -> None:
     """Translates this process's blocks of a file that several share. `weights`: the files of all models."""
-    from mt_cli.blocks import BlockFolder, share_blocks
-    from mt_cli.text.corpus import sha256_of
+    from mt_cli.cli.blocks import BlockFolder, share_blocks
+    from mt_cli.data.corpus import sha256_of
 
     if _is_there(output):  # while this process loaded its model, the others have done all
         return

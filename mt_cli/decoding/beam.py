@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, live_rows, next_log_probs
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 
 def length_penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt_cli.text.tokenizer import EOS_ID
+from mt_cli.data.tokenizer import EOS_ID
 
 
 @dataclass(frozen=True)

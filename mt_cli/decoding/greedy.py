@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.errors import CheckpointError
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
 class SearchModel(Protocol):

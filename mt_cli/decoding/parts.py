@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mt_cli.data.languages import writes_spaces_between_sentences
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.spelling import Respelling
+from mt_cli.data.splitting import halves, sentences
+from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.text.languages import writes_spaces_between_sentences
-from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.spelling import Respelling
-from mt_cli.text.splitting import halves, sentences
-from mt_cli.text.tokenizer import MAX_PIECE, Tokenizer
 
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 
 @torch.inference_mode()

@@ -11,10 +11,10 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from mt_cli.data.batching import Batch, batch_of, batches_by_length
 from mt_cli.decoding.ensemble import averaged
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import Batch, batch_of, batches_by_length
 
 _MAX_LOGITS = 1 << 22  # at a time: those of a whole batch would take more memory than a training step
 

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from mt_cli.config import DecodingConfig, decoding_contradictions
 from mt_cli.config_file import explain_errors
+from mt_cli.data.batching import source_batch
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
 from mt_cli.decoding.sampling import sample
 from mt_cli.errors import UsageError
-from mt_cli.text.batching import source_batch
 
 
 class Request(NamedTuple):

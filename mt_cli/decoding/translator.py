@@ -16,23 +16,23 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint import LoadedModel, load_model
 from mt_cli.config import Config, DecodingConfig
+from mt_cli.data.corpus import edge_spaces, normalize
+from mt_cli.data.languages import language
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.tokenizer import UNK_ID, Tokenizer
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, Translation, join_parts
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, adapted_settings, search_batch
 from mt_cli.device import choose_device
-from mt_cli.directions import choose_direction
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import edge_spaces, normalize
-from mt_cli.text.languages import language
-from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import UNK_ID, Tokenizer
+from mt_cli.run.checkpoint import LoadedModel, load_model
+from mt_cli.run.directions import choose_direction
+from mt_cli.run.run_dir import RunDir
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

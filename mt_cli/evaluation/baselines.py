@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mt_cli.config import DataConfig
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import SentencePair, normalize
+from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.errors import DataError
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import SentencePair, normalize
-from mt_cli.text.spelling import Respelling, Spelling
+from mt_cli.run.run_dir import RunDir
 
 _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; with 4 no corpus that was tried gained
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search

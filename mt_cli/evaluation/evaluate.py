@@ -16,13 +16,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import to_yaml
+from mt_cli.data.corpora import TrainingText, joined_sha256
+from mt_cli.data.corpus import CorpusReport, read_lines, read_test_set, sha256_of
+from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.directions import Direction, choose_direction, directions_of, has_several
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import Result, System
@@ -36,11 +37,10 @@ from mt_cli.evaluation.metrics import (
     ter_of,
 )
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, interval
-from mt_cli.provenance import commit, versions
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText, joined_sha256
-from mt_cli.text.corpus import CorpusReport, read_lines, read_test_set, sha256_of
-from mt_cli.text.dataset import TokenDataset, TokenPair
+from mt_cli.run.checkpoint import load_model
+from mt_cli.run.directions import Direction, choose_direction, directions_of, has_several
+from mt_cli.run.provenance import commit, versions
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from torch import Tensor
 
+from mt_cli.data.batching import fixed_batches, make_batch
+from mt_cli.data.dataset import TokenDataset
+from mt_cli.data.languages import language, writes_spaces
+from mt_cli.data.mixture import Mixture
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import fixed_batches, make_batch
-from mt_cli.text.dataset import TokenDataset
-from mt_cli.text.languages import language, writes_spaces
-from mt_cli.text.mixture import Mixture
 
 
 @dataclass(frozen=True)

@@ -19,22 +19,22 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from mt_cli.check.alignment import Alignment
-from mt_cli.checkpoint import load_model
+from mt_cli.checking.alignment import Alignment
 from mt_cli.config import DataConfig
+from mt_cli.data.batching import fixed_batches
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.spelling import respelled
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
-from mt_cli.directions import directions_of, told
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import fixed_batches
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import SentencePair
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.spelling import respelled
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.run.checkpoint import load_model
+from mt_cli.run.directions import directions_of, told
+from mt_cli.run.run_dir import RunDir
 
 SHARE = 0.02  # of the pairs that are shown
 _LEAST = 20  # pairs that are shown of a small corpus

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequent_mask
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
-from mt_cli.text.batching import batches_by_length, pad, source_batch, subsequent_mask
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 Weights = list[list[list[list[float]]]]  # by layer, head, query and key
 Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols

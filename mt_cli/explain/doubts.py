@@ -16,12 +16,12 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
+from mt_cli.data.languages import writes_spaces
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.spelling import Respelling
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention
-from mt_cli.text.languages import writes_spaces
-from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.spelling import Respelling
 
 _MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled word of up to three pieces is no loop
 _MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence

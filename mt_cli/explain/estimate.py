@@ -23,6 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from mt_cli.config import SeveralPairs
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.mixture import Mixture
+from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import sentence_chrf
@@ -30,10 +33,7 @@ from mt_cli.explain.doubts import MIN_ATTENTION
 from mt_cli.explain.json_lines import ExplainedLine, explain_lines
 from mt_cli.files import read_inside, write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import SentencePair
-from mt_cli.text.mixture import Mixture
-from mt_cli.text.tokenizer import EOS_ID
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import trained_text
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mt_cli.directions import Direction, directions_of, told
+from mt_cli.data.corpus import sha256_of
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.comparison import label, meaning
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
@@ -22,9 +22,9 @@ from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.explain.report_facts import RunFacts
 from mt_cli.explain.report_sets import ReportedSet
 from mt_cli.files import read_inside
-from mt_cli.provenance import versions
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import sha256_of
+from mt_cli.run.directions import Direction, directions_of, told
+from mt_cli.run.provenance import versions
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.verdict import LEVELS
 
 log = logging.getLogger(__name__)

@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mt_cli.check.findings import Example, Finding, SideFacts
+from mt_cli.checking.findings import Example, Finding, SideFacts
 from mt_cli.config import Config, DataConfig, TrainingConfig
-from mt_cli.directions import told_target
 from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.evaluate import read_set
 from mt_cli.explain.training_log import TrainingLog, finite
 from mt_cli.files import read_inside, refuse_outside, refuse_special_file
-from mt_cli.run_dir import RunDir
+from mt_cli.run.directions import told_target
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.metrics_log import told_time
 from mt_cli.training.verdict import copied_chrf, learning_curve, verdict
 

@@ -13,8 +13,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mt_cli.check.words import words
+from mt_cli.checking.words import words
 from mt_cli.config import Config
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import normalize
+from mt_cli.data.languages import writes_spaces
+from mt_cli.data.spelling import Respelling
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
@@ -25,11 +29,7 @@ from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.estimate import agreement, estimates
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.explain.training_log import finite
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import normalize
-from mt_cli.text.languages import writes_spaces
-from mt_cli.text.spelling import Respelling
+from mt_cli.run.run_dir import RunDir
 
 _SHOWN = ("bleu", "chrf", "ter", "loss", "sentences_per_second", "intervals", "warnings")  # of the scores
 _N_GROUPS = 5  # of about as many sentences each, by length

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
+from mt_cli.data.batching import source_batch
+from mt_cli.data.corpus import normalize
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.decoding.translator import Translator
-from mt_cli.text.batching import source_batch
-from mt_cli.text.corpus import normalize
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID
 
 _N_SHOWN = 5
 _MAX_INPUT_COLUMNS = 40  # so that a step fits on a line of a wide terminal

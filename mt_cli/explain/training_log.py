@@ -11,7 +11,7 @@ from typing import Any
 
 from mt_cli.config import TrainingConfig
 from mt_cli.errors import RunDirError
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
 
 _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "grad_norm")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from mt_cli.config import Config
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
@@ -21,7 +22,6 @@ from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 from mt_cli.model.positions import SinusoidPositions
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:

@@ -20,12 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.config import Config, DecodingConfig, ModelConfig
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
 from mt_cli.model.layers import dropout_rate
 from mt_cli.model.positions import SinusoidPositions
-from mt_cli.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.data.tokenizer import Tokenizer
 
 FORBIDDEN_BIAS = -1e4  # gives symbols that are no part of a translation probability 0, also in float16
 

@@ -23,14 +23,14 @@ import numpy as np
 from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig, Monolingual
+from mt_cli.data.corpus import CorpusReport, read_monolingual, read_pairs, sha256_of
+from mt_cli.data.spelling import AS_IT_IS
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.files import write_atomically
-from mt_cli.run_dir import RunDir
-from mt_cli.run_synthetic import About
-from mt_cli.text.corpus import CorpusReport, read_monolingual, read_pairs, sha256_of
-from mt_cli.text.spelling import AS_IT_IS
+from mt_cli.run.run_dir import RunDir
+from mt_cli.run.synthetic import About
 from mt_cli.training.monolingual import Selection, held_out_targets
 from mt_cli.training.parent import held_out_of, sha256_of_best, spellings_of
 from mt_cli.training.resume import continued_config

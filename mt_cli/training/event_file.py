@@ -11,7 +11,7 @@ from typing import Any
 from mt_cli.config import TrainingConfig
 from mt_cli.errors import missing_extra
 from mt_cli.files import cannot_write
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 
 
 def refuse_missing_tensorboard(training: TrainingConfig) -> None:

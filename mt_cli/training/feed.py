@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import torch
 
+from mt_cli.data.batching import Batch, epoch_batches, make_batch
+from mt_cli.data.mixture import Mixture
+from mt_cli.data.packing import PackedBatch, PackedShape, pack, packed_shape, pieces
 from mt_cli.model.attention import MultiHeadAttention, attend, attend_packed, has_packed_kernel
 from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import Batch, epoch_batches, make_batch
-from mt_cli.text.mixture import Mixture
-from mt_cli.text.packing import PackedBatch, PackedShape, pack, packed_shape, pieces
 from mt_cli.training.phases import phase
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.state import TrainingState

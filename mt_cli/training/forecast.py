@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from mt_cli.config import AUTO, Config
+from mt_cli.data.batching import source_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import peak_memory
 from mt_cli.evaluation.metrics import mean_loss
-from mt_cli.run_dir import RunDir
-from mt_cli.text.batching import source_batch
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.feed import Feed
 from mt_cli.training.loop import Trainer
 from mt_cli.training.metrics_log import told_time

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import torch
 
 from mt_cli.config import DecodingConfig, TrainingConfig
+from mt_cli.data.mixture import Mixture
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.mixture import Mixture
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.progress import Progress
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tqdm import tqdm
 
 from mt_cli.device import fast_float32_products
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.feed import Feed
 from mt_cli.training.guards import (
     advise_when_out_of_memory,

@@ -16,11 +16,11 @@ from functools import partial
 import torch
 
 from mt_cli.config import AUTO, TrainingConfig
+from mt_cli.data.batching import epoch_batches
+from mt_cli.data.mixture import Mixture
+from mt_cli.data.packing import PackedBatch
 from mt_cli.device import memory_limit, memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
-from mt_cli.text.batching import epoch_batches
-from mt_cli.text.mixture import Mixture
-from mt_cli.text.packing import PackedBatch
 from mt_cli.training.compiled import compiled_loss
 from mt_cli.training.feed import batch_makers, shape_of_parts
 from mt_cli.training.objective import summed_loss

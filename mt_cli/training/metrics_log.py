@@ -9,7 +9,7 @@ import time
 
 from tqdm import tqdm
 
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.event_file import EventFile
 from mt_cli.training.phases import seconds_left
 from mt_cli.training.state import TrainingState

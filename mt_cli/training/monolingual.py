@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from mt_cli.check.pairs import PairFaults
-from mt_cli.check.signs import SignFaults
-from mt_cli.check.usual import Sample, Usual
+from mt_cli.checking.pairs import PairFaults
+from mt_cli.checking.signs import SignFaults
+from mt_cli.checking.usual import Sample, Usual
 from mt_cli.config import DataConfig
-from mt_cli.text.corpora import TrainingText, corpus_of
-from mt_cli.text.corpus import SentencePair, normalize, read_pairs
-from mt_cli.text.languages import language
-from mt_cli.text.similarity import NearIndex, letters
-from mt_cli.text.spelling import Spelling
-from mt_cli.text.tokenizer import MAX_PIECE, Tokenizer
+from mt_cli.data.corpora import TrainingText, corpus_of
+from mt_cli.data.corpus import SentencePair, normalize, read_pairs
+from mt_cli.data.languages import language
+from mt_cli.data.similarity import NearIndex, letters
+from mt_cli.data.spelling import Spelling
+from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 
 _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking for repetitions at about 120 MB
 

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mt_cli.data.batching import Batch
+from mt_cli.data.packing import PackedBatch
 from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.batching import Batch
-from mt_cli.text.packing import PackedBatch
 from mt_cli.training.fused_loss import fused_loss
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint import shape_of
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
+from mt_cli.run.checkpoint import shape_of
 from mt_cli.training.muon import Muon
 from mt_cli.training.ranks import Ranks
 

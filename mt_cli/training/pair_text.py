@@ -10,20 +10,20 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from mt_cli.check.corpus_check import ReadCorpus
-from mt_cli.check.findings import Report
-from mt_cli.check.sets import SetsCheck
+from mt_cli.checking.corpus_check import ReadCorpus
+from mt_cli.checking.findings import Report
+from mt_cli.checking.sets import SetsCheck
 from mt_cli.config import Config, DataConfig
+from mt_cli.data.corpora import corpus_of
+from mt_cli.data.corpus import SentencePair, read_pairs
+from mt_cli.data.mixture import Lengths, Mixture, Part
+from mt_cli.data.profile import CorpusProfile, ProfileBuilder
+from mt_cli.data.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
+from mt_cli.data.splitting import AbbreviationCounter
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.files import write_text
 from mt_cli.recipe import FactsCounter
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import corpus_of
-from mt_cli.text.corpus import SentencePair, read_pairs
-from mt_cli.text.mixture import Lengths, Mixture, Part
-from mt_cli.text.profile import CorpusProfile, ProfileBuilder
-from mt_cli.text.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
-from mt_cli.text.splitting import AbbreviationCounter
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.parent import held_out_of, known_pairs, named_sets_of, spellings_of
 from mt_cli.training.rehearsal import with_rehearsal
 from mt_cli.training.reverse_run import reverse_run

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import torch
 
-from mt_cli.checkpoint import load_model
 from mt_cli.config import Config, DataConfig, differing_keys, given_keys
 from mt_cli.config_file import complete
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import SentencePair, read_pairs
+from mt_cli.data.spelling import Spellings
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.model.transformer import Transformer
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.corpus import SentencePair, read_pairs
-from mt_cli.text.spelling import Spellings
-from mt_cli.text.tokenizer import Tokenizer
+from mt_cli.run.checkpoint import load_model
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import is_frozen
 
 log = logging.getLogger(__name__)

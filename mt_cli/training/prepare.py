@@ -14,16 +14,16 @@ from itertools import chain
 
 from mt_cli.config import Config, DataConfig, SeveralPairs, TokenizerConfig, given_keys
 from mt_cli.config_file import complete
-from mt_cli.directions import directions_of, tags_of, told
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.languages import language
+from mt_cli.data.mixture import Mixture
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.errors import RunDirError
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief, tags_real_sources
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpus import SentencePair
-from mt_cli.text.languages import language
-from mt_cli.text.mixture import Mixture
-from mt_cli.text.profile import CorpusProfile
-from mt_cli.text.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
+from mt_cli.run.directions import directions_of, tags_of, told
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.pair_text import PairText
 from mt_cli.training.parent import like_parent, parent_of
 from mt_cli.training.rehearsal import forget_rehearsal, rehearse

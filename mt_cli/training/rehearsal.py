@@ -21,11 +21,11 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
+from mt_cli.data.corpora import TrainingText, corpus_of
+from mt_cli.data.corpus import SentencePair
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import make_folder, read_inside, refuse_outside, write_atomically, write_text
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText, corpus_of
-from mt_cli.text.corpus import SentencePair
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from mt_cli.checkpoint import (
+from mt_cli.config import AUTO, Config, differing_keys, given_keys
+from mt_cli.config_file import complete
+from mt_cli.errors import CheckpointError, RunDirError, as_typed, is_device_failure, is_out_of_memory
+from mt_cli.run.checkpoint import (
     load_checkpoint,
     refuse_non_finite,
     refuse_other_config,
@@ -24,10 +27,7 @@ from mt_cli.checkpoint import (
     refuse_other_shapes,
     save_checkpoint,
 )
-from mt_cli.config import AUTO, Config, differing_keys, given_keys
-from mt_cli.config_file import complete
-from mt_cli.errors import CheckpointError, RunDirError, as_typed, is_device_failure, is_out_of_memory
-from mt_cli.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.parent import parent_of
 from mt_cli.training.phases import Plan

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.config import Config, DataConfig, Monolingual, WordList, given_keys
-from mt_cli.directions import directions_of
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.tables import find_layout
 from mt_cli.errors import ConfigError
 from mt_cli.recipe import FactsCounter, Machine, choose
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText
-from mt_cli.text.tables import find_layout
+from mt_cli.run.directions import directions_of
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.parent import parent_of
 
 

@@ -13,14 +13,14 @@ from statistics import fmean
 
 import torch
 
-from mt_cli.checkpoint import build_model, load_model
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
-from mt_cli.directions import told_target
 from mt_cli.errors import DataError, as_typed
-from mt_cli.provenance import record_start, versions
-from mt_cli.run_dir import RunDir
+from mt_cli.run.checkpoint import build_model, load_model
+from mt_cli.run.directions import told_target
+from mt_cli.run.provenance import record_start, versions
+from mt_cli.run.run_dir import RunDir
 from mt_cli.training.back_translation import back_translate, tell_unused
 from mt_cli.training.compiled import forget_compiled
 from mt_cli.training.event_file import refuse_missing_tensorboard

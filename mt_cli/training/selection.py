@@ -8,16 +8,16 @@ from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from pathlib import Path
 
-from mt_cli.check.corpus_check import ReadCorpus, quick_check
-from mt_cli.check.corpus_check import check as check_corpus
-from mt_cli.check.findings import Report
-from mt_cli.check.sets import IN_TRAINING
+from mt_cli.checking.corpus_check import ReadCorpus, quick_check
+from mt_cli.checking.corpus_check import check as check_corpus
+from mt_cli.checking.findings import Report
+from mt_cli.checking.sets import IN_TRAINING
 from mt_cli.config import Config, DataConfig
-from mt_cli.run_sets import RunSets
-from mt_cli.text.corpora import corpus_of
-from mt_cli.text.corpus import SentencePair
-from mt_cli.text.spelling import Spellings, respelled, told
-from mt_cli.text.split import Split, repetitions, split
+from mt_cli.data.corpora import corpus_of
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.spelling import Spellings, respelled, told
+from mt_cli.data.split import Split, repetitions, split
+from mt_cli.run.held_out import RunSets
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from mt_cli.config import AUTO, Config
+from mt_cli.data.batching import make_batch
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.tokenizer import EOS_ID, PAD_ID
 from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
 from mt_cli.errors import is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import STEP_TOKENS, CorpusFacts
-from mt_cli.text.batching import make_batch
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.tokenizer import EOS_ID, PAD_ID
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE

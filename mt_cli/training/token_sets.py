@@ -12,18 +12,18 @@ from itertools import chain, islice
 from pathlib import Path
 
 from mt_cli.config import DataConfig, WordList
+from mt_cli.data.corpora import TrainingText, joined_sha256, line_of, placed
+from mt_cli.data.corpus import CorpusReport, SentencePair, normalize, read_copy, read_pairs, write_copy
+from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.ids_writer import SHARD_SIZE, IdsWriter
+from mt_cli.data.known_hashes import HASHES, known_sha256
+from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.spelling import AS_IT_IS, Spellings, respelled
+from mt_cli.data.split import repetitions
+from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
 from mt_cli.errors import DataError
 from mt_cli.files import cannot_write
-from mt_cli.run_dir import RunDir
-from mt_cli.text.corpora import TrainingText, joined_sha256, line_of, placed
-from mt_cli.text.corpus import CorpusReport, SentencePair, normalize, read_copy, read_pairs, write_copy
-from mt_cli.text.dataset import TokenDataset, TokenPair
-from mt_cli.text.ids_writer import SHARD_SIZE, IdsWriter
-from mt_cli.text.known_hashes import HASHES, known_sha256
-from mt_cli.text.mixture import Mixture, Part
-from mt_cli.text.spelling import AS_IT_IS, Spellings, respelled
-from mt_cli.text.split import repetitions
-from mt_cli.text.tokenizer import REAL, SYNTHETIC, Tokenizer
+from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mt_cli.data.packing import PackedBatch
 from mt_cli.model.dropout import seed_dropout
-from mt_cli.text.packing import PackedBatch
 from mt_cli.training.compiled import compiled_loss
 from mt_cli.training.feed import AnyBatch, Feed
 from mt_cli.training.objective import summed_loss

@@ -9,12 +9,12 @@ from statistics import fmean
 
 from tqdm import tqdm
 
-from mt_cli.check.findings import shown
+from mt_cli.checking.findings import shown
 from mt_cli.config import Config
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
-from mt_cli.text.tokenizer import Tokenizer
 from mt_cli.training.guards import refuse_non_finite_losses
 from mt_cli.training.prepare import PreparedData, PreparedPair
 from mt_cli.training.state import TrainingState

@@ -1,0 +1,216 @@
+"""Learns from a corpus which words translate which, and scores how well two sentences explain each other.
+
+The measure is IBM model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation"), learnt in both
+directions, as Moore (2002, "Fast and Accurate Sentence Alignment of Bilingual Corpora") uses it to align sentences. The
+score of a pair is the mean over its words of log P(word | the other side) / P(word): above 0 the other side explains the
+words, below 0 it does not. No pair explains itself: what it added to the counts is subtracted before it is scored
+(leaving one out), so that a word seen only once counts neither for a pair nor against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from mt_cli.checking.words import UNSPACED
+from mt_cli.data.corpus import SentencePair
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+
+_WORDS = re.compile(rf"([{UNSPACED}]+)|([^\W_{UNSPACED}](?:[^\s{UNSPACED}]*[^\W_{UNSPACED}])?)")
+_PREFIX = 4  # characters: inflected forms share their statistics, which a small corpus needs
+_MAX_UNITS = 80  # of a sentence: the work grows with the square of its length
+_MAX_CELLS = 4_000_000  # unit pairs to learn from, which bounds memory and time: some 30,000 pairs of 12 words
+_CHUNK_CELLS = 1_000_000  # unit pairs scored at once
+_HELD_OUT, _MAX_HELD_OUT = 0.1, 3000  # of the distinct pairs: a share, and a number
+_N_ITERATIONS = 4
+_PRIOR = 1.0  # occurrences of a word that count as much as what is known of all words
+_COPIED = 0.1  # share of that prior for the same word on the other side: a name, a number
+_DISCOUNT = 0.2  # translations: a word seen once has a little of each word beside it, which is no evidence
+
+
+def units(text: str) -> list[str]:
+    """The distinct units of a sentence that are counted: the first letters of each word; where a script has no spaces,
+    each character and each two neighbours."""
+    found = dict[str, None]()
+    for unspaced, word in _WORDS.findall(text.lower()):
+        if word:
+            found[word[:_PREFIX]] = None
+        found.update(dict.fromkeys(unspaced))
+        found.update(dict.fromkeys(map("".join, pairwise(unspaced))))
+    return list(found)[:_MAX_UNITS]
+
+
+class Lexicon:
+    """The lexical measure of a corpus. It knows nothing of the order of lines."""
+
+    def __init__(self, pairs: Sequence[SentencePair]):
+        import numpy as np  # here, because the command line imports this file and starts without numpy
+
+        vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
+        lines = [
+            [vocabulary.setdefault(unit, len(vocabulary)) for unit in units(text)]
+            for pair in pairs
+            for text in (pair.src, pair.tgt)
+        ]
+        counts = np.bincount([unit for line in lines for unit in line], minlength=len(vocabulary))
+        self._n_units = len(vocabulary)
+        self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
+        # Repeated pairs would explain each other, so each is learnt once: the first stands for all.
+        self.first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
+
+    def learn(self, is_sound: npt.NDArray[np.bool_]) -> None:
+        """Learns from the marked pairs, or from a sample of them, by expectation maximization in both directions over all
+        units that stand in the same pair."""
+        import numpy as np
+
+        distinct = np.random.default_rng(0).permutation(np.unique(self.first[is_sound]))
+        n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
+        n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
+        self.held_out = distinct[n_learnt:][
+            :_MAX_HELD_OUT
+        ]  # nothing was learnt from these lines, and no two are the same pair
+        lines = np.sort(distinct[:n_learnt])
+        self._is_learnt = np.isin(np.arange(len(self.first)), lines)
+        cells = _Cells.of(self._src, lines, self._tgt, lines)
+        keys, key = np.unique(cells.src * self._n_units + cells.tgt, return_inverse=True)
+        ends = np.divmod(keys, self._n_units)
+        self._forward = _Direction(cells, key, ends[0], self._n_units, len(self._src.units))
+        self._backward = _Direction(cells.reversed(), key, ends[1], self._n_units, len(self._tgt.units))
+        self._own_score = np.zeros(len(self.first))
+        self._own_score[lines] = self._forward.own_score + self._backward.own_score
+        is_kept = np.maximum(self._forward.counts, self._backward.counts) > _DISCOUNT
+        self._keys = keys[is_kept]
+        for direction in (self._forward, self._backward):
+            direction.counts = np.append(direction.counts[is_kept], 0.0)  # the last is that of all other unit pairs
+
+    def score(self, src: Ints, tgt: Ints) -> Floats:
+        """How well line src[i] of the source and line tgt[i] of the target explain each other, for each i; 0 where nothing
+        is known of their words."""
+        import numpy as np
+
+        chunk = np.cumsum(self._src.n[src] * self._tgt.n[tgt]) // _CHUNK_CELLS
+        bounds = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
+        chunks = [slice(first, last) for first, last in pairwise(bounds)]
+        return np.concatenate([np.zeros(0), *(self._score(src[chunk], tgt[chunk]) for chunk in chunks)])
+
+    def n_units(self, src: Ints, tgt: Ints) -> tuple[Ints, Ints]:
+        """How many units of these lines the score rests on."""
+        return self._src.n[src], self._tgt.n[tgt]
+
+    def _score(self, src: Ints, tgt: Ints) -> Floats:
+        import numpy as np
+
+        src, tgt = self.first[src], self.first[tgt]
+        cells = _Cells.of(self._src, src, self._tgt, tgt)
+        wanted = cells.src * self._n_units + cells.tgt
+        key = np.searchsorted(self._keys, wanted)
+        key[np.append(self._keys, -1)[key] != wanted] = len(self._keys)
+        scores = self._forward.score(cells, key) + self._backward.score(cells.reversed(), key)
+        return np.where((src == tgt) & self._is_learnt[src], self._own_score[src], scores)
+
+
+class _Side:
+    """One side of a corpus in numbers: the units of all lines, how many each line has, and where its first one is. Units
+    that the corpus has only once, on both sides together, say nothing and are left out."""
+
+    def __init__(self, lines: Sequence[Sequence[int]], counts: Ints):
+        import numpy as np
+
+        units = np.array([unit for line in lines for unit in line], dtype=np.int64)
+        line_of = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
+        is_kept = counts[units] > 1
+        self.units = units[is_kept]
+        self.n = np.bincount(line_of[is_kept], minlength=len(lines))
+        self.start = np.cumsum(self.n) - self.n
+
+
+class _Cells(NamedTuple):
+    """Each unit of the source beside each unit of the target, for some pairs of lines. `src_row` and `tgt_row` count the
+    units of these pairs, `src_at` and `tgt_at` are their places in the corpus."""
+
+    src: Ints
+    tgt: Ints
+    src_at: Ints
+    tgt_at: Ints
+    src_row: Ints
+    tgt_row: Ints
+    pair: Ints
+    n_src: Ints  # of each pair
+    n_tgt: Ints
+
+    @classmethod
+    def of(cls, src_side: _Side, src: Ints, tgt_side: _Side, tgt: Ints) -> _Cells:
+        import numpy as np
+
+        n_src, n_tgt = src_side.n[src], tgt_side.n[tgt]
+        pair = np.repeat(np.arange(len(src)), n_src * n_tgt)
+        cell = np.arange(len(pair)) - (np.cumsum(n_src * n_tgt) - n_src * n_tgt)[pair]
+        i, j = np.divmod(cell, n_tgt[pair])
+        src_at, tgt_at = src_side.start[src][pair] + i, tgt_side.start[tgt][pair] + j
+        src_row, tgt_row = (np.cumsum(n_src) - n_src)[pair] + i, (np.cumsum(n_tgt) - n_tgt)[pair] + j
+        return cls(src_side.units[src_at], tgt_side.units[tgt_at], src_at, tgt_at, src_row, tgt_row, pair, n_src, n_tgt)
+
+    def reversed(self) -> _Cells:
+        return _Cells(
+            self.tgt, self.src, self.tgt_at, self.src_at, self.tgt_row, self.src_row, self.pair, self.n_tgt, self.n_src
+        )
+
+
+class _Direction:
+    """IBM model 1 of the target given the source."""
+
+    def __init__(self, cells: _Cells, key: Ints, src_of_key: Ints, n_units: int, n_places: int):
+        """Learns from `cells`; `key` is the number of the unit pair in each."""
+        import numpy as np
+
+        n_lines = _sums(1 / cells.n_src[cells.pair], cells.tgt, n_units)  # that have the unit
+        self.share = np.maximum(n_lines, 1) / max(n_lines.sum(), 1)  # P(target unit)
+        posterior = 1 / (cells.n_src[cells.pair] + 1.0)  # 1 for the empty word, which gives each unit its share
+        for _ in range(_N_ITERATIONS):
+            self.counts = _sums(posterior, key, len(src_of_key))  # expected number of translations, for each unit pair
+            self.totals = _sums(self.counts, src_of_key, n_units)  # and in all, for each source unit
+            self.own = _sums(posterior, cells.src_at, n_places)  # and those in the line itself, for each place
+            lift = self._lift(cells, self.counts[key] - posterior)
+            posterior = lift / self._explained(cells, lift)[cells.tgt_row]
+        self.own_score = self._mean_log(cells, lift)
+
+    def score(self, cells: _Cells, key: Ints) -> Floats:
+        """For each pair the mean over target units of log P(unit | source) / P(unit)."""
+        return self._mean_log(cells, self._lift(cells, self.counts[key]))
+
+    def _lift(self, cells: _Cells, counts: Floats) -> Floats:
+        """P(target unit | source unit) / P(target unit) for each cell, from the number of translations of each unit pair. What
+        the source unit's own line added to its total is left out."""
+        import numpy as np
+
+        prior = _PRIOR * ((1 - _COPIED) * self.share[cells.tgt] + _COPIED * (cells.src == cells.tgt))
+        totals = self.totals[cells.src] - self.own[cells.src_at]
+        # Sums of floats in another order may differ in the last digits.
+        return (np.maximum(counts - _DISCOUNT, 0) + prior) / (np.maximum(totals, 0) + _PRIOR) / self.share[cells.tgt]
+
+    @staticmethod
+    def _explained(cells: _Cells, lift: Floats) -> Floats:
+        """What all source units, and the empty word, say for each target unit of each pair."""
+        return 1 + _sums(lift, cells.tgt_row, int(cells.n_tgt.sum()))
+
+    def _mean_log(self, cells: _Cells, lift: Floats) -> Floats:
+        import numpy as np
+
+        pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
+        logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
+        return _sums(logs, pair, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
+
+
+def _sums(values: Floats, places: Ints, n_places: int) -> Floats:
+    """The sum of the values that belong to each place."""
+    import numpy as np
+
+    return np.bincount(places, values, n_places).astype(np.float64, copy=False)

@@ -1,0 +1,182 @@
+"""Groups pairs of similar length into batches, pads them, shifts the target for teacher forcing and makes the masks.
+
+The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position and needs no state
+of a sampler. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
+
+Letters in shapes: B sentences, S source length, T target length, N target tokens without padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mt_cli.data.dataset import Ids, TokenDataset
+from mt_cli.data.mixture import BLOCK_SIZE, Mixture
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+Lengths = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    src_ids: Tensor  # (B,S)      x1 .. xn </s>
+    src_mask: Tensor  # (B,1,1,S)  True where there is no padding
+    tgt_in: Tensor  # (B,T)      <s> y1 .. ym       input of the decoder
+    tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what the decoder learns to predict
+    tgt_mask: Tensor  # (B,1,T,T)  True where a target token may attend: to itself and to earlier tokens
+    # Where the flattened tgt_out has no padding, (N,). Found on the CPU: on a GPU, it would take a synchronisation.
+    target_positions: Tensor
+
+    @property
+    def n_tokens(self) -> int:
+        """N: target tokens, end symbols included, without padding."""
+        return len(self.target_positions)
+
+    @property
+    def targets(self) -> Tensor:
+        """(N,): tgt_out without padding."""
+        return self.without_padding(self.tgt_out)
+
+    def without_padding(self, x: Tensor) -> Tensor:
+        """(B,T,...) -> (N,...)."""
+        return x.flatten(0, 1).index_select(0, self.target_positions)
+
+    def repeated(self) -> Batch:
+        """The batch followed by itself, 2B sentences: two forward passes in one. Their targets stay apart: all of the first
+        pass, then all of the second."""
+        both = Batch(*(torch.cat([tensor, tensor]) for tensor in self.tensors))
+        again = self.target_positions + self.tgt_out.numel()
+        return replace(both, target_positions=torch.cat([self.target_positions, again]))
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(*(moved(tensor, device) for tensor in self.tensors))
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on `device`. A GPU copies it from pinned memory while the CPU continues."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
+    """(B, longest), padded on the right."""
+    ids = np.full((len(sentences), max(map(len, sentences))), PAD_ID, dtype=np.int64)
+    for row, sentence in zip(ids, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(ids)
+
+
+def padding_mask(ids: Tensor) -> Tensor:
+    """(B,1,1,L) for ids (B,L): no query may attend to padding."""
+    return (ids != PAD_ID)[:, None, None, :]
+
+
+def subsequent_mask(length: int) -> Tensor:
+    """(1,1,T,T): position t may attend to 1 .. t, and not to later positions."""
+    return torch.ones(length, length, dtype=torch.bool).tril()[None, None]
+
+
+def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """src_ids (B,S), each sentence ended by `</s>`, and src_mask (B,1,1,S)."""
+    src_ids = pad([[*sentence, EOS_ID] for sentence in sentences])
+    return src_ids, padding_mask(src_ids)
+
+
+_MAX_TOKENS = 4096
+_MAX_WEIGHTS = 1 << 19  # attention weights of one head
+
+
+def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Batches of sentences, sorted by length, as indices. A batch is as large as a forward pass allows that keeps all
+    attention weights, whose number grows with the square of the length."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
+    while order:
+        longest = lengths[order[0]] + 1
+        n = max(1, min(_MAX_TOKENS // longest, _MAX_WEIGHTS // longest**2))
+        yield order[:n]
+        del order[:n]
+
+
+def make_batch(dataset: TokenDataset | Mixture, indices: list[int]) -> Batch:
+    return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
+
+
+def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:
+    """A batch of pairs of ids, which come without begin and end symbols."""
+    src_ids, src_mask = source_batch(sources)
+    tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
+    tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
+    target_positions = (tgt_out != PAD_ID).flatten().nonzero().squeeze(1)
+    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, target_positions)
+
+
+_POOL = 100_000  # pairs that are sorted together: enough for full batches of one length, and memory stays bounded
+
+
+def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
+    """The pairs of each batch of an epoch, in an order that depends on (seed, epoch) alone: every pair once, or as often as
+    its corpus' weight says.
+
+    A batch holds as many pairs of similar length as fit: rows x longest target is at most `batch_tokens`, and rows x
+    longest source at most twice that. A longer pair is a batch by itself.
+    """
+    rng = np.random.default_rng((seed, epoch))
+    blocks = dataset.blocks(seed, epoch)
+    order_of_blocks = rng.permutation(len(blocks))
+    for first in range(0, len(blocks), _POOL // BLOCK_SIZE):
+        pool = [stretch for b in order_of_blocks[first : first + _POOL // BLOCK_SIZE] for stretch in blocks[b]]
+        indices = np.concatenate([np.arange(*stretch) for stretch in pool])
+        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*one) for one in pool), strict=True))
+        order = _by_length(src, tgt, rng.random(len(indices)))
+        batches = list(_cut(src[order], tgt[order], batch_tokens))
+        for b in rng.permutation(len(batches)):
+            yield indices[order[batches[b]]].tolist()
+
+
+def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> Iterator[list[int]]:
+    """The pairs of each batch, every pair once, sorted by length: for measuring, where the order does not matter."""
+    src, tgt = (side + 1 for side in dataset.lengths(0, len(dataset)))
+    order = _by_length(src, tgt, np.zeros(len(src)))
+    for batch in _cut(src[order], tgt[order], batch_tokens):
+        yield order[batch].tolist()
+
+
+_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
+
+
+def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """The order of the pairs: by target length, then by source length, which ascends for one target length and descends
+    for the next. So sources have similar lengths where the target length changes, and a batch that spans two target
+    lengths has little padding.
+
+    A pair whose source is far longer than its target would pad all sources of its batch. Such pairs come last, sorted
+    by source length, the longest first.
+    """
+    if len(src) == 0:
+        return np.empty(0, np.intp)
+    is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
+    first = np.where(is_apart, -src, tgt)
+    second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))
+    return np.lexsort((tie_break, second, first, is_apart))
+
+
+def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
+    """Cuts pairs in the order of `_by_length` into batches; lengths count the end symbols."""
+    start, longest_src, longest_tgt = 0, 0, 0
+    for end, (n_src, n_tgt) in enumerate(zip(src.tolist(), tgt.tolist(), strict=True)):
+        longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)
+        n_rows = end + 1 - start
+        if n_rows > 1 and (n_rows * longest_tgt > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
+            yield slice(start, end)
+            start, longest_src, longest_tgt = end, n_src, n_tgt
+    if len(tgt):
+        yield slice(start, len(tgt))

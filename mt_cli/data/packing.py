@@ -1,0 +1,127 @@
+"""Packs pairs into batches of one fixed shape: sentences one after another in one row, and padding after the last.
+
+A GPU then computes the same graph at every step, compiled and recorded once; and the padding is less than that of rows.
+The sum of the parts' gradients is that of the batch, however it is cut into parts and padded.
+
+Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt_cli.data.batching import moved
+from mt_cli.data.mixture import Mixture
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+NO_TARGET = -100  # what torch's cross-entropy leaves out
+
+
+class PackedShape(NamedTuple):
+    """What fits into a batch: at most so many pairs, source and target tokens."""
+
+    n_pairs: int
+    n_src: int
+    n_tgt: int
+    longest: int  # tokens that a sentence may have, the end symbol included
+    n_back: int  # source tokens where both sides are exchanged
+
+    @property
+    def n_fillers(self) -> int:
+        """Sentences of padding. Attention takes every token into some sentence, and no sentence longer than `longest`: so
+        whatever room is left on a side is shared out among these, 1 to `longest` tokens each. A multiple of 8, as products
+        are fastest with it."""
+        return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
+
+    def backwards(self) -> PackedShape:
+        return self._replace(n_src=self.n_back, n_tgt=self.n_src, n_back=self.n_src)
+
+
+def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> PackedShape:
+    """The shape for each of `n_parts` of batches of `batch_tokens`. Nearly all fit into it; `pieces` cuts the others."""
+    longest = dataset.longest
+    room = longest if n_parts > 1 else 0  # of sentences dealt out in turn, the first part may have one more
+    n_tgt = max(-(-batch_tokens // n_parts) + room, longest)
+    n_batches = dataset.n_targets / n_tgt  # of an epoch
+    n_src = max(min(2 * n_tgt, int(1.1 * dataset.n_sources / n_batches)), longest)  # a tenth above the mean
+    n_pairs = min(n_tgt, int(3 * dataset.n_pairs / n_batches) + 1)  # short sentences are batched together
+    n_more = max(0, dataset.backwards().n_sources - dataset.n_targets)  # of an epoch of the way back, such as tags
+    n_back = n_tgt + min(n_tgt, int(1.1 * n_more / n_batches))
+    n_src, n_tgt, n_back = (64 * -(-n // 64) for n in (n_src, n_tgt, n_back))
+    return PackedShape(n_pairs, n_src, n_tgt, longest, n_back)
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    longest: int  # no sentence has more tokens
+    src_ids: Tensor  # (1,M)   x1 .. xn </s>  of all sentences
+    src_starts: Tensor  # (Z+1,)  where each sentence begins, and the end of the last; int32
+    src_positions: Tensor  # (M,)    of each token in its sentence, counted from 0
+    tgt_in: Tensor  # (1,N)   <s> y1 .. ym
+    tgt_starts: Tensor  # (Z+1,)
+    tgt_positions: Tensor  # (N,)
+    targets: Tensor  # (N,)    y1 .. ym </s>, and NO_TARGET for padding
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [value for value in vars(self).values() if isinstance(value, Tensor)]
+
+    def repeated(self) -> PackedBatch:
+        """The batch followed by itself: two forward passes in one."""
+
+        def twice(starts: Tensor) -> Tensor:
+            return torch.cat([starts, starts[1:] + starts[-1]])
+
+        return PackedBatch(
+            self.longest,
+            torch.cat([self.src_ids, self.src_ids], dim=1),
+            twice(self.src_starts),
+            self.src_positions.repeat(2),
+            torch.cat([self.tgt_in, self.tgt_in], dim=1),
+            twice(self.tgt_starts),
+            self.tgt_positions.repeat(2),
+            self.targets.repeat(2),
+        )
+
+    def to(self, device: torch.device) -> PackedBatch:
+        return PackedBatch(self.longest, *(moved(tensor, device) for tensor in self.tensors))
+
+
+def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[list[int]]:
+    """The pairs in their order, cut where `shape` is full."""
+    start, n_src, n_tgt = 0, 0, 0
+    for end, lengths in enumerate(zip(*(side.tolist() for side in dataset.lengths_of(pairs)), strict=True)):
+        own_src, own_tgt = (length + 1 for length in lengths)
+        if end - start == shape.n_pairs or n_src + own_src > shape.n_src or n_tgt + own_tgt > shape.n_tgt:
+            yield pairs[start:end]
+            start, n_src, n_tgt = end, 0, 0
+        n_src, n_tgt = n_src + own_src, n_tgt + own_tgt
+    yield pairs[start:]
+
+
+def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
+    """A batch of pairs that fit into `shape`."""
+    sources, targets = [dataset.src(i) for i in pairs], [dataset.tgt(i) for i in pairs]
+    src_ids, *src = _row([np.append(ids, EOS_ID) for ids in sources], shape.n_src, shape, PAD_ID)
+    tgt_in, *tgt = _row([np.insert(ids, 0, BOS_ID) for ids in targets], shape.n_tgt, shape, PAD_ID)
+    tgt_out, *_ = _row([np.append(ids, EOS_ID) for ids in targets], shape.n_tgt, shape, NO_TARGET)
+    return PackedBatch(shape.longest, *[src_ids[None], *src, tgt_in[None], *tgt, tgt_out])
+
+
+def _row(sentences: Sequence[np.ndarray], n_tokens: int, shape: PackedShape, filler: int) -> list[Tensor]:
+    """Ids (N,), starts (Z+1,) and positions (N,), where N is `n_tokens` and one for each sentence of padding."""
+    n_fillers, total = shape.n_fillers, n_tokens + shape.n_fillers
+    n_left = total - sum(map(len, sentences))
+    fillers = np.diff(np.arange(n_fillers + 1) * n_left // n_fillers)  # equally long
+    lengths = [*map(len, sentences), *fillers, *[0] * (shape.n_pairs - len(sentences))]
+    starts = np.cumsum([0, *lengths])
+    ids = np.full(total, filler, np.int64)
+    ids[: total - n_left] = np.concatenate(sentences)
+    positions = np.arange(total) - np.repeat(starts[:-1], lengths)
+    return [torch.from_numpy(ids), torch.from_numpy(starts.astype(np.int32)), torch.from_numpy(positions)]

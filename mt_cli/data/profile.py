@@ -1,0 +1,89 @@
+"""Describes the training text: how long its sentences and their translations are, which characters it has.
+
+A run keeps this description, so that text which is translated later can be compared with what the model has seen. This
+file knows numbers of tokens, not tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mt_cli.data.spelling import Spelling
+from mt_cli.data.splitting import MAX_ABBREVIATIONS, sentences
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_Deviation = Annotated[float, Field(ge=-1e6, le=1e6)]
+_OUTLIERS = 0.001  # share of the pairs at either end that counts as unusual: any corpus has a few misaligned pairs
+
+
+class CorpusProfile(BaseModel):
+    """Lengths are in tokens, the end symbol counted."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    longest_src: int = Field(ge=0)
+    several_sentences: float = Field(ge=0, le=1)  # share of the source lines that hold more than one sentence
+    length_ratio: float = Field(ge=0, le=1e6)  # target tokens for each source token
+    shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
+    longest_deviation: _Deviation
+    characters: str  # of the source, sorted
+    abbreviations: tuple[str, ...] = Field(
+        (), max_length=MAX_ABBREVIATIONS
+    )  # of the source; runs made earlier have none
+    keeps_edge_spaces: bool = False  # whether translations get those of their line; not in runs made earlier
+    spelling: Spelling = {}  # of the source; runs made earlier have none
+
+    def usual_lengths(self, n_src: int) -> tuple[int, int]:
+        """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
+        length (Gale and Church 1993), so one scale serves short and long sentences."""
+        least, most = (
+            self.length_ratio * n_src + deviation * n_src**0.5
+            for deviation in (self.shortest_deviation, self.longest_deviation)
+        )
+        return max(0, math.floor(least)), math.ceil(most)
+
+
+class ProfileBuilder:
+    """Collects what a profile says of the source text, line by line; memory does not grow with the text."""
+
+    def __init__(self, abbreviations: tuple[str, ...]):
+        self._abbreviations = abbreviations
+        self._n_lines, self._n_several, self._characters = 0, 0, set[str]()
+
+    def add(self, src: str) -> None:
+        """Counts a line of normalized text."""
+        self._n_lines += 1
+        self._n_several += len(sentences(src, self._abbreviations)) > 1
+        self._characters.update(src)
+
+    def profile(
+        self,
+        src_lengths: npt.NDArray[np.int64],
+        tgt_lengths: npt.NDArray[np.int64],
+        longest_src: int,
+        keeps_edge_spaces: bool = True,
+        spelling: Spelling | None = None,
+    ) -> CorpusProfile:
+        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
+        import numpy as np  # here, because the command line imports this file and starts without numpy
+
+        src, tgt = src_lengths + 1, tgt_lengths + 1
+        ratio = tgt.sum() / src.sum()
+        deviations = (tgt - ratio * src) / np.sqrt(src)
+        return CorpusProfile(
+            longest_src=longest_src + 1,
+            several_sentences=self._n_several / self._n_lines,
+            length_ratio=float(ratio),
+            shortest_deviation=float(np.quantile(deviations, _OUTLIERS)),
+            longest_deviation=float(np.quantile(deviations, 1 - _OUTLIERS)),
+            characters="".join(sorted(self._characters)),
+            abbreviations=self._abbreviations,
+            keeps_edge_spaces=keeps_edge_spaces,
+            spelling=spelling or {},
+        )

@@ -1,0 +1,287 @@
+"""Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
+
+One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes
+(byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`text/corpus.py`), and sentencepiece
+normalizes nothing.
+
+A tag is a control symbol before the source, which says what to do with it. No text is encoded as one.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import logging
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+
+import sentencepiece as spm
+
+from mt_cli.data.corpus import NO_BREAK_SPACES, normalize
+from mt_cli.data.piece_model import CONTROL, piece_message, processor_of
+from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
+
+log = logging.getLogger(__name__)
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+SYNTHETIC = "<bt>"  # the tag of a source that a model wrote (Caswell et al. 2019)
+REAL = "<real>"  # the tag of a source that people wrote, where those of a model have none
+SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
+MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
+_MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
+
+
+def tag_of(language: str) -> str:
+    """The tag that says which language to translate into (Johnson et al. 2017)."""
+    return f"<2{language}>"
+
+
+class Tokenizer:
+    """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other
+    bytes.
+
+    A target has no-break spaces where the text that the pieces were learnt from has them: only then there are pieces
+    for them. To runs made before they were kept, and to those without them, they are plain spaces.
+    """
+
+    def __init__(self, models: list[bytes]):
+        self.models = models
+        processors = [_load(model) for model in models]
+        self._src, self._tgt = processors[0], processors[-1]
+        self._src_tags: tuple[int, ...] = ()
+        self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
+
+    @property
+    def is_joint(self) -> bool:
+        return len(self.models) == 1
+
+    @property
+    def src_vocab_size(self) -> int:
+        return int(self._src.get_piece_size())
+
+    @property
+    def tgt_vocab_size(self) -> int:
+        return int(self._tgt.get_piece_size())
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        return self.src_vocab_size, self.tgt_vocab_size
+
+    @cached_property
+    def tags(self) -> dict[str, int]:
+        """All tags, with their ids."""
+        ids = (i for i in range(EOS_ID + 1, self.src_vocab_size) if self._src.is_control(i))
+        return {self._src.id_to_piece(i): i for i in ids}
+
+    def tag_id(self, tag: str) -> int | None:
+        """None where there is no such tag."""
+        return self.tags.get(tag)
+
+    def tags_for(self, language: str) -> tuple[int, ...]:
+        """The ids before a source that is to be translated into a language: none in a tokenizer without its tag."""
+        tag = self.tag_id(tag_of(language))
+        return () if tag is None else (tag,)
+
+    def towards(self, language: str) -> Tokenizer:
+        """The tokenizer that writes the tag of a language before each source, if it has it."""
+        other = copy.copy(self)
+        other._src_tags = self.tags_for(language)
+        return other
+
+    @property
+    def src_tags(self) -> list[str]:
+        """What it writes before each source."""
+        return self.src_pieces(self._src_tags)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(b"".join(self.models)).hexdigest()
+
+    def normalize_tgt(self, text: str) -> str:
+        """The text as a target of this tokenizer: `normalize`, with no-break spaces where these pieces have them."""
+        return normalize(text, self._keeps_no_break_spaces)
+
+    def encode_src(self, text: str) -> list[int]:
+        """Source ids of normalized text, without the end symbol; [] for ''."""
+        ids = list(self._src.encode(text))
+        return [*self._src_tags, *ids] if ids else []
+
+    def encode_tgt(self, text: str) -> list[int]:
+        """Target ids of text that `normalize_tgt` gave, without begin and end symbol."""
+        return list(self._tgt.encode(text))
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        """The ids of both sides of normalized pairs, without tags, on all cores."""
+        sources = self._src.encode([src for src, _ in pairs], num_threads=-1)
+        targets = self._tgt.encode([self.normalize_tgt(tgt) for _, tgt in pairs], num_threads=-1)
+        return list(zip(sources, targets, strict=True))
+
+    def decode_src(self, ids: list[int]) -> str:
+        return normalize(self._src.decode(ids))
+
+    def decode_tgt(self, ids: list[int]) -> str:
+        """One line of text, even where byte pieces spell a line end or half a character."""
+        return self.normalize_tgt(self._tgt.decode(ids))
+
+    def src_vocabulary(self) -> list[str]:
+        """All pieces, in the order of their ids."""
+        return self.src_pieces(range(self.src_vocab_size))
+
+    def tgt_vocabulary(self) -> list[str]:
+        return self.tgt_pieces(range(self.tgt_vocab_size))
+
+    def src_pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._src.id_to_piece(i) for i in ids]
+
+    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._tgt.id_to_piece(i) for i in ids]
+
+    def tgt_ids(self, pieces: list[str]) -> list[int]:
+        """The inverse of `tgt_pieces`."""
+        return [self._tgt.piece_to_id(piece) for piece in pieces]
+
+
+def _load(model: bytes) -> spm.SentencePieceProcessor:
+    processor = processor_of(model)
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
+    return processor
+
+
+def train_tokenizer(
+    sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int, tags: Sequence[str] = ()
+) -> Tokenizer:
+    """A tokenizer with a model for each of `sides`. A side is a function that starts reading normalized sentences anew.
+    `tags` come on top of `vocab_size`: text has the pieces that it has without them.
+
+    If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
+    `vocab_size` is too small for the characters of the text.
+    """
+    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
+
+
+def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
+    """The tokenizer with those of these tags that it lacks, after its own pieces, whose ids stay."""
+    added = b"".join(piece_message(tag, 0.0, CONTROL) for tag in dict.fromkeys(tags) if tag not in tokenizer.tags)
+    source, *target = tokenizer.models
+    return Tokenizer([source + added, *target]) if added else tokenizer
+
+
+def extend_tokenizer(
+    tokenizer: Tokenizer, sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int
+) -> Tokenizer:
+    """The tokenizer with pieces that other text uses at least twice and it lacks, after its own, whose ids stay. `sides` as
+    in `train_tokenizer`; the pieces are those of a tokenizer that is trained on them."""
+    models = [_extend(model, side, algorithm, vocab_size) for model, side in zip(tokenizer.models, sides, strict=True)]
+    return Tokenizer(models)
+
+
+def _extend(model: bytes, sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
+    old, new = _load(model), _load(_train(sentences, algorithm, vocab_size, may_be_more=True))
+    counts = Counter(i for text in sentences() for i in new.encode(text))
+    is_bpe = algorithm == "bpe"  # merges lead over pieces that no text has left
+    added = [
+        i for i in range(EOS_ID + 1, new.get_piece_size())
+        if not new.is_byte(i) and (is_bpe or counts[i] >= 2) and old.piece_to_id(new.id_to_piece(i)) == UNK_ID
+    ]  # fmt: skip
+    # bpe: a score is a place in the order of the merges. unigram: a logarithm of a probability, which text of another
+    # kind changes little.
+    last = min(old.get_score(i) for i in range(old.get_piece_size()))
+    scores = [last - 1 - n if is_bpe else new.get_score(i) for n, i in enumerate(added)]
+    return model + b"".join(map(piece_message, map(new.id_to_piece, added), scores))
+
+
+def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, may_be_more: bool = False) -> bytes:
+    """`may_be_more`: where the characters need more pieces, they come on top of `vocab_size`."""
+    try:
+        return _interruptible(lambda: _run_trainer(sentences, algorithm, vocab_size))
+    except RuntimeError as error:
+        if is_out_of_memory(error) or is_out_of_threads(error):
+            raise  # the corpus is not to blame
+        message = str(error)
+    # sentencepiece finds out by counting how many pieces a corpus can have, and its error names the number.
+    if too_high := re.search(r"too high.*?<= (\d+)", message):
+        most = int(too_high[1])
+        log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
+        return _interruptible(lambda: _run_trainer(sentences, algorithm, most))
+    if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        least = int(too_small[1])
+        if may_be_more:
+            return _train(sentences, algorithm, least + vocab_size)
+        raise DataError(
+            f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
+        )
+    if "sentences_.empty()" in message:
+        if next(sentences(), None) is None:
+            raise DataError(
+                "no pair is left to train on; see what is left out above, or give --dev and --test of your own"
+            )
+        raise DataError(
+            f"tokenizer: every line is longer than {_MAX_LINE_BYTES:,} bytes, expected a sentence on each; split the lines"
+        )
+    raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
+
+
+def _interruptible(train: Callable[[], bytes]) -> bytes:
+    """The result of `train`, which runs in another thread: Python handles signals in the main thread, and cannot do so
+    while sentencepiece is busy there."""
+    future: Future[bytes] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(train())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        # With a timeout: the system may deliver a signal to the other thread, and then a plain join does not wake up.
+        thread.join(0.1)
+    return future.result()
+
+
+def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
+    model, n_lines, spaces = io.BytesIO(), 0, set[str]()
+    for text in sentences():
+        n_lines += 1
+        spaces.update(space for space in NO_BREAK_SPACES if space in text)
+
+    def drawn() -> Iterator[str]:
+        """At most SAMPLE_SIZE sentences, the same ones each time: sentencepiece would draw others in each process (algorithm S
+        of Knuth 1969)."""
+        rng, n_left, n_wanted = random.Random(n_lines), n_lines, min(n_lines, SAMPLE_SIZE)
+        for text in sentences():
+            if rng.random() * n_left < n_wanted:
+                n_wanted -= 1
+                yield text
+            n_left -= 1
+
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=drawn(),
+        model_writer=model,
+        model_type=algorithm,
+        vocab_size=vocab_size,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        # Also where they are rare: `Tokenizer` tells by its pieces whether targets have them.
+        required_chars="".join(sorted(spaces)),
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        num_threads=1,  # the number of threads changes the unigram model
+        input_sentence_size=SAMPLE_SIZE,
+        max_sentence_length=_MAX_LINE_BYTES,
+        minloglevel=2,
+    )
+    if n_lines > SAMPLE_SIZE:
+        log.info(f"tokenizer: learnt from {SAMPLE_SIZE:,} of {n_lines:,} sentences, drawn from all of the text")
+    return model.getvalue()

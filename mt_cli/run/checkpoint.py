@@ -1,0 +1,274 @@
+"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code.
+
+A checkpoint is torch's zip format, uncompressed, which carries a CRC of each record. Loading checks these first: of
+400 single flipped bits `torch.load` alone accepted 384 without an error. Then it reads with `weights_only=True`, and
+compares every shape with the model that the config describes before it allocates memory.
+"""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+from pydantic import ValidationError
+from torch.overrides import TorchFunctionMode
+
+from mt_cli.config import Config, differing_keys
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.tokenizer import PAD_ID, Tokenizer
+from mt_cli.device import available_memory
+from mt_cli.errors import (
+    CheckpointError,
+    RunDirError,
+    TrainingError,
+    is_device_failure,
+    is_out_of_memory,
+    missing_extra,
+)
+from mt_cli.files import refuse_special_file, write_atomically
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.directions import Direction
+from mt_cli.run.run_dir import RunDir
+
+FORMAT = 2
+_READABLE = {1, 2}  # format 1 holds no config and no hashes of logs and profile
+
+
+def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
+    """Writes tensors and plain values (`weights_only` refuses everything else). A write that fails is tried once more.
+    Raises RunDirError when it fails again."""
+    try:
+        _write(file, content)
+    except RunDirError:
+        _write(file, content)
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    try:
+        write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
+    except RuntimeError as error:  # torch reports a full disk as an unexpected position in its file
+        if is_out_of_memory(error) or is_device_failure(error):
+            raise
+        raise RunDirError(
+            f"cannot write {file}: No space left on device ({' '.join(str(error).split())[:80]});"
+            " free space and run the same command again"
+        ) from None
+
+
+def load_checkpoint(file: Path) -> dict[str, Any]:
+    """The verified content, tensors mapped from the file. Raises CheckpointError for anything that is not whole."""
+    if file.exists() and not file.is_file():
+        raise CheckpointError(f"{file}: damaged or not a checkpoint (not a regular file)")
+    try:
+        _verify_archive(file)
+        with file.open("rb") as handle:  # torch opens a file to map by its name, which must be UTF-8
+            is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
+            content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:  # torch and zipfile answer damage with a dozen kinds of exception
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise CheckpointError(f"{file}: damaged or not a checkpoint ({reason})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
+    number = content.get("format")
+    if type(number) is not int or number not in _READABLE:
+        found = f"format {number}" if type(number) is int and 0 <= number < 10**6 else "another format"
+        raise CheckpointError(f"{file}: {found}, this version of mt reads 1 to {FORMAT}; update mt")
+    # Types are checked before anything is compared or printed: a stranger's nested lists could take gigabytes.
+    for name, kind in {"progress": dict, "tokenizer_sha256": str, "data_sha256": dict, "weights": str}.items():
+        if type(content.get(name)) is not kind:
+            raise CheckpointError(f"{file}: not an mt checkpoint (no {name} in it)")
+    return content
+
+
+def _verify_archive(file: Path) -> None:
+    """Raises CheckpointError for a zip with a wrong checksum, or with what no weights need."""
+    with zipfile.ZipFile(file) as archive:
+        records = archive.infolist()
+        if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+            raise CheckpointError(f"{file}: not a file of weights (its records are compressed)")
+        if sum(record.file_size for record in records) > file.stat().st_size:
+            raise CheckpointError(f"{file}: not a file of weights (its records lie in one another)")
+        if damaged := archive.testzip():
+            raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
+        for name in archive.namelist():
+            if name.endswith("data.pkl"):
+                _refuse_foreign_objects(archive.read(name), file)
+
+
+def load_foreign_weights(file: Path) -> dict[str, Any]:
+    """The tensors of another library, by name: of a file in the format safetensors, or of torch's, where nothing but tensors
+    is read. Raises CheckpointError for anything else, and UsageError when safetensors is not installed."""
+    refuse_special_file(file)
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        if zipfile.is_zipfile(file):
+            _verify_archive(file)
+        else:  # the format of torch before 1.6: five pickles, the fourth of which names the tensors; then their numbers
+            with file.open("rb") as handle:
+                for _ in range(5):
+                    _refuse_foreign_objects(handle, file)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise missing_extra("mt import", "safetensors", "marian") from None
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:  # of a dozen kinds, as above
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise CheckpointError(f"{file}: damaged, or no file of weights ({reason})") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file}: no tensors by name in it")
+    return content
+
+
+_OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
+_REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # what makes a value that may stand twice
+
+
+def _refuse_foreign_objects(pickled: bytes | IO[bytes], file: Path) -> None:
+    """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more: a bytearray of any
+    size, or tuples of one tuple, again and again, which as a dict's key take hours to hash."""
+    before, repeatable = "", set[object]()
+    for opcode, argument, _ in pickletools.genops(pickled):
+        is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
+        if is_constructor and not _OBJECTS.fullmatch(str(argument)):
+            raise CheckpointError(f"{file}: not a file of weights (a {argument} in it)")
+        if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
+            repeatable.add(argument)
+        if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
+            raise CheckpointError(f"{file}: not a file of weights (a tuple stands twice in it)")
+        before = opcode.name
+
+
+def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:
+    """Raises RunDirError when these sections or keys are not what the checkpoint was trained with. Shapes alone do not show
+    it: another number of heads, for example, leaves all shapes the same."""
+    if "config" not in content:  # format 1
+        return
+    trained = Config.model_validate(content["config"])
+    if differing := differing_keys(config, trained, names):
+        raise RunDirError(
+            f"{run.config_file}: not what its checkpoints were trained with ({'; '.join(differing)}); put these values back"
+        )
+
+
+def refuse_other_profile(content: dict[str, Any], run: RunDir) -> None:
+    """Raises RunDirError when `corpus.json`, which decides how lines are split, is not what the checkpoint was saved with."""
+    if content.get("profile_sha256") not in (None, run.text.profile_sha256()) and run.text.profile_file.exists():
+        raise RunDirError(f"{run.text.profile_file}: not what it was when the run was trained; restore it from a copy")
+
+
+def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError for weights with which every translation would be blank."""
+    for name, weight in weights.items():
+        if not bool(weight.isfinite().all()):
+            raise CheckpointError(f"{file}: {name} has values that are not finite; choose an earlier checkpoint")
+
+
+def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
+    """A freshly initialised model. Raises TrainingError if there is too little memory for it."""
+    model = meta_model(config, tokenizer)
+    needed, available = sum(t.nbytes for t in [*model.parameters(), *model.buffers()]), available_memory()
+    if available is not None and needed > available:
+        raise TrainingError(
+            f"out of memory: the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free; lower"
+            " model.d_model, model.ffn_dim, the number of layers, model.max_positions or tokenizer.vocab_size"
+        )
+    return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
+
+
+def meta_model(config: Config, tokenizer: Tokenizer) -> Transformer:
+    """The model on the `meta` device: names and shapes, without memory for its weights."""
+    with torch.device("meta"):
+        return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
+
+
+def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError when names or shapes of `weights` are not the model's."""
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: shape_of(weight) for name, weight in weights.items()}
+    for name in sorted(expected.keys() | found.keys(), key=str):
+        if expected.get(name) != found.get(name):
+            raise CheckpointError(
+                f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
+                f" expected {expected.get(name, 'no such weight')}"
+            )
+
+
+def shape_of(weight: object) -> tuple[int, ...] | str:
+    """The shape of a float32 tensor that is stored in full; for anything else, words that say what it is."""
+    if type(weight) is not torch.Tensor:
+        return type(weight).__name__
+    if weight.dtype != torch.float32 or weight.layout != torch.strided or weight.device.type != "cpu":
+        return f"{weight.dtype} on {weight.device}, {weight.layout}"
+    # A tensor that is not contiguous may claim a huge shape for a single stored number.
+    return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
+
+
+_KEYS_OF_TRANSLATING = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
+
+
+class LoadedModel(NamedTuple):
+    model: Transformer
+    tokenizer: Tokenizer
+    config: Config
+    content: dict[str, Any]  # of the checkpoint
+    profile: CorpusProfile | None  # of the training text
+
+    def for_direction(self, direction: Direction, run: RunDir) -> LoadedModel:
+        """The model with all that belongs to one direction of its run: languages, the tag before sources, the profile."""
+        return self._replace(
+            tokenizer=self.tokenizer.towards(direction.data.tgt_lang),
+            config=self.config.model_copy(update={"data": direction.data}),
+            profile=run.of_pair(self.config.data, direction.pair).text.load_profile(direction.is_back),
+        )
+
+
+def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
+    """The model of a run's checkpoint, ready to translate, with its tokenizer, config and profile.
+
+    Of `best`, `last` and `step-N` it takes the weights, averaged or not, that had the lower dev loss at the last
+    validation; `averaged` are the averaged weights of the last checkpoint.
+    """
+    config = run.load_config()
+    tokenizer = run.text.load_tokenizer(config.tokenizer.joint)
+    file = run.find_checkpoint(checkpoint)
+    content = load_checkpoint(file)
+    if content["tokenizer_sha256"] != tokenizer.sha256:
+        raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
+    try:
+        refuse_other_config(config, content, run, _KEYS_OF_TRANSLATING)
+    except ValidationError:
+        raise CheckpointError(f"{file}: not an mt checkpoint (its config is not valid)") from None
+    refuse_other_profile(content, run)
+    weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
+    if not isinstance(weights, dict):
+        raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
+    with _Uninitialized():
+        refuse_other_shapes(meta_model(config, tokenizer), weights, file)
+        model = build_model(config, tokenizer)
+    refuse_non_finite(weights, file)
+    model.load_state_dict(weights)
+    return LoadedModel(model.eval(), tokenizer, config, content, run.text.load_profile())
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Skips the random initialisation, since the checkpoint's weights replace it. It saves half of the start-up time: to
+    draw numbers on the `meta` device torch imports its compiler, which alone takes a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.__name__.endswith(("uniform_", "normal_")):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))

@@ -18,9 +18,9 @@ from mt_cli.checking.corpus_check import check, quick_check
 from mt_cli.checking.findings import shown
 from mt_cli.checking.signs import SpellingCounter
 from mt_cli.checking.usual import OVER_LONG_FROM
-from mt_cli.checking.words import words
 from mt_cli.config import DataConfig
 from mt_cli.data.corpus import SentencePair
+from mt_cli.data.words import words
 from mt_cli.errors import DataError
 
 ENGLISH = "the old man sees a red house and small dogs near my green river when rain falls on cold stones"

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 
 # A file imports only from those above it, and from its own folder.
 ORDER = [
-    "errors", "files", "processes", "device", "fetch", "config", "config_file", "recipe", "data", "checking", "model",
+    "errors", "display", "files", "processes", "device", "fetch", "config", "config_file", "recipe", "data", "checking", "model",
     "run", "decoding", "evaluation", "training", "explain", "export", "cli",
 ]  # fmt: skip
 

@@ -15,7 +15,8 @@ from mt_cli.data.corpus import normalize
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.trace import _in_columns, _shorten, _width, trace, trace_steps
+from mt_cli.display import column_width
+from mt_cli.explain.trace import _in_columns, _shorten, trace, trace_steps
 from mt_cli.run.checkpoint import build_model
 
 LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫"]
@@ -130,7 +131,7 @@ def test_a_line_longer_than_the_model_reads_is_traced_part_by_part(tokenizer: To
 def test_columns_stand_below_each_other_also_with_chinese() -> None:
     rows = [["1", "<s>", "->", "我"], ["10", "<s> 我有", "->", "a"]]
     assert list(_in_columns(rows)) == [" 1 <s>      -> 我", "10 <s> 我有 -> a"]
-    assert _width("我a\u0301") == 3
+    assert column_width("我a\u0301") == 3
 
 
 def test_a_long_beginning_is_shortened_in_the_middle() -> None:

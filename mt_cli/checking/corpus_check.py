@@ -21,13 +21,13 @@ from mt_cli.checking.pairs import EMPTY, OTHER_TARGET, REPEATED, PairFaults
 from mt_cli.checking.sets import HeldOut
 from mt_cli.checking.signs import NOT_UTF8, SignFaults, SpellingCounter, spelling_findings
 from mt_cli.checking.usual import OVER_LONG_FROM, Sample, Usual
-from mt_cli.checking.words import words
 from mt_cli.config import DataConfig
 from mt_cli.data.corpora import Told, TrainingText, corpus_of
 from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.data.languages import language
 from mt_cli.data.similarity import letters
 from mt_cli.data.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
+from mt_cli.data.words import words
 from mt_cli.errors import DataError
 
 if TYPE_CHECKING:

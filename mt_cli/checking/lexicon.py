@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt_cli.checking.words import UNSPACED
 from mt_cli.data.corpus import SentencePair
+from mt_cli.data.words import UNSPACED
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from mt_cli.checking.findings import Kind
 from mt_cli.checking.usual import OVER_LONG_FROM, Usual
-from mt_cli.checking.words import words
 from mt_cli.data.corpora import line_of
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.similarity import letters
+from mt_cli.data.words import words
 
 EMPTY = Kind(
     "empty", "one side has no text", "Training leaves such pairs out. Look whether the lines before and after still belong together.",

@@ -12,10 +12,10 @@ from itertools import islice
 
 from mt_cli.checking.findings import N_EXAMPLES, Example, Finding, Kind
 from mt_cli.checking.usual import Usual
-from mt_cli.checking.words import words
 from mt_cli.data.corpora import TOLD, Told
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.similarity import letters
+from mt_cli.data.words import words
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)

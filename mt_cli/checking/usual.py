@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from mt_cli.checking.words import words
 from mt_cli.data.corpus import SentencePair
+from mt_cli.data.words import words
 
 _SAMPLE = 50_000  # pairs; at most twice as many are kept
 OVER_LONG_FROM = 1_500  # of a text that is looked into; a longer one is over-long whatever it says

@@ -19,7 +19,7 @@ from mt_cli.cli.options import (
     refuse_without_effect,
     with_search_options,
 )
-from mt_cli.cli.streams import printable
+from mt_cli.display import escaped
 from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run.run_dir import RunDir
 
@@ -146,13 +146,13 @@ def _print_results(results: list[dict[str, Any]], baselines: list[dict[str, Any]
     if form == "json":
         print(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        print(as_table(_printable(results), form))
+        print(as_table(_escaped(results), form))
 
 
-def _printable(value: Any) -> Any:
+def _escaped(value: Any) -> Any:
     """The value with all text in it escaped."""
     if isinstance(value, dict):
-        return {_printable(key): _printable(one) for key, one in value.items()}
+        return {_escaped(key): _escaped(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_printable(one) for one in value]
-    return printable(value) if isinstance(value, str) else value
+        return [_escaped(one) for one in value]
+    return escaped(value) if isinstance(value, str) else value

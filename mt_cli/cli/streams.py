@@ -7,13 +7,13 @@ import io
 import logging
 import os
 import sys
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from mt_cli.display import escaped
 from mt_cli.errors import DataError, as_typed
 from mt_cli.processes import rank
 
@@ -63,18 +63,7 @@ class TerminalHandler(logging.Handler):
             if record.levelno < logging.ERROR:
                 return  # the first process says it, too
             prefix += f"process {rank()}: "
-        tqdm.write(prefix + printable(record.getMessage()), file=sys.stderr)
-
-
-def printable(text: str) -> str:
-    """The text with control characters and line ends written as escapes.
-
-    A path may hold any of them; as they are they would move the cursor, change colours or begin a line of their own.
-    """
-    return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char) in {"Cc", "Zl", "Zp"} else char
-        for char in text
-    )
+        tqdm.write(prefix + escaped(record.getMessage()), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ and so on, until it predicts `</s>`. Each step attends to all tokens before it. 
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from mt_cli.data.corpus import normalize
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.decoding.translator import Translator
+from mt_cli.display import column_width
 
 _N_SHOWN = 5
 _MAX_INPUT_COLUMNS = 40  # so that a step fits on a line of a wide terminal
@@ -72,24 +72,17 @@ def _cells(number: int, step: TraceStep) -> list[str]:
 
 def _shorten(inputs: list[str]) -> str:
     """The pieces, or, if they are too many, the first and the last few: the lines above show the others."""
-    if _width(" ".join(inputs)) <= _MAX_INPUT_COLUMNS:
+    if column_width(" ".join(inputs)) <= _MAX_INPUT_COLUMNS:
         return " ".join(inputs)
     kept: list[str] = []
-    while _width(" ".join([inputs[0], "…", inputs[-len(kept) - 1], *kept])) <= _MAX_INPUT_COLUMNS:
+    while column_width(" ".join([inputs[0], "…", inputs[-len(kept) - 1], *kept])) <= _MAX_INPUT_COLUMNS:
         kept.insert(0, inputs[-len(kept) - 1])
     return " ".join([inputs[0], "…", *kept])
 
 
 def _in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows as lines whose cells stand in columns; the first column, a number, is aligned to the right."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(column_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        padding = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        padding = [" " * (width - column_width(cell)) for cell, width in zip(row, widths, strict=True)]
         yield " ".join([padding[0] + row[0], *map("".join, zip(row[1:], padding[1:], strict=True))]).rstrip()
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal: Chinese characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )

@@ -100,19 +100,6 @@ class Monolingual(Section):
     (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
-    rounds: Annotated[int, Field(ge=1, le=9)] | None = None
-    """How many runs translate, one after the other: src and tgt in turns, tgt last. Each learns from what the one before has
-    translated, and this run from what the last one has (Hoang et al. 2018). null: 1, or 2 where src is given."""
-
-    @property
-    def n_rounds(self) -> int:
-        return self.rounds or (2 if self.src else 1)
-
-
-Carrier = Annotated[
-    list[Annotated[str, Field(pattern=r"^[^_]*___[^_]*$")]],
-    Field(min_length=2, max_length=2, title="[source sentence, target sentence]"),
-]
 
 
 class WordList(Section):
@@ -125,9 +112,6 @@ class WordList(Section):
     repeated, up to ten times."""
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target, as data.columns."""
-    carriers: list[Carrier] = []
-    """Sentences for the entries to stand in, ___ in the place of the entry: [[Here is ___., Hier ist ___.]]. Each entry is
-    then trained on alone and in each of them."""
 
 
 def _form_of(train: Any) -> str:
@@ -161,7 +145,7 @@ class LanguagePair(Section):
     training pairs that occur in them."""
     words: Annotated[WordList, Field(title="a section")] | None = None
     """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are, small
-    so that training on them shortens no translation; carriers: sentences for them to stand in. None is held out."""
+    so that training on them shortens no translation. None is held out."""
     columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""
@@ -184,7 +168,7 @@ class DataConfig(LanguagePair):
     """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
     then it translates this text, and then the run learns from these synthetic pairs, too, which a tag tells apart. src: text in
     the source language, from which the run that translates back learns in the same way; search: greedy, beam or sampling;
-    rounds: how many runs translate, one after the other; back: a run to translate with, instead of training one."""
+    back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
     `mt translate` is split. Must be below model.max_positions."""
@@ -545,19 +529,13 @@ def _told_monolingual(config: Config) -> str:
     text = config.data.monolingual
     if text is None:
         return "null"
-    in_rounds = f" in {text.n_rounds} rounds" if text.n_rounds > 2 else ""
     by = " by data.monolingual.back" if text.back else ""
-    return f"translated by {text.search}{by}{' with src' if text.src else ''}{in_rounds}"
+    return f"translated by {text.search}{by}{' with src' if text.src else ''}"
 
 
 def _told_words(config: Config) -> str:
     lists = [pair.words for pair in config.data.directions]
-    told = (
-        f"a share of {one.share:g}{''.join(f', in {carrier}' for carrier in one.carriers)}"
-        f"{f', columns {one.columns}' if one.columns else ''}"
-        for one in lists
-        if one
-    )
+    told = (f"a share of {one.share:g}{f', columns {one.columns}' if one.columns else ''}" for one in lists if one)
     return "; ".join(told) or "null"
 
 
@@ -650,20 +628,10 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
                     " column as such"
                 )
                 yield [("data", "monolingual", side)], told
-    key = "src" if text.src else "rounds"
-    if (text.src or text.rounds) and text.back is not None:
-        keys: list[Key] = [("data", "monolingual", key), ("data", "monolingual", "back")]
-        told = f"data.monolingual.{key} is for a way back that is trained here, not for {text.back}"
+    if text.src and text.back is not None:
+        keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]
+        told = f"data.monolingual.src is for a way back that is trained here, not for {text.back}"
         yield keys, f"{told}; leave out one of the two"
-    elif text.n_rounds > 1 and not text.src:
-        told = "needs text in the source language, from which the way back learns between two rounds"
-        yield (
-            [("data", "monolingual", "rounds")],
-            f"data.monolingual.rounds: {text.rounds} {told}; give data.monolingual.src, or leave out rounds",
-        )
-    elif text.n_rounds == 1 and text.src:
-        keys = [("data", "monolingual", "src"), ("data", "monolingual", "rounds")]
-        yield keys, "data.monolingual.rounds: 1 translates no data.monolingual.src; leave out one of the two"
 
 
 _TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)

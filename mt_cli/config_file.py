@@ -404,8 +404,6 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
         expected = f"expected a name for each test set: {{NAME: {_show(found)}}}"
     elif keys == ("data", "words") and kind == "model_type":
         expected = "expected {files: FILE}"
-    elif keys[:3] == ("data", "words", "carriers"):
-        expected = "expected [source sentence, target sentence], each with ___ in the place of an entry"
     elif keys == ("data", "monolingual") and kind == "model_type":
         expected = "expected {tgt: FILE}"
     elif keys[:3] in {("data", "monolingual", "tgt"), ("data", "monolingual", "src")}:

@@ -189,7 +189,7 @@ def _absolute(path: Any, folder: int) -> str:
 def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
     """Lets this process be sent a signal after so many calls of a function that a training calls, such as
     `Checkpoints.save`."""
-    from mt_cli import run_dir
+    from mt_cli.run import run_dir
     from mt_cli.training import feed, loop, resume, update, validation
 
     path = name.split(".")

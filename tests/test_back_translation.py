@@ -143,19 +143,13 @@ def test_the_run_back_has_the_same_text_with_its_sides_exchanged(tiny):
     assert [(pair.src, pair.tgt) for pair in TrainingText(back.data).read()] == swapped
 
 
-def test_each_run_back_has_one_round_less(tiny):
-    config = load_config(
-        Path("tiny.yaml"), ["data.monolingual={tgt: a.de, src: a.en, rounds: 3}", "training.minutes=60"]
-    )
+def test_text_in_the_source_language_takes_a_second_run_back(tiny):
+    config = load_config(Path("tiny.yaml"), ["data.monolingual={tgt: a.de, src: a.en}", "training.minutes=60"])
     found: list[tuple[Monolingual | None, float | None]] = []
     while config.data.monolingual is not None:
         config = reverse_config(config, RunDir(Path("back")))
         found.append((config.data.monolingual, config.training.minutes))
-    assert found == [
-        (Monolingual(tgt=["a.en"], src=["a.de"], rounds=2), pytest.approx(36)),
-        (Monolingual(tgt=["a.de"], rounds=1), pytest.approx(18)),
-        (None, pytest.approx(6)),
-    ]
+    assert found == [(Monolingual(tgt=["a.en"]), pytest.approx(30)), (None, pytest.approx(10))]
 
 
 def test_the_columns_of_tables_are_exchanged(tiny):
@@ -181,8 +175,10 @@ def test_the_columns_of_tables_are_exchanged(tiny):
 
 def test_files_of_the_command_line_go_with_settings_of_a_config(tiny):
     Path("more.en").touch()
-    config = read_config([Path("tiny.yaml")], *[None] * 5, ["data.monolingual.rounds=3"], [Path("a.de"), Path("a.en")])
-    assert config.data.monolingual == Monolingual(tgt=["a.de"], src=["a.en"], rounds=3)
+    config = read_config(
+        [Path("tiny.yaml")], *[None] * 5, ["data.monolingual.search=beam"], [Path("a.de"), Path("a.en")]
+    )
+    assert config.data.monolingual == Monolingual(tgt=["a.de"], src=["a.en"], search="beam")
 
 
 def test_the_name_of_a_file_tells_which_side_it_helps():
@@ -198,16 +194,6 @@ def test_the_name_of_a_file_tells_which_side_it_helps():
         'data.monolingual.src=["a.zh_CN"]',
     ]
     assert sides("zh_CN", "zh_TW", "a.zh_TW") == ['data.monolingual.tgt=["a.zh_TW"]']
-
-
-def test_of_earlier_rounds_those_count_that_the_config_asks_for(tiny):
-    (Path("run") / "back" / "back" / "back" / "checkpoints").mkdir(parents=True)
-    (Path("run") / "back" / "back" / "back" / "checkpoints" / "step-000001.pt").touch()
-    text, found = "data.monolingual={tgt: a.de, src: a.en, rounds: %d}", []
-    for n in (2, 3, 9):
-        config = load_config(Path("tiny.yaml"), [text % n])
-        found.append([str(run.path) for run in back_translation._rounds(config, RunDir(Path("run/back")))])
-    assert found == [["run/back"], *[["run/back", "run/back/back/back"]] * 2]
 
 
 def test_a_run_back_that_has_begun_goes_on_as_it_began(tiny):
@@ -239,29 +225,6 @@ def test_a_synthetic_corpus_alone_and_a_table_of_one_language_are_refused():
         "data.monolingual.src: found the table x.csv, expected text with a sentence on each line; save its column as such",
         "data.monolingual.src is for a way back that is trained here, not for runs/gn-es; leave out one of the two",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            {"rounds": 2},
-            "rounds: 2 needs text in the source language, from which the way back learns between two rounds;",
-        ),
-        ({"rounds": 1, "src": ["news.es"]}, "rounds: 1 translates no data.monolingual.src; leave out one of the two"),
-        (
-            {"rounds": 2, "back": "r"},
-            "rounds is for a way back that is trained here, not for r; leave out one of the two",
-        ),
-        (
-            {"src": ["news.es"], "back": "r"},
-            "src is for a way back that is trained here, not for r; leave out one of the",
-        ),
-    ],
-)
-def test_rounds_that_have_nothing_to_learn_from_are_refused(text, expected):
-    (told,) = told_of(monolingual={"tgt": ["news.gn"], **text})
-    assert told.startswith(f"data.monolingual.{expected}")
 
 
 def test_several_language_pairs_have_no_monolingual_text_so_far(tiny):
@@ -453,7 +416,7 @@ def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
     text = "{tgt: news.de, src: news.en}"
     assert train(nursery, "both", monolingual=text) == 0, nursery.said
     of_back = RunDir(folder / "both" / "back").load_config().data
-    assert of_back.monolingual == Monolingual(tgt=["news.en"], rounds=1)
+    assert of_back.monolingual == Monolingual(tgt=["news.en"])
     made = read_lines(folder / "both" / "back" / "synthetic" / "tgt.en")
     assert made and set(made) <= set(read_lines(folder / "news.en"))
     assert train(nursery, "both-killed", killed("translating"), monolingual=text) == -signal.SIGKILL
@@ -464,35 +427,6 @@ def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
     assert same(folder / "both-killed" / "back", folder / "both" / "back")
     assert train(nursery, "both", monolingual="{tgt: news.de}") == 1
     assert "data.monolingual is translated by greedy here, translated by greedy with src there" in nursery.said
-
-
-@pytest.mark.slow
-def test_another_round_translates_where_it_helps_on_dev(nursery, folder):
-    text = "{tgt: news.de, src: news.en, rounds: 3}"
-    words = {**WORDS, **{tgt: src for src, tgt in WORDS.items()}}
-    helps = (
-        "back_translation._dev_chrf = lambda run: 99 - len(str(run.path))\n"
-        f"words = {words}\n"
-        "back_translation.Translator.translate = lambda self, lines, **_: [\n"
-        "    ' '.join(words[word] for word in line.split()) for line in lines]\n"
-    )
-    assert train(nursery, "helped", helps + killed("translating"), monolingual=text) == -signal.SIGKILL
-    assert (folder / "helped/back/back/back/checkpoints").exists() and not (
-        folder / "helped/back/back/checkpoints"
-    ).exists()
-    assert train(nursery, "helped", helps, monolingual=text) == 0, nursery.said
-    rounds = [RunDir(folder / "helped" / nested).synthetic.about() for nested in ("", "back", "back/back")]
-    assert [about and about.back for about in rounds] == ["helped/back", "helped/back/back", "helped/back/back/back"]
-    assert "has not helped" not in nursery.said
-    assert train(nursery, "hurt", helps.replace("99 -", ""), monolingual=text) == 0, nursery.said
-    told = (
-        "the last round has not helped, dev chrF 9.0 by hurt/back, 19.0 by hurt/back/back/back: the latter translates"
-    )
-    assert told in nursery.said
-    about = RunDir(folder / "hurt").synthetic.about()
-    assert about is not None and about.back == "hurt/back/back/back"
-    assert train(nursery, "hurt", monolingual="{tgt: news.de, src: news.en}") == 1
-    assert "translated by greedy with src here, translated by greedy with src in 3 rounds there" in nursery.said
 
 
 @pytest.mark.parametrize("stage", ["translating", "training"])

@@ -240,7 +240,7 @@ def test_mistakes_in_the_data_section_are_named(problems, line, place, message):
 
 def test_keys_of_a_language_pair_are_suggested_as_those_of_data():
     assert suggest_key(("data", "pairs", "0", "train", "0", "wieght")) == "known are files, weight, synthetic, hold_out"
-    assert suggest_key(("data", "pairs", "0", "words", "shares")) == "known are files, share, columns, carriers"
+    assert suggest_key(("data", "pairs", "0", "words", "shares")) == "known are files, share, columns"
     assert suggest_key(("data", "pairs", "0", "devv")).startswith("known are src_lang, tgt_lang, train, dev, ")
 
 

@@ -12,12 +12,10 @@ from conftest import WORDS
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText
-from mt_cli.errors import ConfigError, RunDirError
+from mt_cli.errors import RunDirError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.prepare import PreparedData, prepare
 from mt_cli.training.reverse_run import reverse_config
-
-CARRIED = "{files: words.tsv, share: 0.2, carriers: [[the ___, die ___], [___ red, ___ rot]]}"
 
 
 @pytest.fixture
@@ -37,22 +35,13 @@ def texts(data: PreparedData, first: int = 200) -> list[tuple[str, str]]:
     return [(data.tokenizer.decode_src(pair.src), data.tokenizer.decode_tgt(pair.tgt)) for pair in pairs]
 
 
-def test_each_entry_is_trained_on_alone_and_in_each_carrier(words, caplog):
+def test_each_entry_is_trained_on(words, caplog):
     caplog.set_level("INFO")
-    data = prepared(words=CARRIED)
-    assert len(data.train) == 200 + 3 * 343
-    assert "words: 1,029 of 1,029 pairs kept" in caplog.text
-    assert [data.train.where(index) for index in (0, 200, 201, 202, 203)] == ["1", *["words.tsv:1"] * 3, "words.tsv:2"]
-    assert texts(data)[3:6] == [
-        ("red red cat", "rot rot Katze"),
-        ("the red red cat", "die rot rot Katze"),
-        ("red red cat red", "rot rot Katze rot"),
-    ]
-
-
-def test_carriers_are_read_as_other_text_is(words):
-    data = prepared(words="{files: words.tsv, carriers: [['the\u00a0___\u00a0 cafe\u0301', 'die\t___']]}")
-    assert texts(data)[1] == ("the red red red café", "die rot rot rot")
+    data = prepared()
+    assert len(data.train) == 200 + 343
+    assert "words: 343 of 343 pairs kept" in caplog.text
+    assert [data.train.where(index) for index in (0, 200, 201)] == ["1", "words.tsv:1", "words.tsv:2"]
+    assert texts(data)[1] == ("red red cat", "rot rot Katze")
 
 
 def test_it_has_no_larger_share_of_an_epoch_than_it_may_have(words):
@@ -103,7 +92,7 @@ def test_a_run_keeps_its_list(words):
         prepared(words="{files: moved.tsv}")
 
 
-def test_other_carriers_or_another_share_are_another_training(words, mt):
+def test_another_share_is_another_training(words, mt):
     train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.max_steps=2"]
     assert mt(*train, "--words", "words.tsv").code == 0
     assert mt(*train, "--words", "words.tsv").code == 0
@@ -117,12 +106,12 @@ def test_the_run_back_has_it_exchanged(words):
     Path("words.de").write_text("Wort\n")
     Path("words.en").write_text("word\n")
     settings = [
-        "data.words={files: [words.en, words.de], carriers: [[a ___, ein ___]]}",
+        "data.words={files: [words.en, words.de]}",
         "data.monolingual.tgt=news.de",
     ]
     back = back_of(*settings)
     assert back.words is not None
-    assert (back.words.files, back.words.carriers) == (["words.de", "words.en"], [["ein ___", "a ___"]])
+    assert back.words.files == ["words.de", "words.en"]
     for columns, expected in (("", "2,1"), (", columns: '2,1'", "1,2")):
         back = back_of(f"data.words={{files: words.tsv{columns}}}", settings[1])
         assert back.words is not None and back.words.columns == expected
@@ -139,14 +128,6 @@ def test_a_list_has_columns_of_its_own(words):
     assert len(data.train) == 200 + 343 and texts(data)[0] == ("red red red", "rot rot rot")
     turned = prepared(words="{files: words.tsv, columns: '2,1'}", run="turned")
     assert texts(turned)[0] == ("rot rot rot", "red red red")
-
-
-@pytest.mark.parametrize(
-    "carriers", ["[[a ___, ein]]", "[[a ___ ___, ein ___]]", "[[a ___]]", "[a ___, ein ___]", "a ___"]
-)
-def test_carriers_without_one_place_for_an_entry_are_refused(words, carriers):
-    with pytest.raises(ConfigError, match=r"expected \[source sentence, target sentence\], each with ___ in"):
-        prepared(words=f"{{files: words.tsv, carriers: {carriers}}}")
 
 
 def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(tiny, mt):

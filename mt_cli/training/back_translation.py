@@ -74,17 +74,13 @@ def back_translate(
     if text.back is None and back.is_prepared:  # refuses other settings than those that it has learnt with
         continued_config(reverse_config(config, back), back)
     if about is not None:
-        translating = next((one for one in _rounds(config, back) if _has_made(one, about, text)), None)
-        if translating is None or about.settings_sha256 not in {None, settings_sha256}:
+        is_same = _has_made(back, about, text)
+        if not is_same or about.settings_sha256 not in {None, settings_sha256}:
             changed = (
-                "the settings or the pairs are not what they were"
-                if translating
-                else f"{about.back} is not what it was"
+                "the settings or the pairs are not what they were" if is_same else f"{about.back} is not what it was"
             )
             log.info(f"{changed} when translating back began, so all lines are translated anew")
             about = None
-        else:
-            back = translating
     if about is None:
         run.begin(config)
         for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
@@ -92,7 +88,6 @@ def back_translate(
         if text.back is None:
             _refuse_useless(config.data, text)
             _train(config, back, train_back, signals)
-        back = _best_of(_rounds(config, back))
         run.synthetic.forget()  # not before the run back has accepted the config
         if text.back is None and not _has_learnt(reverse_config(config, back), back):
             return _leave_aside(run, back, sha256, settings_sha256).seconds
@@ -176,20 +171,6 @@ def _has_learnt(config: Config, back: RunDir) -> bool:
     return has_learnt(_dev_chrf(back), copied)
 
 
-def _rounds(config: Config, back: RunDir) -> list[RunDir]:
-    """The run back, and those of earlier rounds as far as they were trained."""
-    text, found = config.data.monolingual, [back]
-    assert text is not None
-    for _ in range((text.n_rounds - 1) // 2 if text.back is None else 0):
-        found.append(RunDir(RunDir(found[-1].back).back))
-    return [back, *(run for run in found[1:] if run.steps())]
-
-
-def _best_of(rounds: list[RunDir]) -> RunDir:
-    """The run back, or that of an earlier round where the later one has not helped on dev."""
-    return max(rounds, key=_dev_chrf) if len(rounds) > 1 else rounds[0]
-
-
 def _dev_chrf(back: RunDir) -> float:
     if curve := learning_curve(back.logs.records(back.metrics_file)):
         return max(point.chrf for point in curve)
@@ -210,7 +191,6 @@ def _sha256_of_settings(config: Config) -> str:
     if data.words is not None:
         files.append(data.words.files)
     keys = [text.search, config.training.seed, data.max_length, data.on_bad_line, data.columns]
-    keys += [text.n_rounds] if text.n_rounds > 1 else []
     files += [text.src] if text.src else []
     return hashlib.sha256(json.dumps([*keys, *map(sha256_of, files)]).encode()).hexdigest()
 
@@ -221,9 +201,6 @@ def _choose(
     """Writes the lines that are worth being translated into blocks."""
     text, began, report, n_chosen = config.data.monolingual, time.monotonic(), CorpusReport(), 0
     assert text is not None
-    if text.back is None and back.path != run.back:
-        scores = f"{_dev_chrf(RunDir(run.back)):.1f} by {run.back}, {_dev_chrf(back):.1f} by {back.path}"
-        log.info(f"the last round has not helped, dev chrF {scores}: the latter translates")
     lines = selection.lines(read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=report))
     run.synthetic.begin()
     while block := list(islice(lines, _BLOCK_SIZE)):

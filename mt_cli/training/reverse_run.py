@@ -18,7 +18,8 @@ from mt_cli.training.parent import parent_of
 def back_share(text: Monolingual) -> float:
     """When the run back ends, as a share of the minutes. From the innermost run to this one, translating included, the times
     are in the proportion 1 : 2 : 3, and so on."""
-    return text.n_rounds / (text.n_rounds + 2)
+    n_runs = 2 if text.src else 1
+    return n_runs / (n_runs + 2)
 
 
 def translated_share(text: Monolingual) -> float:
@@ -106,11 +107,8 @@ def _exchanged(data: DataConfig) -> DataConfig:
 
 
 def _exchanged_text(text: Monolingual) -> Monolingual | None:
-    """What the run back translates back, by a run of its own, in one round less."""
-    if text.src is None:
-        return None
-    rounds = text.n_rounds - 1
-    return Monolingual(tgt=text.src, src=text.tgt if rounds > 1 else None, search=text.search, rounds=rounds)
+    """What the run back translates back, by a run of its own."""
+    return None if text.src is None else Monolingual(tgt=text.src, search=text.search)
 
 
 def _exchanged_words(words: WordList) -> WordList:
@@ -118,8 +116,7 @@ def _exchanged_words(words: WordList) -> WordList:
     if columns is None and len(words.files) == 1:
         src, tgt = find_layout(Path(words.files[0])).columns
         columns = f"{tgt + 1},{src + 1}"
-    carriers = [carrier[::-1] for carrier in words.carriers]
-    return words.model_copy(update={"files": words.files[::-1], "columns": columns, "carriers": carriers})
+    return words.model_copy(update={"files": words.files[::-1], "columns": columns})
 
 
 def _exchanged_columns(data: DataConfig) -> str | None:

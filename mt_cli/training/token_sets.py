@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mt_cli.config import DataConfig, WordList
 from mt_cli.data.corpora import TrainingText, joined_sha256, line_of, placed
-from mt_cli.data.corpus import CorpusReport, SentencePair, normalize, read_copy, read_pairs, write_copy
+from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, write_copy
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.ids_writer import SHARD_SIZE, IdsWriter
 from mt_cli.data.known_hashes import HASHES, known_sha256
@@ -160,7 +160,7 @@ class TokenSet:
 
 
 class WordListSet(TokenSet):
-    """The entries of a list, each followed by itself in all carriers."""
+    """The entries of a list."""
 
     _columns_option = "--set data.words.columns=SOURCE,TARGET"
 
@@ -168,15 +168,6 @@ class WordListSet(TokenSet):
         self._words = words
         own = data.model_copy(update={"columns": words.columns})
         super().__init__(run, "words", words.files, own, dedup=True, corpus=len(data.corpora))
-
-    def read(self) -> Iterator[SentencePair]:
-        for pair in super().read():
-            yield pair
-            for src, tgt in self._words.carriers:
-                self.report.n_pairs += 1
-                self.report.n_kept += 1
-                src, tgt = src.replace(_GAP, pair.src), tgt.replace(_GAP, pair.tgt)
-                yield SentencePair(normalize(src), normalize(tgt, keep_no_break_spaces=True), pair.line)
 
     def warn_if_exchanged(self, text: Iterable[SentencePair]) -> None:
         """Warns of a list whose sources are written with words of the targets of `text`, and the other way round."""
@@ -203,12 +194,11 @@ class WordListSet(TokenSet):
         return min(_MOST_REPEATED, self._words.share / (1 - self._words.share) * n_text / len(dataset))
 
     def _meta(self, tokenizer: Tokenizer) -> dict[str, str]:
-        return {**super()._meta(tokenizer), "carriers": f"{self._words.carriers}, columns {self._words.columns}"}
+        return {**super()._meta(tokenizer), "columns": str(self._words.columns)}
 
 
 _N_LOOKED_AT = 100_000  # pairs, and entries
 _MOST_REPEATED = 10.0  # times in an epoch
-_GAP = "___"  # where an entry stands in a carrier
 
 
 class TrainingSet:

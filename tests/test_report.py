@@ -132,24 +132,14 @@ def test_the_training_loss_in_the_measure_of_dev_is_what_tells_a_divergence(tiny
     assert RunFacts(RunDir(begun("r-drop", records)), load_config(Path("tiny.yaml")), "").log.state == "unfinished"
 
 
-def test_a_training_for_a_given_time_has_finished_when_the_learning_rate_is_down(tiny: Path) -> None:
-    config = load_config(Path("tiny.yaml"), ["training.minutes=1"])
-    for rate, state in ((0.01, "unfinished"), (1e-5, "finished")):
-        records = [{"step": 50, "learning_rate": 0.02}, {"step": 99, "learning_rate": rate}, {"step": 99, "chrf": 9.0}]
-        run = begun(state, records)
-        (run / "timing.jsonl").write_text('{"step": 99, "elapsed_seconds": 58.0}\n')
-        assert RunFacts(RunDir(run), config, "").log.state == state
-
-
-def test_a_training_of_few_steps_in_a_given_time_has_finished_too(tiny: Path) -> None:
-    """After 41 steps the last learning rate is a 38th of the highest one."""
-    config = load_config(Path("tiny.yaml"), ["training.minutes=1"])
-    records = [{"step": 4, "learning_rate": 0.02}, {"step": 41, "learning_rate": 0.02 / 38}, {"step": 41, "chrf": 9.0}]
-    run = begun("short", records)
-    (run / "timing.jsonl").write_text('{"step": 41, "elapsed_seconds": 58.0}\n')
-    facts = RunFacts(RunDir(run), config, "")
-    assert facts.log.state == "finished"
-    assert facts.as_page()["plan"] == "Planned: 60 s; the dev loss chooses the best checkpoint."
+def test_a_run_of_few_steps_in_a_given_time_is_finished_and_has_its_verdict(mt: Mt, tiny: Path) -> None:
+    shutil.copy("tiny.yaml", "short.yaml")
+    overrides = ("training.max_steps=7", "training.warmup_steps=2")
+    assert (
+        mt("train", "short.yaml", "--run-dir", "short", *(arg for one in overrides for arg in ("--set", one))).code == 0
+    )
+    data = reported(Path("short"), quick=True)
+    assert data["runs"][0]["state"] == "finished" and data["summary"][0].startswith("It has hardly learnt")
 
 
 def test_an_imported_run_has_no_training_to_tell_of(tiny: Path) -> None:
@@ -276,7 +266,8 @@ def test_the_first_words_about_several_runs_say_each_thing_once_and_no_p_of_zero
     tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(significance, "N_TRIALS", 2000)
-    unfinished = [copied(trained_run, name, "training.max_steps=999999") for name in ("long", "looping")]
+    log = [json.loads(line) for line in (trained_run / "metrics.jsonl").read_text().splitlines()]
+    unfinished = [copied(trained_run, name, metrics=log[:-1]) for name in ("long", "looping")]
     (unfinished[1] / "config.yaml").write_text(
         to_yaml(load_config(unfinished[1] / "config.yaml", ["decoding.min_length=20", "decoding.max_length_ratio=9"]))
     )

@@ -25,7 +25,6 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import open_input
 from mt_cli.errors import UsageError
-from mt_cli.explain.attention_page import AttentionPage
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +54,8 @@ def explain(
     refuse_columns(input_file)
     if attention is None and search:
         raise UsageError(f"without --attention greedy search is shown; leave out {spell(list(search))}")
+    from mt_cli.explain.attention_page import AttentionPage
+
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
         from mt_cli.cli.pipe import AttendLines, LineProcess, TraceLines, process_lines

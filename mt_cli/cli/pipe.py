@@ -27,13 +27,11 @@ from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError
-from mt_cli.explain.attention import attention_maps
-from mt_cli.explain.attention_page import AttentionPage
-from mt_cli.explain.json_lines import ExplainedLine, explain_lines, to_json
-from mt_cli.explain.trace import trace
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a plain translation needs none of these
+    from mt_cli.explain.attention_page import AttentionPage
     from mt_cli.explain.estimate import Estimator
+    from mt_cli.explain.json_lines import ExplainedLine
 
 log = logging.getLogger(__name__)
 
@@ -206,6 +204,8 @@ class TranslateLines(LineProcess):
         translations = self._translate(lines, n_before)
         self._report_first_split(translations, n_before)
         if self.is_json or self.reports_doubts or self.is_talking:
+            from mt_cli.explain.json_lines import explain_lines, to_json
+
             explained = explain_lines(self.translator, translations)
             estimated = self.estimator(explained) if self.estimator is not None else [None] * len(explained)
             if self.is_talking:
@@ -330,6 +330,8 @@ class TraceLines(LineProcess):
     translator: Translator
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
+        from mt_cli.explain.trace import trace
+
         return [step for line in lines for step in (list(trace(self.translator, line)) or [""])]
 
 
@@ -343,6 +345,8 @@ class AttendLines(LineProcess):
     n_shown: int = 0  # lines that are on the page
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
+        from mt_cli.explain.attention import attention_maps
+
         translations = self.translator.translations(lines, first_line=n_before, **self.options)
         for translation in translations:
             for maps in attention_maps(self.translator, translation):

@@ -9,16 +9,15 @@ was damaged on purpose. A doubt is a reason to look, not a proof.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import groupby
 from typing import NamedTuple
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Respelling
+from mt_cli.data.words import is_letter, words
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention
@@ -53,8 +52,7 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
     if parts:
         found += [_find_lost_placeholders(translation.source, translation.text)]
         found += [_find_changed_numbers(translation.source, translation.text)]
-    by_kind = groupby(sorted(filter(None, found), key=lambda doubt: doubt.kind), key=lambda doubt: doubt.kind)
-    return [next(doubts) for _, doubts in by_kind]
+    return sorted({doubt.kind: doubt for doubt in reversed(found) if doubt is not None}.values())
 
 
 def _find_loop(translator: Translator, part: Part) -> Doubt | None:
@@ -88,9 +86,8 @@ def _find_copy(translator: Translator, part: Part) -> Doubt | None:
 
 
 def _words(text: str) -> list[str]:
-    """Words of letters and their marks. Each character of Chinese and Japanese is a word: there are no spaces between."""
-    letters = (char if unicodedata.category(char)[0] in "LM" else " " for char in text)
-    return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", "".join(letters)).split()
+    """The words that have letters: numbers are not translated."""
+    return [word for word in words(text) if any(map(is_letter, word))]
 
 
 def _find_cut(part: Part) -> Doubt | None:
@@ -113,12 +110,12 @@ def _find_unattended(translator: Translator, part: Part, attention: CrossAttenti
     profile = translator.profile
     # Each target token gives an attention of 1, and there are `length_ratio` target tokens for a source token.
     expected = profile.length_ratio if profile is not None else 1.0
-    words = []
+    unattended = []
     for first, end in _word_bounds(translator, part.src_ids):
         word = translator.tokenizer.decode_src(part.src_ids[first:end])
         if float(attention.received[first:end].sum()) < MIN_ATTENTION * expected and any(map(str.isalnum, word)):
-            words.append(word)
-    return Doubt("unattended", " ".join(words[:_MAX_SHOWN])) if words else None
+            unattended.append(word)
+    return Doubt("unattended", " ".join(unattended[:_MAX_SHOWN])) if unattended else None
 
 
 def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, int]]:
@@ -162,8 +159,8 @@ def _find_changed_numbers(source: str, translation: str) -> Doubt | None:
     do not count. `1,000` and `1.000` are the same, as are `10:30` and `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
-    told = [f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers]
-    return Doubt("numbers", ", ".join(told)) if told else None
+    found = [f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers]
+    return Doubt("numbers", ", ".join(found)) if found else None
 
 
 def _numbers_without(text: str, other: str) -> list[str]:

@@ -1,16 +1,16 @@
 """An estimated chrF for each translated line, found without a reference.
 
 A linear fit of what is known of a translation (`_FEATURES`) to the sentence chrF of the run's own translations of its dev
-set. Two things make the estimate fall on text of another domain. No weight is negative. And a few lines of random pieces,
-whose translations can only be wrong, join the dev lines: where nearly all of dev is translated well, dev alone says little
-about what goes wrong.
-The run keeps the fit in `estimate.json`, bound to the weights it was made for.
+set. `fit_estimate` makes it once, when a training ends; afterwards only `estimate.json` is needed. Two things make the
+estimate fall on text of another domain. No weight is negative. And a few lines of random pieces, whose translations can
+only be wrong, join the dev lines: where nearly all of dev is translated well, dev alone says little about what goes wrong.
 
 Letters in shapes: B lines, F features.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import random
@@ -24,7 +24,6 @@ from tqdm import tqdm
 
 from mt_cli.config import SeveralPairs
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.mixture import Mixture
 from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
@@ -32,9 +31,7 @@ from mt_cli.evaluation.metrics import sentence_chrf
 from mt_cli.explain.doubts import MIN_ATTENTION
 from mt_cli.explain.json_lines import ExplainedLine, explain_lines
 from mt_cli.files import read_inside, write_text
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import trained_text
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +53,9 @@ _FEATURES = (  # each higher where a translation is better
 Vector = npt.NDArray[np.float64]
 
 
-class Fit(BaseModel):
+class Estimate(BaseModel):
+    """What is fitted: the content of `estimate.json`."""
+
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
     model_sha256: str  # of the weights whose translations these are
@@ -65,74 +64,66 @@ class Fit(BaseModel):
     constant: float = Field(ge=-1e9, le=1e9)
     weights: list[Annotated[float, Field(ge=0, le=1e9)]] = Field(min_length=len(_FEATURES), max_length=len(_FEATURES))
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
+    sha256: str = ""  # of all this, to notice a flipped digit
 
-    def estimates(self, features: Vector) -> Vector:
+    def of(self, features: Vector) -> Vector:
         """chrF of each line (B), from its features (B,F)."""
         return np.clip(self.constant + features @ np.array(self.weights), 0, 100)
 
+    def hashed(self) -> Estimate:
+        content = self.model_copy(update={"sha256": ""}).model_dump_json()
+        return self.model_copy(update={"sha256": hashlib.sha256(content.encode()).hexdigest()})
 
-class _Kept(BaseModel):
-    """The content of `estimate.json`."""
 
-    sha256: str  # of the fit: a flipped digit would go unseen
-    fit: Fit
+# Using what was fitted -----------------------------------------------------------------------------------------------
 
 
 class Estimator:
     """Estimates for the translations of one translator."""
 
-    def __init__(self, translator: Translator, fit: Fit):
+    def __init__(self, translator: Translator, fit: Estimate):
         self.fit, self._translator = fit, translator
         self._log_probs = _piece_log_probs(fit.piece_counts)
 
     def __call__(self, lines: Sequence[ExplainedLine]) -> list[float | None]:
         """chrF from 0 to 100 of each line's best translation; None for a blank line."""
         chosen = [line for line in lines if line.translation.parts]
-        found = iter(self.fit.estimates(_features(self._translator, self._log_probs, chosen)).tolist())
+        found = iter(self.fit.of(_features(self._translator, self._log_probs, chosen)).tolist())
         return [next(found) if line.translation.parts else None for line in lines]
 
 
+def estimator_of(translator: Translator) -> Estimator | None:
+    """None where the run has no estimate for this direction and these weights; a note says so where it could have one."""
+    if not translator.origin or translator.config.data != translator.origin[0][0].load_config().data:
+        return None  # it is fitted to one direction of one language pair
+    try:
+        return Estimator(translator, _load(translator))
+    except RunDirError as error:
+        log.info(f"note: no estimated chrF: {error}")
+        return None
+
+
+def _load(translator: Translator) -> Estimate:
+    """Raises RunDirError where the run has none for these weights."""
+    run, _ = translator.origin[0]
+    file = run.estimate_file
+    try:
+        fit = Estimate.model_validate_json(read_inside(run.path, file))
+    except FileNotFoundError:
+        raise RunDirError(f"{file} is missing; mt train makes it at its end") from None
+    except (OSError, ValueError, RecursionError):
+        fit = None
+    if fit is None or fit != fit.hashed() or len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
+        raise RunDirError(f"{file} is damaged; the same mt train command makes it again")
+    if fit.model_sha256 != _sha256_of_weights(translator):
+        raise RunDirError(f"{file} is made for the best checkpoint alone")
+    return fit
+
+
 def estimates(translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
-    """The estimated chrF, from 0 to 100, of each line's best translation; None for a blank line, and for every line where
-    nothing was fitted and nothing can be."""
+    """The estimated chrF, from 0 to 100, of each line's best translation; None where there is none."""
     estimator = estimator_of(translator)
     return estimator(lines) if estimator is not None else [None] * len(lines)
-
-
-def estimator_of(translator: Translator, is_stopping: Callable[[], bool] = lambda: False) -> Estimator | None:
-    """The estimator that the run has kept, or a new one; None, with a note, where the text to fit it to is not there, and
-    when `is_stopping` becomes true."""
-    if not translator.origin:
-        return None
-    run, checkpoint = translator.origin[0]
-    if translator.config.data != run.load_config().data:
-        return None  # it is fitted to one direction of one language pair
-    sha256 = _sha256_of_weights(translator.models)
-    fit = _load(run, sha256, translator.tokenizer.src_vocab_size)
-    if fit is None:
-        try:
-            train, dev = trained_text(run, translator.config, translator.tokenizer)
-        except (DataError, RunDirError) as error:
-            log.info(f"note: no estimated chrF, for want of the text that it is fitted to: {error}")
-            return None
-        if len(dev) < _MIN_LINES:
-            log.info(f"note: no estimated chrF, as it takes {_MIN_LINES} lines of a dev set, and there are {len(dev)}")
-            return None
-        fit = _fit(translator, sha256, train, dev, is_stopping)
-        if fit is not None and len(translator.origin) == 1 and checkpoint == "best":
-            _save(run, fit)
-    return Estimator(translator, fit) if fit is not None else None
-
-
-def keep_estimate(run: RunDir, is_stopping: Callable[[], bool]) -> None:
-    """Has a trained run keep the fit for its best checkpoint. Whatever is in the way is told: the run is finished."""
-    config = run.load_config()
-    if isinstance(config.data, SeveralPairs):
-        return  # which has no estimate
-    try:
-        estimator_of(Translator.load(run.path, device=config.training.device), is_stopping)
-    except (RunDirError, CheckpointError, TrainingError) as error:
-        log.warning(f"no estimated chrF: {error}")
 
 
 class Agreement(NamedTuple):
@@ -204,40 +195,49 @@ def _piece_log_probs(counts: Sequence[int]) -> Vector:
     return np.log(smoothed / smoothed.sum())
 
 
-# The fit -------------------------------------------------------------------------------------------------------------
+def _sha256_of_weights(translator: Translator) -> str:
+    digest = hashlib.sha256()
+    for model in translator.models:
+        for name, weight in model.state_dict().items():
+            digest.update(f"{name} {tuple(weight.shape)}\n".encode())
+            digest.update(weight.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
-def _fit(
-    translator: Translator, sha256: str, train: Mixture, dev: list[SentencePair], is_stopping: Callable[[], bool]
-) -> Fit | None:
-    """None if `is_stopping` became true meanwhile."""
+# The fit, once a training has ended ----------------------------------------------------------------------------------
+
+
+def fit_estimate(
+    translator: Translator,
+    dev: Sequence[SentencePair],
+    piece_counts: list[int],
+    on_batch: Callable[[int], None] = lambda n: None,
+) -> Estimate:
+    """`piece_counts`: how often the training text has each source id. `on_batch` gets the number of sentences of each batch
+    that is translated, and may raise. Raises DataError where the dev set is too small."""
+    if len(dev) < _MIN_LINES:
+        raise DataError(f"it takes {_MIN_LINES} lines of a dev set, and there are {len(dev)}")
     chosen = dev[:: -(-len(dev) // _MAX_LINES)]
-    nonsense = _nonsense(chosen[::_LINES_FOR_ONE_OF_NONSENSE], translator)
-    pairs = [*chosen, *nonsense]
+    pairs = [*chosen, *_nonsense(chosen[::_LINES_FOR_ONE_OF_NONSENSE], translator)]
     with tqdm(total=len(pairs), desc="fitting the estimate", unit="sent", leave=False, disable=None) as bar:
 
-        def on_batch(n_sentences: int) -> None:
+        def count(n_sentences: int) -> None:
             bar.update(n_sentences)
-            if is_stopping():
-                raise _Stopped
+            on_batch(n_sentences)
 
-        try:
-            translations = translator.translations([pair.src for pair in pairs], on_batch=on_batch, n_best=1)
-        except _Stopped:
-            return None
-    counts = train.src_counts(translator.tokenizer.src_vocab_size)
-    features = _features(translator, _piece_log_probs(counts), explain_lines(translator, translations))
+        translations = translator.translations([pair.src for pair in pairs], on_batch=count, n_best=1)
+    features = _features(translator, _piece_log_probs(piece_counts), explain_lines(translator, translations))
     chrf = np.array(sentence_chrf([one.text for one in translations], [pair.tgt for pair in pairs]))
     weights = fit_weights(features, chrf)
-    fit = Fit(
-        model_sha256=sha256,
+    fit = Estimate(
+        model_sha256=_sha256_of_weights(translator),
         dev_chrf=float(chrf[: len(chosen)].mean()),
         low=0.0,
         constant=float(chrf.mean() - features.mean(0) @ weights),
         weights=weights.tolist(),
-        piece_counts=counts,
+        piece_counts=piece_counts,
     )
-    return fit.model_copy(update={"low": float(np.quantile(fit.estimates(features[: len(chosen)]), 0.05))})
+    return fit.model_copy(update={"low": float(np.quantile(fit.of(features[: len(chosen)]), 0.05))}).hashed()
 
 
 def _nonsense(pairs: Sequence[SentencePair], translator: Translator) -> list[SentencePair]:
@@ -248,10 +248,6 @@ def _nonsense(pairs: Sequence[SentencePair], translator: Translator) -> list[Sen
         for pair, ids in ((pair, tokenizer.encode_src(pair.src)) for pair in pairs)
     ]
     return [pair for pair in drawn if pair.src]
-
-
-class _Stopped(Exception):
-    pass
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
@@ -270,34 +266,32 @@ def fit_weights(features: Vector, targets: Vector) -> Vector:
     return weights / scales
 
 
-# What the run keeps --------------------------------------------------------------------------------------------------
+class _Stopped(Exception):
+    pass
 
 
-def _sha256_of_weights(models: Sequence[Transformer]) -> str:
-    digest = hashlib.sha256()
-    for model in models:
-        for name, weight in model.state_dict().items():
-            digest.update(f"{name} {tuple(weight.shape)}\n".encode())
-            digest.update(weight.cpu().contiguous().numpy().data)
-    return digest.hexdigest()
+def keep_estimate(run: RunDir, is_stopping: Callable[[], bool]) -> None:
+    """Has a trained run keep the estimate for its best checkpoint, unless it has it. A failure is logged: the run is
+    finished."""
+    from mt_cli.training.prepare import trained_text
 
+    def stop_when_asked(_: int) -> None:
+        if is_stopping():
+            raise _Stopped
 
-def _load(run: RunDir, model_sha256: str, src_vocab_size: int) -> Fit | None:
-    """The fit that is kept, if it is whole and made for these weights."""
+    config = run.load_config()
+    if isinstance(config.data, SeveralPairs):
+        return  # which has no estimate
     try:
-        kept = _Kept.model_validate_json(read_inside(run.path, run.estimate_file))
-    except (RunDirError, OSError, ValueError, RecursionError):  # missing, damaged or not ours: it can be made again
-        return None
-    is_whole = kept.sha256 == _sha256_of_fit(kept.fit) and len(kept.fit.piece_counts) == src_vocab_size
-    return kept.fit if is_whole and kept.fit.model_sha256 == model_sha256 else None
-
-
-def _save(run: RunDir, fit: Fit) -> None:
-    try:
-        write_text(run.estimate_file, _Kept(sha256=_sha256_of_fit(fit), fit=fit).model_dump_json() + "\n")
-    except RunDirError as error:  # a full disk, or a run of somebody else
-        log.info(f"note: the fit of the estimated chrF is not kept: {error}")
-
-
-def _sha256_of_fit(fit: Fit) -> str:
-    return hashlib.sha256(fit.model_dump_json().encode()).hexdigest()
+        translator = Translator.load(run.path, device=config.training.device)
+        with contextlib.suppress(RunDirError):
+            _load(translator)
+            return
+        train, dev = trained_text(run, config, translator.tokenizer)
+        counts = train.src_counts(translator.tokenizer.src_vocab_size)
+        fit = fit_estimate(translator, dev, counts, stop_when_asked)
+        write_text(run.estimate_file, fit.model_dump_json() + "\n")
+    except _Stopped:
+        return
+    except (DataError, RunDirError, CheckpointError, TrainingError) as error:
+        log.warning(f"no estimated chrF: {error}")

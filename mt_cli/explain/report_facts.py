@@ -75,7 +75,7 @@ class RunFacts:
 
     @cached_property
     def log(self) -> TrainingLog:
-        return TrainingLog(self.run, self.config.training, self.notes)
+        return TrainingLog(self.run, self.notes)
 
     def summary(self) -> list[str]:
         """A few sentences for people: how good it is, what to do next, how far it is."""

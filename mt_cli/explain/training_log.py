@@ -9,22 +9,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config import TrainingConfig
 from mt_cli.errors import RunDirError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
 
 _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "grad_norm")
 _MAX_POINTS = 600  # of a curve; more cannot be told apart on a screen
-_ENDED = 0.02  # of the peak learning rate: a schedule that is fitted to a time ends near zero
 
 Point = list[float | None]  # step, minute and value; None: not known, or not finite
 
 
 class TrainingLog:
-    def __init__(self, run: RunDir, training: TrainingConfig, notes: list[str]):
+    def __init__(self, run: RunDir, notes: list[str]):
         """Adds to `notes` what cannot be read."""
-        self._run, self._training = run, training
+        self._run = run
         records, clock = (_records(run, file, notes) for file in (run.metrics_file, run.timing_file))
         self.records = [one for one in records if type(step := one.get("step")) is int and 0 <= step < 1 << 53]
         self._clock = [
@@ -71,18 +69,7 @@ class TrainingLog:
         known = [loss for loss in losses if loss is not None]
         if known and (losses[-1] is None or losses[-1] > min(known) + FAR_ABOVE):
             return "diverged"
-        return "finished" if "chrf" in self.records[-1] and self._has_ended else "unfinished"
-
-    @property
-    def _has_ended(self) -> bool:
-        training = self._training
-        if training.minutes is not None:
-            rates = [rate for one in self.records if (rate := finite(one.get("learning_rate"))) is not None]
-            low = max(_ENDED, 1.5 / max(1, self.last_step))  # of few steps the last one has a larger share of the peak
-            return self.seconds > 30 * training.minutes and bool(rates) and rates[-1] <= low * max(rates)
-        since_best = [bool(one.get("is_best")) for one in reversed(self.validations)]
-        n_without = since_best.index(True) if True in since_best else len(since_best)
-        return self.last_step >= training.max_steps or n_without >= training.patience
+        return "finished" if self.records[-1].get("is_last") is True else "unfinished"
 
 
 def _records(run: RunDir, file: Path, notes: list[str]) -> list[dict[str, Any]]:

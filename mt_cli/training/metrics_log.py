@@ -89,7 +89,7 @@ class MetricsLog:
 
     def note_validation(self, validation: Validation, is_best: bool, seconds: float) -> None:
         self._dev_score = abs(validation.score(self._state.settings.select_by))
-        self._append(**validation.figures, weights=validation.weights, is_best=is_best)
+        self._append(**validation.figures, weights=validation.weights, is_best=is_best, is_last=self._state.is_finished)
         self._append_time(validation_seconds=round(seconds, 2))
 
     def leave_out(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.cli.pipe import AttendLines
+from mt_cli.cli.explain import AttendLines
 from mt_cli.config import Config
 from mt_cli.data.batching import source_batch
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer

@@ -432,6 +432,45 @@ def test_an_output_that_exists_is_not_overwritten(mt, trained_run, tmp_path):
     assert answer.said == ["error: /dev/null exists already; write there with: > /dev/null"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "app.po",
+        "app.xliff",
+        "app.xlf",
+        "a.srt",
+        "a.vtt",
+        "a.html",
+        "a.docx",
+        "a.odt",
+        "a.csv",
+        "a.TSV",
+        "a.xlsx",
+        "a.tmx",
+        "a.json",
+        "a.md",
+        "a.properties",
+        "a.xml",
+    ],
+)
+def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path, name):
+    (tmp_path / name).write_text("cat\n")
+    answer = mt("translate", trained_run, tmp_path / name, "--output", tmp_path / "out")
+    assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1) and not (tmp_path / "out").exists()
+    assert answer.said[0].startswith(
+        f"error: {tmp_path / name}: a {Path(name).suffix.lower()} file, expected plain text"
+    )
+
+
+def test_a_folder_is_no_output(mt, trained_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = mt("translate", trained_run, "--output", ".", stdin=b"cat\n")
+    assert (answer.code, answer.said) == (
+        2,
+        ["error: .: a folder, expected the name of a new file; for example out.txt"],
+    )
+
+
 def test_an_output_that_nothing_could_be_written_to_is_not_in_the_way(mt_process, trained_run, tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
     command = ["translate", trained_run, "--output", tmp_path / "out.txt"]

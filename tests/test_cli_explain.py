@@ -79,7 +79,7 @@ def test_several_checkpoints_score_together(mt: Mt, tiny: Path, trained_run: Pat
         (("--src", "none", "--ref", "test.de"), "none: No such file or directory; give a text file, or none to read"),
         (("--src", "test.en", "--ref", "none"), "none: No such file or directory"),
         (("--ref", "test.de", "--ref", "dev.de"), "--ref is given 2 times; score against one file at a time"),
-        (("--src", "dev.en", "--ref", "a.tsv"), "a.tsv: lines of one text are expected here"),
+        (("--src", "dev.en", "--ref", "a.tsv"), "a.tsv: a .tsv file, expected plain text"),
         (("--src", "test.en", "--ref", "test.de", "--beam-size", 2), "No such option: --beam-size"),
     ],
 )

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mt_cli.cli.pipe import _cut
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain import estimate
@@ -229,9 +228,3 @@ def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(typed
 
 def test_where_somebody_else_reads_the_translations_nothing_is_said(typed: Callable[..., str]) -> None:
     assert "wrong" not in typed("qux zebra 37\n", stdout=subprocess.DEVNULL)
-
-
-def test_reasons_are_shortened_at_a_word_and_only_where_they_do_not_fit() -> None:
-    assert _cut("21 tokens for 8 of the source", 24) == "21 tokens for 8 of..."
-    assert _cut("21 tokens for 8 of the source", 29) == "21 tokens for 8 of the source"
-    assert _cut("Ihavectxyzabcdefghijklmnop", 10) == "Ihavect..."

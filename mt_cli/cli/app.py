@@ -7,7 +7,9 @@ once.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import keyword
 import logging
 import signal
 import sys
@@ -16,24 +18,15 @@ from typing import Any
 
 import typer
 
-from mt_cli.cli.check import check
-from mt_cli.cli.config import config
-from mt_cli.cli.evaluate import evaluate
-from mt_cli.cli.explain import explain
-from mt_cli.cli.export import export
-from mt_cli.cli.fetch import fetch
-from mt_cli.cli.import_ import import_
-from mt_cli.cli.report import report
-from mt_cli.cli.score import score
 from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_streams, silence
-from mt_cli.cli.train import train
-from mt_cli.cli.translate import translate
-from mt_cli.cli.version import version
 from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_memory, is_out_of_threads
 
 log = logging.getLogger(__name__)
 
-COMMANDS = (train, check, translate, evaluate, report, score, explain, export, import_, fetch, config, version)
+COMMANDS = (
+    "train", "check", "translate", "evaluate", "report", "score", "explain", "export", "import", "fetch", "config",
+    "version",
+)  # fmt: skip
 OTHER_OPTIONS = {  # what a command had before, or other programs have: of a command, what to use instead
     ("translate", "--score"): "is a command of its own now; use: mt score RUN --src SOURCES --ref REFERENCES",
     ("translate", "--trace"): "is a command of its own now; use: mt explain RUN [INPUT]",
@@ -77,7 +70,8 @@ def _show_log() -> None:
 
 def _run() -> int:
     try:
-        result = _make_command().main(prog_name="mt", standalone_mode=False)
+        names = tuple(name for name in COMMANDS if sys.argv[1:2] == [name])
+        result = _make_command(names or COMMANDS).main(prog_name="mt", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except Interrupted as error:
@@ -97,7 +91,14 @@ def _run() -> int:
         return _report_failure(error)
 
 
-def _make_command() -> Any:
+def command_of(name: str) -> Any:
+    """The function of a command, from the file of its name."""
+    own = name + "_" * keyword.iskeyword(name)  # `import` is a word of Python's
+    return getattr(importlib.import_module(f"mt_cli.cli.{own}"), own)
+
+
+def _make_command(names: tuple[str, ...]) -> Any:
+    """The command line with these commands: the file of each is imported, and what it needs."""
     app = typer.Typer(
         name="mt",
         help="Train, run and score your own machine translator.",
@@ -105,8 +106,9 @@ def _make_command() -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for command in COMMANDS:
-        app.command(command.__name__.rstrip("_"))(command)  # `import` is a word of Python's
+    app.callback()(lambda: None)  # otherwise a single command would be the whole command line
+    for name in names:
+        app.command(name)(command_of(name))
     return typer.main.get_command(app)
 
 

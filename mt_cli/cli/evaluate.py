@@ -14,8 +14,8 @@ from mt_cli.cli.options import (
     DeviceOption,
     ToOption,
     only_file,
-    refuse_columns,
     refuse_options,
+    refuse_structured,
     refuse_without_effect,
     with_search_options,
 )
@@ -68,7 +68,7 @@ def evaluate(
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
     form = "json" if as_json else form or "text"
     src, ref = only_file("--src", sources), only_file("--ref", references)
-    refuse_columns(src, ref, *hypotheses or ())
+    refuse_structured(src, ref, *hypotheses or ())
     if hypotheses:
         if ref is None:
             raise UsageError("--hyp needs --ref, the references to score against")

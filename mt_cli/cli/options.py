@@ -124,11 +124,24 @@ def only_file(option: str, files: list[Path] | None) -> Path | None:
     return files[0] if files else None
 
 
-def refuse_columns(*files: Path | None) -> None:
-    """Raises UsageError for a .tsv where each line is one text: both of its columns would be read as one."""
-    for file in files:
-        if file is not None and file.name.removesuffix(".gz").endswith(".tsv"):
-            raise UsageError(f"{file}: lines of one text are expected here; take a column of it: cut -f1 or cut -f2")
+_NOT_PLAIN_TEXT = {  # of which line by line markup, identifiers and time stamps would be taken for sentences
+    "csv tsv xls xlsx ods": "save the column of sentences as a text file",
+    "doc docx odt rtf pdf epub pptx htm html md": "save it as plain text with a sentence on each line",
+    "po pot xlf xliff sdlxliff srt vtt tmx json jsonl yaml yml properties strings xml resx": (
+        "copy its sentences into a text file, one on each line"
+    ),
+}
+
+
+def refuse_structured(*files: Path | None, accepted: str = "") -> None:
+    """Raises UsageError for files that hold more than lines of text, by their names."""
+    for file in filter(None, files):
+        ending = file.name.lower().removesuffix(".gz").rpartition(".")[2]
+        for endings, remedy in _NOT_PLAIN_TEXT.items():
+            if ending in endings.split() and ending != accepted:
+                raise UsageError(
+                    f"{file}: a .{ending} file, expected plain text with a sentence on each line; {remedy}"
+                )
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------

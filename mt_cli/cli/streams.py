@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mt_cli.display import escaped
-from mt_cli.errors import DataError, as_typed
+from mt_cli.errors import DataError, UsageError, as_typed
 from mt_cli.processes import rank
 
 
@@ -84,6 +84,15 @@ def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
     with source:
         yield source
+
+
+def refuse_output(file: Path) -> None:
+    """Raises UsageError for a file that exists."""
+    if file.is_dir():
+        raise UsageError(f"{file}: a folder, expected the name of a new file; for example {file / 'out.txt'}")
+    if file.exists():
+        remedy = "delete it or choose another --output" if file.is_file() else f"write there with: > {file}"
+        raise UsageError(f"{file} exists already; {remedy}")
 
 
 @contextlib.contextmanager

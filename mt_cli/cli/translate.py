@@ -1,10 +1,12 @@
-"""`mt translate`."""
+"""`mt translate`: a thin layer over `Translator`."""
 
 from __future__ import annotations
 
-import io
+import logging
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,23 +19,27 @@ from mt_cli.cli.options import (
     RunsAndInputArgument,
     ToOption,
     catch_ctrl_c,
-    refuse_columns,
     refuse_missing_checkpoints,
+    refuse_structured,
     refuse_without_effect,
     runs_and_input,
     with_search_options,
 )
-from mt_cli.cli.streams import open_input, open_output
-from mt_cli.errors import UsageError
-from mt_cli.processes import n_processes, rank
-from mt_cli.run.run_dir import RunDir
+from mt_cli.cli.pipe import LineProcess, is_terminal, process_lines
+from mt_cli.cli.streams import open_input, open_output, refuse_output
+from mt_cli.display import shortened
+from mt_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from mt_cli.cli.pipe import TranslateLines
+    from mt_cli.decoding.parts import Translation
     from mt_cli.decoding.translator import Translator
     from mt_cli.explain.estimate import Estimator
+    from mt_cli.explain.json_lines import ExplainedLine
+
+log = logging.getLogger(__name__)
 
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
+_MAX_REMARK, _MAX_REASON = 120, 24  # columns, where all reasons do not fit into a line of the terminal
 
 
 @with_search_options()
@@ -67,76 +73,28 @@ def translate(
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
-    if (is_shared := _is_shared(output)) and (input_file is None or output is None):
-        raise UsageError("several processes share a file; give INPUT and --output, or choose another --output")
-    if output is not None and _is_there(output):
-        return
+    if output is not None:
+        refuse_output(output)
     if prefix is not None and prefix_column:
         raise UsageError("--prefix is for all lines, --prefix-column for each its own; leave one out")
     if engine != "mt":
         _refuse_with_engine(engine, prefix is not None or prefix_column, device, len(runs) * len(checkpoints))
-    refuse_columns(None if prefix_column else input_file)
+    refuse_structured(input_file, accepted="tsv" if prefix_column else "")
     with open_input(input_file) as source:
-        from mt_cli.cli.pipe import TranslateLines, is_terminal, process_lines
-        from mt_cli.run.provenance import versions
-
         translator = _load_translator(runs, checkpoints, device, engine, to)
         refuse_without_effect(search, translator.settings(**search))
         catch_ctrl_c()
-        is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
-        estimator = _estimator_of(translator) if as_json or is_talking else None
-        name = str(input_file or "stdin")
-        process = TranslateLines(
-            translator, search, name, prefix, prefix_column, as_json, show_doubts, is_talking, estimator
+        process = TranslateLines(translator, search, str(input_file or "stdin"), prefix, prefix_column, as_json)
+        process.reports_doubts = show_doubts
+        process.is_talking = (
+            is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
         )
-        if is_shared and output is not None:
-            weights = [str(RunDir(run).find_checkpoint(one)) for run in runs for one in checkpoints]
-            made_with = [translator.settings(**search), "n_best" in search, engine, to, *checkpoints, versions()]
-            _share(source, process, output, bad_input == "replace", weights, made_with)
-            return
+        if as_json or process.is_talking:
+            from mt_cli.explain.estimate import estimator_of
+
+            process.estimator = estimator_of(translator)
         with open_output(output) as out:
-            process_lines(source, name, process, out, bad_input == "replace")
-
-
-def _is_there(output: Path) -> bool:
-    """Raises UsageError in the first process if it is."""
-    if output.exists() and not rank():  # which may have just joined the blocks of all
-        remedy = "delete it or choose another --output" if output.is_file() else f"write there with: > {output}"
-        raise UsageError(f"{output} exists already; {remedy}")
-    return output.exists()
-
-
-def _is_shared(output: Path | None) -> bool:
-    """Whether several processes write it, or have begun to."""
-    from mt_cli.cli.blocks import BlockFolder
-
-    return n_processes() > 1 or (output is not None and BlockFolder.is_begun(output))
-
-
-def _share(
-    source: io.RawIOBase,
-    process: TranslateLines,
-    output: Path,
-    replaces_bad_input: bool,
-    weights: list[str],
-    made_with: Sequence[object],
-) -> None:
-    """Translates this process's blocks of a file that several share. `weights`: the files of all models."""
-    from mt_cli.cli.blocks import BlockFolder, share_blocks
-    from mt_cli.data.corpus import sha256_of
-
-    if _is_there(output):  # while this process loaded its model, the others have done all
-        return
-    of_process = [process.prefix, process.has_prefix_column, process.is_json]
-    about = [sha256_of([process.name, *weights]), replaces_bad_input, *of_process, *made_with]
-    folder = BlockFolder(output, "\n".join(map(str, about)))
-    share_blocks(source, process.name, process, folder, rank(), n_processes(), replaces_bad_input)
-
-
-def _estimator_of(translator: Translator) -> Estimator | None:
-    from mt_cli.explain.estimate import estimator_of
-
-    return estimator_of(translator)
+            process_lines(source, process.name, process, out, bad_input == "replace")
 
 
 def _refuse_with_engine(engine: Engine, has_prefix: bool, device: str, n_models: int) -> None:
@@ -162,3 +120,94 @@ def _load_translator(
     from mt_cli.export.engine import CTranslate2Translator
 
     return CTranslate2Translator(translator, compute_type="int8" if engine == "ctranslate2-int8" else "float32")
+
+
+@dataclass
+class TranslateLines(LineProcess):
+    """A line for each line; with `n_best` among the options a list for each line, as Moses prints it; or a JSON object."""
+
+    translator: Translator
+    options: dict[str, Any]  # keys of the config's `decoding`
+    name: str  # of the input, for messages
+    prefix: str | None = None  # what every translation begins with
+    has_prefix_column: bool = False  # each line is: source, a tab, what its translation begins with
+    is_json: bool = False
+    reports_doubts: bool = False
+    is_talking: bool = False  # says below each translation why it may be wrong
+    estimator: Estimator | None = None
+    n_split: int = 0  # lines that were translated in several parts
+    remarks: list[str] = field(default_factory=list)  # to be logged when the output is written
+
+    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
+        translations = self._translate(lines, n_before)
+        self._report_first_split(translations, n_before)
+        if self.is_json or self.reports_doubts or self.is_talking:
+            from mt_cli.explain.json_lines import explain_lines, to_json
+
+            explained = explain_lines(self.translator, translations)
+            estimated = self.estimator(explained) if self.estimator is not None else [None] * len(explained)
+            if self.is_talking:
+                self.remarks += filter(None, map(self._remark, explained, estimated))
+            if self.reports_doubts:
+                for number, one in enumerate(explained, n_before + 1):
+                    for doubt in one.doubts:
+                        log.info(f"doubt: {self.name}:{number}: {doubt.kind}: {doubt.detail}")
+            if self.is_json:
+                return to_json(self.translator, explained, estimated)
+        if "n_best" in self.options:
+            return [
+                f"{number} ||| {text} ||| {score:.6f}"  # sentences are counted from 0
+                for number, one in enumerate(translations, n_before)
+                for text, score in zip(one.texts, one.scores, strict=True)
+            ]
+        return [one.text for one in translations]
+
+    def _translate(self, lines: Sequence[str], n_before: int) -> list[Translation]:
+        prefixes = None if self.prefix is None else [self.prefix] * len(lines)
+        if self.has_prefix_column:
+            columns = [line.partition("\t") for line in lines]
+            lines, prefixes = [source for source, _, _ in columns], [prefix for _, _, prefix in columns]
+        try:
+            return self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
+        except UsageError as error:
+            if self.prefix is not None:  # no line of the input is to blame
+                raise UsageError(f"--prefix: {str(error).partition(': ')[2]}") from None
+            if not self.has_prefix_column:
+                raise
+            # The prefix stands in the input: it is the data that is wrong, not the command line.
+            raise DataError(f"{self.name}:{str(error).removeprefix('line ')}") from None
+
+    def _remark(self, line: ExplainedLine, estimated: float | None) -> str:
+        """In a line why a translation may be wrong; '' where nothing says that it is."""
+        estimate = list[str]()
+        if estimated is not None and self.estimator is not None and estimated < self.estimator.fit.low:
+            estimate = [f"estimated chrF {estimated:.0f}, on the dev set {self.estimator.fit.dev_chrf:.0f}"]
+        if not estimate and not line.doubts:
+            return ""
+        full, short = (
+            "may be wrong: "
+            + "; ".join([*estimate, *(f"{doubt.kind}: {shortened(doubt.detail, width)}" for doubt in line.doubts)])
+            for width in (_MAX_REMARK, _MAX_REASON)
+        )
+        return shortened(
+            full if len(full) <= min(_MAX_REMARK, shutil.get_terminal_size().columns) else short, _MAX_REMARK
+        )
+
+    def written(self) -> None:
+        for remark in self.remarks:
+            log.info(remark)
+        self.remarks.clear()
+
+    def _report_first_split(self, translations: list[Translation], n_before: int) -> None:
+        for number, one in enumerate(translations, n_before + 1):
+            if len(one.parts) > 1:
+                self.n_split += 1
+                if self.n_split == 1:
+                    log.info(
+                        f"note: {self.name}:{number}: longer than training lines are, or of more sentences;"
+                        f" translated in {len(one.parts)} parts"
+                    )
+
+    def finish(self, n_lines: int) -> None:
+        if self.n_split > 1:
+            log.info(f"note: {self.name}: {self.n_split:,} of {n_lines:,} lines were translated in parts")

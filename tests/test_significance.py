@@ -40,7 +40,7 @@ def texts() -> tuple[list[str], list[str], list[str]]:
 
 
 def counted(hyps: list[str], refs: list[str]) -> dict[str, Counts]:
-    return count_texts(hyps, refs, "13a", ter_of("de"))
+    return count_texts(hyps, [refs], "13a", ter_of("de"))
 
 
 def test_intervals_are_those_of_the_sacrebleu_command(tmp_path: Path, texts: tuple[list[str], ...]) -> None:
@@ -90,7 +90,7 @@ def test_portions_change_no_number(texts: tuple[list[str], ...], monkeypatch: py
     assert (interval(system), paired_tests(base, system)) == expected
 
 
-@pytest.mark.parametrize("n", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 8])
 def test_few_sentences_that_differ_are_no_evidence(texts: tuple[list[str], ...], n: int) -> None:
     """Of 2^n exchanges two give as large a difference: none and all."""
     refs = texts[2]

@@ -1,7 +1,4 @@
-"""Scores runs on test sets, and files against references: what `mt evaluate` shows.
-
-A result has, beside what is shown, its `warnings` and its `system`: the texts, and the counts that tests need.
-"""
+"""Scores runs on test sets, and files against references: `evaluate`, which `mt evaluate` and Python users call."""
 
 from __future__ import annotations
 
@@ -10,95 +7,169 @@ import logging
 import math
 import time
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import to_yaml
 from mt_cli.data.corpora import TrainingText, joined_sha256
 from mt_cli.data.corpus import CorpusReport, read_lines, read_test_set, sha256_of
 from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.evaluation.baselines import memory_of
-from mt_cli.evaluation.comparison import Result, System
+from mt_cli.evaluation.comparison import SetScores, keys_of, with_comparisons
 from mt_cli.evaluation.metrics import (
     bleu_tokenizer,
-    count_texts,
+    language_of_script,
     mean_loss,
     perplexity,
     refuse_tokenizer,
-    scores_of,
     ter_of,
 )
-from mt_cli.evaluation.significance import N_RESAMPLES, SEED, interval
+from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.directions import Direction, choose_direction, directions_of, has_several
-from mt_cli.run.provenance import commit, versions
+from mt_cli.run.provenance import commit
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
+Paths = str | Path | Sequence[str | Path]
 _FAR_TOO_LONG = 1.5  # times the characters of the references
 
 
-def evaluate_files(hyp: Path, ref: Path, tokenize: str | None) -> Result:
-    """The scores of a file of translations. Raises DataError when its lines are not those of the references."""
-    tokenize = tokenize or "13a"
-    refuse_tokenizer(tokenize)
-    is_asian = tokenize in {"zh", "ja-mecab", "char"}  # the only hint of the language
-    hypotheses, references = read_lines(hyp), read_lines(ref)
-    if len(hypotheses) != len(references):
-        raise DataError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be line for line")
-    counts = count_texts(hypotheses, references, tokenize, ter_of("zh" if is_asian else ""))
-    return {
-        "test_set": str(hyp),
-        "hyp": str(hyp),
-        "ref": str(ref),
-        **_scores(System([], hypotheses, references, counts)),
-        "n_sentences": len(references),
-        "warnings": _warnings(hypotheses),
-        "versions": versions(),
-    }
+class Evaluation(list[SetScores]):
+    """The scores of each system on each test set, compared with the first system, then those of baselines. It prints as the
+    table of `mt evaluate`. Reasons why scores mislead are logged."""
+
+    def __init__(self, results: Sequence[SetScores]):
+        super().__init__(with_comparisons([one for one in results if one.kind != "baseline"]))
+        self += [one for i, one in enumerate(results) if one.kind == "baseline" and one not in results[:i]]
+        for result in self:
+            for warning in result.warnings:
+                log.warning(f"{result.test_set}: {warning}")
+
+    def __str__(self) -> str:
+        return as_table(self)
+
+    __repr__ = __str__
 
 
-def evaluate_run(
-    run: RunDir,
-    checkpoint: str,
-    files: list[str] | None,
-    tokenize: str | None,
-    search: dict[str, Any],
-    device: str,
+def evaluate(
+    runs: Paths = (),
+    *,
+    src: str | Path | None = None,
+    ref: Paths = (),
+    hyp: Paths = (),
+    checkpoint: str | Sequence[str] = "best",
+    tokenize: str | None = None,
+    tgt_lang: str | None = None,
+    baselines: bool = False,
+    device: str = "auto",
     to: str | None = None,
-) -> list[Result]:
-    """A result for the dev set and each test set of the run's config, in each direction that it learnt or in that which
-    `to` names; or for `files` (source, reference).
+    **search: Any,
+) -> Evaluation:
+    """The scores of runs on the dev set and the test sets of their configs, or on `src` and `ref`; or of files of
+    translations, `hyp`, against `ref`.
 
-    `search` replaces keys of the config's `decoding`. Raises DataError or UsageError before anything is translated.
+    `to` is the language to translate into, of a run that has learnt several. `search` are keys of the config's `decoding`.
+    `tgt_lang` is the language of `hyp`. Raises MTError.
     """
-    planned = [
-        (RunEvaluator(run, checkpoint, tokenize, search, device, direction), test_sets)
-        for direction, test_sets in _planned(run, run.load_config(), files, to)
-    ]
-    return [evaluator.evaluate(test_set).result for evaluator, test_sets in planned for test_set in test_sets]
+    if hyp:
+        return Evaluation([*file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang)])
+    files = [Path(src), *_paths(ref)] if src is not None else None
+    checkpoints = [checkpoint] if isinstance(checkpoint, str) else checkpoint
+    return Evaluation([*run_scores(_paths(runs), checkpoints, files, tokenize, search, device, to, baselines)])
 
 
-def _planned(
-    run: RunDir, config: Config, files: list[str] | None, to: str | None
-) -> list[tuple[Direction, list[TestSet]]]:
-    """The directions in which the run is scored, and the sets of each."""
-    chosen = [choose_direction(config, to, run.path)] if files or to is not None else directions_of(config)
-    return [(direction, _read_test_sets(run, config, direction, files)) for direction in chosen]
+def _paths(given: Paths) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | Path) else [Path(one) for one in given]
 
 
-class EvaluatedSet(NamedTuple):
-    translations: list[Translation]
-    result: Result
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def file_scores(
+    hypotheses: Sequence[Path], references: Sequence[Path], tokenize: str | None = None, tgt_lang: str | None = None
+) -> Iterator[SetScores]:
+    """The scores of files of translations. Raises DataError when their lines are not those of the references."""
+    expected = [read_lines(file) for file in references]
+    language, reason = _language_of_files([*references, *hypotheses], expected[0], tgt_lang)
+    tokenize = tokenize or bleu_tokenizer("auto", language)
+    refuse_tokenizer(tokenize)
+    ter = ter_of(language)
+    names = [str(ref) for ref in references]
+    note = f"target language: {language or 'one with spaces between words'} ({reason})"
+    for file in hypotheses:
+        outputs = read_lines(file)
+        for ref, lines in zip(references, expected, strict=True):
+            if len(outputs) != len(lines):
+                raise DataError(f"{file} has {len(outputs)} lines, {ref} has {len(lines)}; they must be line for line")
+        yield SetScores.of(
+            outputs,
+            expected,
+            tokenize,
+            ter,
+            kind="file",
+            system=str(file),
+            test_set=str(file),
+            origin={"hyp": str(file), "ref": names[0] if len(names) == 1 else names},
+            warnings=_warnings(outputs),
+            notes=[note if ter else f"{note}; no TER, as it has no words between spaces"],
+        )
+
+
+def _language_of_files(files: Sequence[Path], reference: list[str], tgt_lang: str | None) -> tuple[str, str]:
+    """The target language, '' for one that is not known, and what it is known by."""
+    if tgt_lang:
+        return tgt_lang, "--tgt-lang"
+    for file in files:
+        ending = Path(file.name.removesuffix(".gz")).suffix[1:]
+        if (code := code_of_name(ending)) and not may_be_a_word(code):
+            return code, f"by the name of {file}"
+    return language_of_script(reference), "by the script of the references"
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+def run_scores(
+    runs: Sequence[Path],
+    checkpoints: Sequence[str] = ("best",),
+    files: Sequence[Path] | None = None,
+    tokenize: str | None = None,
+    search: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    to: str | None = None,
+    baselines: bool = False,
+) -> Iterator[SetScores]:
+    """The scores on the dev set and each test set of a run's config, in each direction that it learnt or in that which `to`
+    names; or on `files` (source, references). Of each run first those of the baselines, which take seconds.
+
+    Raises DataError or UsageError before anything is translated.
+    """
+    opened = [RunDir.existing(run) for run in runs]
+    planned = [(run, direction, sets) for run in opened for direction, sets in _planned(run, files, to)]
+    if baselines:
+        for run, direction, sets in planned:
+            yield from _baselines(run, direction, sets, tokenize)
+    for run in opened:
+        for name in checkpoints:
+            of_run = [(direction, sets) for one, direction, sets in planned if one is run]
+            evaluators = [
+                (RunEvaluator(run, name, tokenize, search, device, direction), sets) for direction, sets in of_run
+            ]
+            for evaluator, sets in evaluators:
+                for test_set in sets:
+                    yield evaluator.evaluate(test_set)[1]
 
 
 class RunEvaluator:
@@ -117,121 +188,142 @@ class RunEvaluator:
         where the checkpoint cannot be used so."""
         direction = direction or choose_direction(run.load_config(), None, run.path)
         loaded = load_model(run, checkpoint)
-        self._run_config = loaded.config
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
-        self._tokenize, self._search = tokenizer_of(config.data, tokenize), dict(search or {})
-        self._about = {
+        self._tokenize, self._search = _tokenizer_of(config.data, tokenize), dict(search or {})
+        decoding, data_sha256 = self.translator.settings(**self._search), content.get("data_sha256")
+        origin = {
             "run": str(run.path),
             "checkpoint": checkpoint,
             "step": content["progress"].get("step"),
-            "decoding": self.translator.settings(**self._search).model_dump(),
+            "decoding": decoding.model_dump(),
             "tokenizer_sha256": tokenizer.sha256,
-            "data_sha256": content.get("data_sha256"),
+            "data_sha256": data_sha256,
             "config_sha256": hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest(),
-            "seed": config.training.seed,
             "device": str(self.translator.device),
-            "versions": versions(),
             "commit": commit(),
         }
+        self._about = {
+            "kind": "run",
+            "system": str(run.path),
+            "checkpoint": checkpoint,
+            "seed": config.training.seed,
+            "origin": origin,
+            "keys": keys_of(loaded.config, decoding, data_sha256 or {}),
+        }
 
-    def evaluate(self, test_set: TestSet, on_batch: Callable[[int], None] | None = None) -> EvaluatedSet:
-        """Scores, loss and speed on one test set, with warnings where these mislead. `on_batch` gets the number of
-        sentences of each batch that is translated."""
-        translator, sources, references = self.translator, test_set.sources, test_set.references
-        started = time.monotonic()
-        translations = translator.translations(sources, on_batch=on_batch, **self._search)
+    def evaluate(self, test_set: TestSet) -> tuple[list[Translation], SetScores]:
+        """The translations of a test set, and their scores, with warnings where these mislead."""
+        translator, sources, data = self.translator, test_set.sources, self.translator.config.data
+        started, label = time.monotonic(), f"{self._about['system']}: {test_set.name}"
+        with tqdm(total=len(sources), desc=label, unit="sent", leave=False, disable=None) as bar:
+
+            def on_batch(n_sentences: int) -> None:
+                bar.update(n_sentences)
+
+            translations = translator.translations(sources, on_batch=on_batch, **self._search)
         seconds = time.monotonic() - started
         outputs = [translation.text for translation in translations]
-        loss, n_without_loss = _loss(translator, sources, references)
-        counts = count_texts(outputs, references, self._tokenize, ter_of(translator.config.data.tgt_lang))
-        measured = {
-            "loss": loss if math.isfinite(loss) else None,
-            "perplexity": perplexity(loss) if math.isfinite(loss) else None,
-            "sentences_per_second": len(sources) / max(seconds, 1e-9),
-            "n_sentences": len(sources),
-            "warnings": [
-                *_warnings(outputs, references, test_set.report, n_without_loss),
-                *_warnings_of_length(outputs, references),
-            ],
-        }
-        scores = _scores(System(sources, outputs, references, counts, self._run_config))
-        return EvaluatedSet(translations, self._about | test_set.about | scores | measured)
-
-
-def evaluate_baselines(
-    run: RunDir, files: list[str] | None, tokenize: str | None, to: str | None = None
-) -> list[Result]:
-    """What `evaluate_run` gives, with the same tokenizer, for the sources taken as translations and for a translation
-    memory of the run's training text. Raises DataError when that is not there."""
-    config = run.load_config()
-    planned = _planned(run, config, files, to)
-    return [row for direction, sets in planned for row in _baselines(run, config, direction, sets, tokenize)]
+        loss, n_without_loss = _loss(translator, sources, test_set.references[0])
+        is_finite = math.isfinite(loss)
+        warnings = _warnings(outputs, test_set)
+        if n_without_loss:
+            warnings.append(
+                f"loss and perplexity are without {n_without_loss:,} pairs that are too long to be read at once"
+            )
+        scores = test_set.scores(
+            outputs,
+            self._tokenize,
+            data.tgt_lang,
+            **self._about,
+            loss=loss if is_finite else None,
+            perplexity=perplexity(loss) if is_finite else None,
+            sentences_per_second=len(sources) / max(seconds, 1e-9),
+            warnings=warnings + _warnings_of_length(outputs, test_set.references[0]),
+        )
+        return translations, scores
 
 
 def _baselines(
-    run: RunDir, config: Config, direction: Direction, test_sets: list[TestSet], tokenize: str | None
-) -> list[Result]:
-    data = direction.data
-    tokenize = tokenizer_of(data, tokenize)
+    run: RunDir, direction: Direction, test_sets: list[TestSet], tokenize: str | None
+) -> Iterator[SetScores]:
+    """The scores of the sources taken as translations, and of a translation memory of the run's training text. Raises
+    DataError when that is missing."""
+    tokenize = _tokenizer_of(direction.data, tokenize)
     sources = [source for test_set in test_sets for source in test_set.sources]
-    memory = memory_of(run, run.of_pair(config.data, direction.pair), direction.pair, sources, direction.is_back)
+    folder = run.of_pair(run.load_config().data, direction.pair)
+    memory = memory_of(run, folder, direction.pair, sources, direction.is_back)
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
-    about_memory = {"run": "translation memory", "train_sha256": TrainingText(direction.pair).sha256()}
-    baselines: list[tuple[dict[str, str], Callable[[str], str], list[str]]] = [
-        ({"run": "copy of the source"}, str, []),
-        (about_memory, memory.translate, sample),
+    sha256 = {"train_sha256": TrainingText(direction.pair).sha256()}
+    baselines: list[tuple[str, Callable[[str], str], dict[str, str], list[str]]] = [
+        ("copy of the source", str, {}, []),
+        ("translation memory", memory.translate, sha256, sample),
     ]
-    ter = ter_of(data.tgt_lang)
-    results = []
-    for test_set, (about, translate, warnings) in product(test_sets, baselines):
-        outputs = [translate(source) for source in test_set.sources]
-        counts = count_texts(outputs, test_set.references, tokenize, ter)
-        results.append(
-            {
-                **about,
-                "checkpoint": None,
-                **test_set.about,
-                **_scores(System(test_set.sources, outputs, test_set.references, counts)),
-                "n_sentences": len(outputs),
-                "warnings": _warnings(outputs, test_set.references, test_set.report) + warnings,
-                "versions": versions(),
-            }
-        )
-    return results
+    for test_set in test_sets:
+        for name, translate, about, warnings in baselines:
+            outputs = [translate(source) for source in test_set.sources]
+            yield test_set.scores(
+                outputs,
+                tokenize,
+                direction.data.tgt_lang,
+                kind="baseline",
+                system=name,
+                origin={"run": name, "checkpoint": None, **about},
+                warnings=_warnings(outputs, test_set) + warnings,
+            )
 
 
-def tokenizer_of(data: DataConfig, tokenize: str | None = None) -> str:
+def _tokenizer_of(data: DataConfig, tokenize: str | None) -> str:
     """sacrebleu's tokenizer: the requested one, or the config's. Raises UsageError when sacrebleu has no such one."""
     tokenize = tokenize or bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
     refuse_tokenizer(tokenize)
     return tokenize
 
 
+# Test sets ------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class TestSet:
+    name: str
     sources: list[str]
-    references: list[str]
-    report: CorpusReport
-    about: dict[str, str]  # name and hash
+    references: list[list[str]]  # the lines of each file of references
+    sha256: str
     lines: list[int]  # of the files, counted from 1
+    report: CorpusReport = field(default_factory=CorpusReport)
+
+    def scores(self, outputs: list[str], tokenize: str, tgt_lang: str, **about: Any) -> SetScores:
+        about["origin"] = about["origin"] | {"test_sha256": self.sha256}
+        return SetScores.of(
+            outputs,
+            self.references,
+            tokenize,
+            ter_of(tgt_lang),
+            test_set=self.name,
+            test_sha256=self.sha256,
+            **about,
+        )
 
 
-def _read_test_sets(run: RunDir, config: Config, direction: Direction, files: list[str] | None) -> list[TestSet]:
-    """The dev set and each test set of a direction of the run's config and of the run that it began with; or `files`. All
-    are read before the first is translated."""
-    data = direction.pair
-    if files:
-        return [read_set(data, Path(files[0]).name, files)]
-    folder = run.of_pair(config.data, direction.pair)
-    _refuse_missing_sets(run, folder, data)
-    suffix = f" {direction.name}" if has_several(config) else ""
-    sets = [
-        read_set(data, f"{name}{suffix}", paths, direction.is_back)
-        for name, paths in folder.sets.all_files(data).items()
-    ]
-    own = {one.about["test_sha256"] for one in sets}
-    return sets + [one for one in _sets_of_parent(config, direction) if one.about["test_sha256"] not in own]
+def _planned(run: RunDir, files: Sequence[Path] | None, to: str | None) -> list[tuple[Direction, list[TestSet]]]:
+    """The directions in which the run is scored, and the sets of each: the dev set and each test set of its config and of the
+    run that it began with; or `files`. All are read before the first is translated."""
+    config = run.load_config()
+    chosen = [choose_direction(config, to, run.path)] if files or to is not None else directions_of(config)
+    planned = []
+    for direction in chosen:
+        data, folder = direction.pair, run.of_pair(config.data, direction.pair)
+        if files:
+            planned.append((direction, [read_set(data, files[0].name, [str(file) for file in files])]))
+            continue
+        named = folder.sets.all_files(data)
+        _refuse_missing_sets(run, folder, data, named)
+        suffix = f" {direction.name}" if has_several(config) else ""
+        sets = [read_set(data, f"{name}{suffix}", paths, direction.is_back) for name, paths in named.items()]
+        own = {one.sha256 for one in sets}
+        sets += [one for one in _sets_of_parent(config, direction) if one.sha256 not in own]
+        planned.append((direction, sets))
+    return planned
 
 
 def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
@@ -258,62 +350,53 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
 
 
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:
-    """The dev set or a test set of a run of this config, for the way back with its sides exchanged. Raises DataError when its
-    files cannot be read."""
-    report = CorpusReport()
-    pairs = read_test_set(files, columns=data.columns, on_bad_line=data.on_bad_line, report=report)
+    """The dev set or a test set of a run of this config, for the reverse direction with its sides exchanged. Of two files
+    all others are further references. Raises DataError when its files cannot be read."""
+    report, sha256 = CorpusReport(), sha256_of(files)
+    pairs = read_test_set(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report)
     src, tgt, lines = [pair.src for pair in pairs], [pair.tgt for pair in pairs], [pair.line for pair in pairs]
-    if not is_back:
-        return TestSet(src, tgt, report, {"test_set": name, "test_sha256": sha256_of(files)}, lines)
-    # Of two files it is the hash of the same set in a run whose source is this target.
-    sha256 = sha256_of(files[::-1]) if len(files) == 2 else joined_sha256([sha256_of(files), "exchanged"])
-    return TestSet(tgt, src, report, {"test_set": name, "test_sha256": sha256}, lines)
+    more = [read_lines(Path(file)) for file in files[2:]]
+    for file, others in zip(files[2:], more, strict=True):
+        if len(others) != report.n_pairs:
+            raise DataError(f"{files[0]} has {report.n_pairs} lines, {file} has {len(others)}; make them parallel")
+    if is_back:
+        # Of two files it is the hash of the same set in a run whose source is this target.
+        sha256 = sha256_of(files[::-1]) if len(files) == 2 else joined_sha256([sha256, "exchanged"])
+        return TestSet(name, tgt, [src], sha256, lines, report)
+    references = [tgt, *([others[line - 1] for line in lines] for others in more)]
+    return TestSet(name, src, references, sha256, lines, report)
 
 
-def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig) -> None:
-    for name, paths in folder.sets.all_files(data).items():
+def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig, named: Mapping[str, list[str]]) -> None:
+    for name, paths in named.items():
+        missing = next((path for path in paths if not Path(path).exists()), None)
+        if missing is None:
+            continue
+        if not folder.sets.held_out.exists() and data.dev is None:
+            raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
+        if Path(missing).parent == folder.sets.held_out:
+            raise DataError(f"{missing}: no such file; restore it from a copy of the run, or give --src and --ref")
         key = "dev" if name == "dev" else f"test.{name}"
-        if missing := [path for path in paths if not Path(path).exists()]:
-            if not folder.sets.held_out.exists() and data.dev is None:
-                raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
-            if Path(missing[0]).parent == folder.sets.held_out:
-                raise DataError(
-                    f"{missing[0]}: no such file; restore it from a copy of the run, or give --src and --ref"
-                )
-            raise DataError(
-                f"{missing[0]}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
-                " go there, or give --src and --ref"
-            )
+        raise DataError(
+            f"{missing}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
+            " go there, or give --src and --ref"
+        )
 
 
-def _scores(system: System) -> Result:
-    """The scores of a system, each with its interval."""
-    intervals = {}
-    for name, counts in system.counts.items():
-        found = interval(counts)
-        signature = counts.signature(bs=N_RESAMPLES, seed=SEED)
-        intervals[name] = asdict(found) | {"half_width": found.half_width, "signature": signature}
-    return {**asdict(scores_of(system.counts)), "intervals": intervals, "system": system}
+# Warnings -------------------------------------------------------------------------------------------------------------
 
 
-def _warnings(
-    outputs: list[str], references: Sequence[str] = (), report: CorpusReport | None = None, n_without_loss: int = 0
-) -> list[str]:
+def _warnings(outputs: list[str], test_set: TestSet | None = None) -> list[str]:
     """Reasons why scores mislead."""
     warnings = []
     if not any(line.strip() for line in outputs):
         warnings.append("every translation is blank")
-    if n_decomposed := sum(not unicodedata.is_normalized("NFC", reference) for reference in references):
-        warnings.append(
-            f"{n_decomposed:,} references are not composed (NFC), as translations are, so they score too low"
-        )
-    if report is not None:
-        warnings += [f"{n:,} of {report.n_pairs:,} pairs left out ({reason})" for reason, n in report.dropped.items()]
-    if n_without_loss:
-        warnings.append(
-            f"loss and perplexity are without {n_without_loss:,} pairs that are too long to be read at once"
-        )
-    return warnings
+    if test_set is None:
+        return warnings
+    if n := sum(not unicodedata.is_normalized("NFC", line) for lines in test_set.references for line in lines):
+        warnings.append(f"{n:,} references are not composed (NFC), as translations are, so they score too low")
+    report = test_set.report
+    return warnings + [f"{n:,} of {report.n_pairs:,} pairs left out ({why})" for why, n in report.dropped.items()]
 
 
 def _warnings_of_length(outputs: Sequence[str], references: Sequence[str]) -> list[str]:

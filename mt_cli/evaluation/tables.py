@@ -1,4 +1,4 @@
-"""Results as a table: for a terminal, for a paper (LaTeX, Markdown) and for other programs (CSV)."""
+"""Results as a table: for a terminal, for a paper (LaTeX, Markdown) and for other programs (CSV, JSON)."""
 
 from __future__ import annotations
 
@@ -9,109 +9,113 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from mt_cli.evaluation.comparison import TITLES, Result, label
+from mt_cli.display import column_width, escaped
+from mt_cli.evaluation.comparison import SetScores
+from mt_cli.evaluation.metrics import TITLES
 from mt_cli.evaluation.significance import N_RESAMPLES, N_TRIALS, SEED
 
-Format = Literal["text", "latex", "markdown", "csv"]
-COLUMNS = {  # title and format
-    "run": ("run", "{}"),
-    "hyp": ("translations", "{}"),
-    "checkpoint": ("checkpoint", "{}"),
-    "test_set": ("test set", "{}"),
-    "bleu": ("BLEU", "{:.1f}"),
-    "chrf": ("chrF", "{:.1f}"),
-    "ter": ("TER", "{:.1f}"),
-    "loss": ("loss", "{:.3f}"),
-    "perplexity": ("perplexity", "{:.2f}"),
-    "sentences_per_second": ("lines/s", "{:.0f}"),
-}
-_IN_CSV = [*COLUMNS, "seed", "n_sentences", "intervals", "comparison", "seeds", "differing_keys", "signatures"]
+Format = Literal["text", "latex", "markdown", "csv", "json"]
+_COLUMNS = ("run", "translations", "checkpoint", "test set", *TITLES.values(), "loss", "perplexity", "lines/s")
+_TEXT_COLUMNS = _COLUMNS[:4]
+_IN_CSV = (
+    "run", "hyp", "checkpoint", "test_set", *TITLES, "loss", "perplexity", "sentences_per_second", "seed", "n_sentences",
+    "intervals", "comparison", "seeds", "differing_keys", "signatures",
+)  # fmt: skip
 
 
-def as_table(results: Sequence[Result], form: Format = "text") -> str:
-    """A row for each result, then what the comparisons say, then the signatures of the scores.
-
-    A column in which no result has a value is left out, and that of checkpoints where all are the best.
-    """
-    return {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "csv": _as_csv}[form](results)
+def as_table(results: Sequence[SetScores], form: Format = "text") -> str:
+    """A row for each result, and for the mean of several seeds; then what the comparisons say, then the signatures."""
+    forms = {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "csv": _as_csv, "json": _as_json}
+    return forms[form](results)
 
 
-def _rows(results: Sequence[Result]) -> tuple[list[list[str]], list[bool]]:
-    """The table's cells, of which the first row has the titles; and which columns hold numbers."""
-    columns = {key: column for key, column in COLUMNS.items() if any(result.get(key) is not None for result in results)}
-    if all(result.get("checkpoint") in {None, "best"} for result in results):
-        columns.pop("checkpoint", None)
-    if "hyp" in columns:
-        del columns["test_set"]  # which is the same file
-    rows = [[title for title, _ in columns.values()]]
-    rows += [[_cell(result, key, form) for key, (_, form) in columns.items()] for result in results]
-    return rows, [form != "{}" for _, form in columns.values()]
+def _rows(results: Sequence[SetScores]) -> tuple[list[str], list[list[str]]]:
+    """The titles of the columns that have a value, and the cells of each row."""
+    shows_checkpoints = any(result.checkpoint not in {None, "best"} for result in results)
+    rows = [_row(result, shows_checkpoints) for result in results]
+    means = {}
+    for result in results:
+        if (seeds := result.seeds) is not None:
+            row = {"run": f"mean of {len(seeds.seeds)} seeds", "test set": result.test_set}
+            row |= {TITLES[name]: f"{one.mean:.2f} ({one.deviation:.2f})" for name, one in seeds.scores.items()}
+            means[*seeds.runs, result.test_set] = row
+    rows += means.values()
+    titles = [title for title in _COLUMNS if any(row.get(title) for row in rows)]
+    return titles, [[escaped(row.get(title, "")) for title in titles] for row in rows]
 
 
-def _cell(result: Result, key: str, form: str) -> str:
-    if result.get(key) is None:
-        return ""
-    interval = result.get("intervals", {}).get(key)
-    return form.format(result[key]) + (f" ± {interval['half_width']:.1f}" if interval else "")
-
-
-def below(results: Sequence[Result]) -> list[list[str]]:
-    """Blocks of lines that stand below a table: what the comparisons say, and at the end the signatures of the scores."""
-    signatures = [f"{title}: {signature}" for title, signature in _signatures(results)]
-    return [*_notes(results), [*_legend(results), *signatures]]
+def _row(result: SetScores, shows_checkpoint: bool) -> dict[str, str]:
+    row = {"translations": result.system} if result.kind == "file" else {"run": result.system}
+    if result.kind != "file":
+        row |= {"test set": result.test_set, "checkpoint": (result.checkpoint or "") if shows_checkpoint else ""}
+    for name, interval in result.intervals.items():
+        row[TITLES[name]] = f"{getattr(result.scores, name):.1f} ± {interval.half_width:.1f}"
+    if result.loss is not None:
+        row |= {"loss": f"{result.loss:.3f}", "perplexity": f"{result.perplexity:.2f}"}
+    if result.sentences_per_second is not None:
+        row["lines/s"] = f"{result.sentences_per_second:.0f}"
+    return row
 
 
 # What stands below ----------------------------------------------------------------------------------------------------
 
 
-def _notes(results: Sequence[Result]) -> list[list[str]]:
+def below(results: Sequence[SetScores]) -> list[list[str]]:
+    """Blocks of lines that stand below a table: what the comparisons say, and at the end the signatures of the scores."""
+    signatures = [f"{title}: {signature}" for title, signature in _signatures(results)]
+    return [*_notes(results), [*_legend(results), *signatures]]
+
+
+def _notes(results: Sequence[SetScores]) -> list[list[str]]:
     """Blocks of lines: a block for each comparison, each group of seeds, and the keys that differ."""
-    comparisons = [_comparison(result) for result in results if result.get("comparison")]
-    return [block for block in (*comparisons, *_seeds(results), _differing_keys(results)) if block]
+    comparisons = [_comparison(result) for result in results if result.comparison]
+    return [[*map(escaped, block)] for block in (*comparisons, *_seeds(results), _differing_keys(results)) if block]
 
 
-def _legend(results: Sequence[Result]) -> Iterator[str]:
-    if any(result.get("intervals") for result in results):
-        yield f"±: 95% interval, by bootstrap (bs:{N_RESAMPLES})"
-    if any(result.get("comparison") for result in results):
+def _legend(results: Sequence[SetScores]) -> Iterator[str]:
+    yield f"±: 95% interval, by bootstrap (bs:{N_RESAMPLES})"
+    if any(result.comparison for result in results):
         yield f"p: how often chance makes such a difference, by paired approximate randomization (ar:{N_TRIALS})"
         yield f"(p): the same by paired bootstrap (bs:{N_RESAMPLES}), both with seed:{SEED}"
+    yield from dict.fromkeys(note for result in results for note in map(escaped, result.notes))
 
 
-def _comparison(result: Result) -> list[str]:
-    found = result["comparison"]
-    on = f" on {result['test_set']}" if "run" in result else ""
+def _comparison(result: SetScores) -> list[str]:
+    found = result.comparison
+    assert found is not None
+    on = f" on {result.test_set}" if result.kind == "run" else ""
     return [
-        f"{label(result)} compared with {found['with']}{on}:",
+        f"{result.label} compared with {found.baseline}{on}:",
         *(
-            f"{tests['difference']:+.2f} {TITLES[name]}, p = {tests['p_randomization']:.4f}"
-            f" ({tests['p_bootstrap']:.4f}): {tests['meaning']}"
-            for name, tests in found["scores"].items()
+            f"{one.tests.difference:+.2f} {TITLES[name]}, p = {one.tests.p_randomization:.4f}"
+            f" ({one.tests.p_bootstrap:.4f}): {one.meaning}"
+            for name, one in found.scores.items()
         ),
-        f"chrF by sentence: {found['wins']:,} better, {found['losses']:,} worse, {found['ties']:,} the same",
+        f"chrF by sentence: {found.wins:,} better, {found.losses:,} worse, {found.ties:,} the same",
     ]
 
 
-def _seeds(results: Sequence[Result]) -> list[list[str]]:
-    blocks: dict[str, dict[str, None]] = {}
+def _seeds(results: Sequence[SetScores]) -> list[list[str]]:
+    blocks: dict[str, list[str]] = {}
     for result in results:
-        if seeds := result.get("seeds"):
-            runs = ", ".join(f"{run} ({seed})" for run, seed in zip(seeds["runs"], seeds["seeds"], strict=True))
-            scores = (
-                f"{TITLES[name]} {of['mean']:.2f} ({of['deviation']:.2f})" for name, of in seeds["scores"].items()
+        if (seeds := result.seeds) is not None:
+            runs = ", ".join(f"{run} ({seed})" for run, seed in zip(seeds.runs, seeds.seeds, strict=True))
+            scores = (f"{TITLES[name]} {one.mean:.2f} ({one.deviation:.2f})" for name, one in seeds.scores.items())
+            lines = blocks.setdefault(
+                f"one config with {len(seeds.seeds)} seeds, {runs}; mean and standard deviation:", []
             )
-            heading = f"one config with {len(seeds['seeds'])} seeds, {runs}; mean and standard deviation:"
-            blocks.setdefault(heading, {})[f"{result['test_set']}: {', '.join(scores)}"] = None
+            if (line := f"{result.test_set}: {', '.join(scores)}") not in lines:
+                lines.append(line)
     return [[heading, *lines] for heading, lines in blocks.items()]
 
 
-def _differing_keys(results: Sequence[Result]) -> list[str]:
+def _differing_keys(results: Sequence[SetScores]) -> list[str]:
     """A heading, and a line for each key: its values, each with the runs that have it."""
     runs_of: dict[str, dict[str, dict[str, None]]] = {}
     for result in results:
-        for key, value in (result.get("differing_keys") or {}).items():
+        for key, value in result.differing_keys.items():
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            runs_of.setdefault(key, {}).setdefault(shown, {})[result["run"]] = None
+            runs_of.setdefault(key, {}).setdefault(shown, {})[result.system] = None
     lines = [
         f"{key}: " + "; ".join(f"{value} in {', '.join(runs)}" for value, runs in values.items())
         for key, values in runs_of.items()
@@ -119,58 +123,56 @@ def _differing_keys(results: Sequence[Result]) -> list[str]:
     return ["keys that differ:", *lines] if lines else []
 
 
-def _signatures(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-    """A title and a signature for each score, or, where the runs differ in it, for each signature, titled with its runs."""
+def _signatures(results: Sequence[SetScores]) -> Iterator[tuple[str, str]]:
+    """A title and a signature for each score, or, where the systems differ in it, for each signature, titled with them."""
     for metric, title in TITLES.items():
-        runs_of: dict[str, list[str]] = {}
+        systems_of: dict[str, dict[str, None]] = {}
         for result in results:
-            if signature := _signature(result, metric):
-                runs_of.setdefault(signature, []).append(str(result.get("run", result.get("hyp"))))
-        for signature, runs in runs_of.items():
-            yield f"{title} of {', '.join(dict.fromkeys(runs))}" if len(runs_of) > 1 else title, signature
-
-
-def _signature(result: Result, metric: str) -> str | None:
-    interval = result.get("intervals", {}).get(metric)
-    signature: str | None = interval["signature"] if interval else result["signatures"].get(metric)
-    return signature
+            if metric in result.counts:
+                systems_of.setdefault(result.signature(metric), {})[escaped(result.system)] = None
+        for signature, systems in systems_of.items():
+            yield f"{title} of {', '.join(systems)}" if len(systems_of) > 1 else title, signature
 
 
 # Formats --------------------------------------------------------------------------------------------------------------
 
 
-def _as_text(results: Sequence[Result]) -> str:
-    rows, are_numbers = _rows(results)
-    aligned = []
-    for is_number, cells in zip(are_numbers, zip(*rows, strict=True), strict=True):
-        width = max(map(len, cells))
-        aligned.append([cell.rjust(width) if is_number else cell.ljust(width) for cell in cells])
-    table = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
+def _as_text(results: Sequence[SetScores]) -> str:
+    titles, rows = _rows(results)
+    columns = []
+    for title, *cells in zip(titles, *rows, strict=True):
+        width = max(map(column_width, (title, *cells)))
+        blanks = [" " * (width - column_width(cell)) for cell in (title, *cells)]
+        pairs = zip((title, *cells), blanks, strict=True)
+        columns.append([cell + blank if title in _TEXT_COLUMNS else blank + cell for cell, blank in pairs])
+    table = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     return "\n\n".join("\n".join(block) for block in (table, *below(results)))
 
 
-def _as_latex(results: Sequence[Result]) -> str:
-    rows, are_numbers = _rows(results)
-    title, *body = [" & ".join(map(_latex, row)) + r" \\" for row in rows]
-    alignment = "".join("r" if is_number else "l" for is_number in are_numbers)
+def _as_latex(results: Sequence[SetScores]) -> str:
+    titles, rows = _rows(results)
+    title, *body = [" & ".join(map(_latex, row)) + r" \\" for row in (titles, *rows)]
+    alignment = "".join("l" if title in _TEXT_COLUMNS else "r" for title in titles)
     lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", title, r"\hline", *body, r"\hline", r"\end{tabular}"]
     notes = [_latex(line) for block in (*_notes(results), _legend(results)) for line in block]
     notes += [rf"{_latex(title)}: \texttt{{{_latex(signature)}}}" for title, signature in _signatures(results)]
     return "\n".join([*lines, "", r"{\footnotesize\noindent", *(rf"{line}\\" for line in notes), "}"])
 
 
-def _as_markdown(results: Sequence[Result]) -> str:
-    rows, are_numbers = _rows(results)
-    title, *body = ["| " + " | ".join(map(_markdown, row)) + " |" for row in rows]
-    rule = "|" + "|".join("---:" if is_number else "---" for is_number in are_numbers) + "|"
+def _as_markdown(results: Sequence[SetScores]) -> str:
+    titles, rows = _rows(results)
+    title, *body = ["| " + " | ".join(map(_markdown, row)) + " |" for row in (titles, *rows)]
+    rule = "|" + "|".join("---" if title in _TEXT_COLUMNS else "---:" for title in titles) + "|"
     notes = [_markdown(line) for block in (*_notes(results), _legend(results)) for line in block]
     notes += [f"{_markdown(title)}: `{signature}`" for title, signature in _signatures(results)]
     return "\n".join([title, rule, *body, "", *(f"- {line}" for line in notes)])
 
 
-def _as_csv(results: Sequence[Result]) -> str:
+def _as_csv(results: Sequence[SetScores]) -> str:
     """A column for each value, called as in the JSON: `intervals.bleu.low`."""
-    rows = [dict(_flat({key: result[key] for key in _IN_CSV if result.get(key) is not None})) for result in results]
+    rows = []
+    for found in (result.as_json() for result in results):
+        rows.append(dict(_flat({key: found[key] for key in _IN_CSV if found.get(key) is not None})))
     columns = dict.fromkeys(key for row in rows for key in row)
     order = sorted(columns, key=lambda column: _IN_CSV.index(column.partition(".")[0]))
     text = io.StringIO()
@@ -185,7 +187,12 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
         if isinstance(inner, Mapping):
             yield from _flat(inner, f"{prefix}{key}.")
         else:
-            yield prefix + key, json.dumps(inner, ensure_ascii=False) if isinstance(inner, list) else inner
+            inner = json.dumps(inner, ensure_ascii=False) if isinstance(inner, list) else inner
+            yield prefix + key, escaped(inner) if isinstance(inner, str) else inner
+
+
+def _as_json(results: Sequence[SetScores]) -> str:
+    return json.dumps([result.as_json() for result in results], indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def _escaper(escapes: Mapping[str, str]) -> Callable[[str], str]:

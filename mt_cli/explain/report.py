@@ -11,11 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from mt_cli.data.corpus import sha256_of
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
-from mt_cli.evaluation.comparison import label, meaning
+from mt_cli.evaluation.comparison import meaning
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
 from mt_cli.evaluation.significance import paired_tests
 from mt_cli.explain.page import refuse_page, safe_json, write_page
@@ -90,11 +88,9 @@ def _translate(all_facts: list[RunFacts], checkpoint: str, device: str) -> list[
             continue
         for evaluator, test_set in [(one, test_set) for one in evaluators for test_set in _test_sets(facts, one)]:
             config = evaluator.translator.config
-            texts = tuple(test_set.sources), tuple(test_set.references)
+            texts = tuple(test_set.sources), tuple(test_set.references[0])
             reported = sets.setdefault(texts, ReportedSet(test_set, config))
-            name = f"{facts.name}: {test_set.about['test_set']}"
-            with tqdm(total=len(test_set.sources), desc=name, unit="sent", leave=False, disable=None) as bar:
-                reported.add(number, evaluator, bar)
+            reported.add(number, evaluator)
     return list(sets.values())
 
 
@@ -149,10 +145,10 @@ def _sha256_of_dev(facts: RunFacts) -> str:
 
 
 def _compared(all_facts: list[RunFacts], pages: list[dict[str, Any]], shared: ReportedSet) -> list[str]:
-    first, second = sorted(shared.results, key=lambda run: -shared.results[run]["chrf"])[:2]
-    counts = (shared.results[run]["system"].counts["chrf"] for run in (second, first))
-    tests, seeds = paired_tests(*counts), shared.compared[first].get("seeds")
-    is_seed = label(shared.results[second]) in (seeds or {}).get("runs", ())
+    first, second = sorted(shared.results, key=lambda run: -shared.results[run].scores.chrf)[:2]
+    counts = (shared.results[run].counts["chrf"] for run in (second, first))
+    tests, seeds = paired_tests(*counts), shared.compared[first].seeds
+    is_seed = seeds is not None and shared.results[second].label in seeds.runs
     lines = [
         f"{all_facts[first].name} has the highest chrF of {len(shared.results)} runs. {shared.told(first)}",
         f"It has {tests.difference:.2f} chrF more than {all_facts[second].name}, p = {tests.p_randomization:.4f}:"
@@ -160,11 +156,11 @@ def _compared(all_facts: list[RunFacts], pages: list[dict[str, Any]], shared: Re
         if tests.difference
         else f"{all_facts[second].name} has the same.",
     ]
-    if seeds and len(seeds["seeds"]) == len(shared.results):
-        chrf = seeds["scores"]["chrf"]
+    if seeds is not None and len(seeds.seeds) == len(shared.results):
+        chrf = seeds.scores["chrf"]
         lines[0] = (
-            f"These are {len(seeds['seeds'])} seeds of one config: chrF {chrf['mean']:.1f} on average, with a standard"
-            f" deviation of {chrf['deviation']:.1f}. The best is {all_facts[first].name}."
+            f"These are {len(seeds.seeds)} seeds of one config: chrF {chrf.mean:.1f} on average, with a standard"
+            f" deviation of {chrf.deviation:.1f}. The best is {all_facts[first].name}."
         )
     return lines + [f"{all_facts[first].name}: {line}" for line in pages[first]["summary"][:2]]
 

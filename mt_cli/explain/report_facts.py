@@ -221,4 +221,4 @@ def _copied_chrf(pairs: list[tuple[DataConfig, RunDir]], notes: list[str]) -> fl
     except (DataError, RunDirError, OSError) as error:
         notes.append(f"The dev set cannot be compared with its sources: {error}")
         return None
-    return fmean(copied_chrf(pair, dev.sources, dev.references) for pair, dev in sets)
+    return fmean(copied_chrf(pair, dev.sources, dev.references[0]) for pair, dev in sets)

@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from tqdm import tqdm
-
 from mt_cli.config import Config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import normalize
@@ -22,7 +20,7 @@ from mt_cli.data.words import words
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
-from mt_cli.evaluation.comparison import Result, with_comparisons
+from mt_cli.evaluation.comparison import SetScores, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet
 from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
@@ -45,24 +43,21 @@ class ReportedSet:
     test_set: TestSet
     config: Config  # of the first run
     by_run: dict[int, dict[str, Any]] = field(default_factory=dict)
-    results: dict[int, Result] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
+    results: dict[int, SetScores] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
 
-    def add(self, number: int, evaluator: RunEvaluator, bar: tqdm) -> None:
-        """Translates and scores the set. `bar` counts its sentences."""
-
-        def on_batch(n_sentences: int) -> None:
-            bar.update(n_sentences)
-
-        translations, result = evaluator.evaluate(self.test_set, on_batch)
-        chrf = [round(score, 1) for score in result["system"].counts["chrf"].sentence_scores()]
+    def add(self, number: int, evaluator: RunEvaluator) -> None:
+        """Translates and scores the set."""
+        translations, result = evaluator.evaluate(self.test_set)
+        chrf = [round(score, 1) for score in result.counts["chrf"].sentence_scores()]
         explained = explain_lines(evaluator.translator, translations)
         self.results[number] = result
+        shown = result.as_json() | {"warnings": result.warnings}
         self.by_run[number] = {
-            "texts": result["system"].outputs,
+            "texts": result.outputs,
             "chrf": chrf,
             "doubts": {i: list(line.doubts) for i, line in enumerate(explained) if line.doubts},
             "attention": _attention(evaluator.translator, translations, chrf, self._first_chrf or chrf),
-            "scores": {key: result[key] for key in _SHOWN},
+            "scores": {key: shown[key] for key in _SHOWN},
             **_estimated(estimates(evaluator.translator, explained), chrf),
         }
 
@@ -71,17 +66,17 @@ class ReportedSet:
         return next((of_run["chrf"] for of_run in self.by_run.values()), None)
 
     @cached_property
-    def compared(self) -> dict[int, Result]:
+    def compared(self) -> dict[int, SetScores]:
         """The results with what the comparisons say; to be asked for when all are there."""
         return dict(zip(self.results, with_comparisons(list(self.results.values())), strict=True))
 
     def told(self, run: int) -> str:
         """A sentence about the scores of a run."""
         result = self.results[run]
-        low, high = (result["intervals"]["chrf"][side] for side in ("low", "high"))
+        chrf = result.intervals["chrf"]
         return (
-            f"On {result['test_set']} it has chrF {result['chrf']:.1f} (95%: {low:.1f} to {high:.1f})"
-            f" and BLEU {result['bleu']:.1f}."
+            f"On {result.test_set} it has chrF {result.scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f})"
+            f" and BLEU {result.scores.bleu:.1f}."
         )
 
     def groups(self, labels: Sequence[str], order: Iterable[str]) -> list[dict[str, Any]]:
@@ -106,12 +101,12 @@ class ReportedSet:
         data = self.config.data
         rarities = _rarities(run, self.config, sources, notes)
         return {
-            "name": self.test_set.about["test_set"],
+            "name": self.test_set.name,
             "srcLang": data.src_lang.replace("_", "-"),
             "tgtLang": data.tgt_lang.replace("_", "-"),
             "isSpaced": writes_spaces(data.tgt_lang),
             "sources": self.test_set.sources,
-            "references": self.test_set.references,
+            "references": self.test_set.references[0],
             "lines": self.test_set.lines,
             "byLength": self.groups(*_lengths(sources)),
             "byRarity": self.groups(rarities, (label for _, label in _RARITIES)) if rarities else [],

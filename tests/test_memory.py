@@ -25,9 +25,10 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import memory, run, update
-from mt_cli.training.progress import Progress
+from mt_cli.training import gradients, memory, run
 from mt_cli.training.run import fit_batch_tokens
+from mt_cli.training.state import Progress
+from mt_cli.training.update import Updates
 
 FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes."
 
@@ -37,16 +38,16 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Batches of more target positions than given end the memory; gives back a list of those that were tried."""
 
     def limit(n_positions: int) -> list[int]:
-        real, tried = memory.summed_loss, []
+        real, tried = gradients.summed_loss, []
 
-        def loss(network: Any, batch: Any, label_smoothing: float, r_drop: float) -> torch.Tensor:
+        def loss(network: Any, batch: Any, label_smoothing: float, r_drop: float, is_fused: bool) -> torch.Tensor:
             n_readings = 2 if r_drop else 1
             tried.append(n_readings * batch.tgt_out.numel())
             if batch.tgt_out.numel() > n_positions:
                 raise RuntimeError(FULL)
-            return real(network, batch, label_smoothing, r_drop)
+            return real(network, batch, label_smoothing, r_drop, is_fused)
 
-        monkeypatch.setattr(memory, "summed_loss", loss)
+        monkeypatch.setattr(gradients, "summed_loss", loss)
         monkeypatch.setattr(memory, "AS_FAST", math.inf)  # so that the first that fits is taken
         return tried
 
@@ -200,16 +201,14 @@ def test_auto_that_finds_no_room_at_all_says_so(mt: Any, tiny: Path, memory_for:
 def test_memory_that_ends_in_the_middle_is_told_and_keeps_the_last_checkpoint(
     mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, n_calls = update.summed_loss, 0
+    real = Updates.compute
 
-    def ending(*arguments: Any) -> torch.Tensor:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == 8:
+    def ending(updates: Updates) -> Any:
+        if updates._state.progress.step == 7:
             raise RuntimeError(FULL)
-        return real(*arguments)
+        return real(updates)
 
-    monkeypatch.setattr(update, "summed_loss", ending)
+    monkeypatch.setattr(Updates, "compute", ending)
     answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
     assert answer.code == 1
     assert answer.said[-1] == (
@@ -289,7 +288,7 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
 ) -> None:
     trainer, limits = trainer_of(tiny / "run"), []
 
-    def attempt(optimizer: Any, dataset: Any, training: Any, n_tokens: int, epoch: int) -> float:
+    def attempt(optimizer: Any, dataset: Any, training: Any, epoch: int, n_tokens: int) -> float:
         if n_tokens > max(speeds) * 9 // 8:
             raise RuntimeError(FULL)
         return speeds[n_tokens * 8 // 9]
@@ -306,7 +305,7 @@ def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
     words: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As oneDNN behaves: what it has refused to a thread once, it refuses to it ever after."""
-    trainer, thread, real = trainer_of(tiny / "run"), threading.local(), memory.summed_loss
+    trainer, thread, real = trainer_of(tiny / "run"), threading.local(), gradients.summed_loss
 
     def loss(network: Any, batch: Any, *rest: Any) -> torch.Tensor:
         if hasattr(thread, "is_refused") or batch.tgt_out.numel() > 300:
@@ -314,7 +313,7 @@ def test_each_size_is_tried_in_a_thread_that_knows_of_no_failure(
             raise RuntimeError(words)
         return real(network, batch, *rest)
 
-    monkeypatch.setattr(memory, "summed_loss", loss)
+    monkeypatch.setattr(gradients, "summed_loss", loss)
     monkeypatch.setattr(memory, "AS_FAST", math.inf)
     auto = trainer.state.settings.model_copy(update={"batch_tokens": AUTO})
     assert memory.fit_batches(trainer.state.optimizer, trainer.data.train, auto, epoch=0) == 256

@@ -17,8 +17,10 @@ from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.model.attention import attend
 from mt_cli.model.packed_mask import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.feed import packed_kernel_works
 from mt_cli.training.objective import summed_loss
+from mt_cli.training.update import packed_kernel_works
+
+SHAPE = PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
 
 
 def mixture_of(pairs: list[TokenPair]) -> Mixture:
@@ -113,7 +115,7 @@ def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[to
 def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
     make_model: Any, switches: dict[str, Any], r_drop: float, is_backward: bool
 ) -> None:
-    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
+    dataset, shape = some_pairs(7), SHAPE
     if is_backward:
         dataset, shape = dataset.backwards(), shape.backwards()
     model = make_model(vocab_size=13, **switches)
@@ -125,7 +127,7 @@ def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
 
 
 def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model: Any) -> None:
-    dataset, shape = some_pairs(7), PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
+    dataset, shape = some_pairs(7), SHAPE
     model, batch = make_model(dropout=0.5), pack(dataset, [0, 1], shape)
     assert summed_loss(model.eval(), batch, 0.1, 3.0).item() == pytest.approx(summed_loss(model, batch, 0.1).item())
     assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1

@@ -7,9 +7,8 @@ from dataclasses import asdict
 import pytest
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.phases import Phase, Plan, all_phases, phase, plan_steps, seconds_left
-from mt_cli.training.progress import Speed
-from mt_cli.training.schedule import learning_rate
+from mt_cli.training.schedule import Phase, Plan, all_phases, learning_rate, phase, plan_steps, seconds_left
+from mt_cli.training.state import Speed
 
 PEAK = 2e-3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.training.progress import Progress
+from mt_cli.training.state import Progress
 
 
 def best_step(*validations: tuple[float, float]) -> int:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from same_training import differences
@@ -21,7 +20,7 @@ from tiny_trainer import options
 from mt_cli.errors import TrainingError
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.ranks import Ranks, _Heartbeats
+from mt_cli.training.ranks import Ranks
 
 Start = Callable[..., "list[subprocess.Popen[bytes]]"]
 SETTINGS = options("training.batch_tokens=2048", "training.precision=fp32", "training.n_samples=0")
@@ -108,19 +107,15 @@ def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_that_dies_or_hangs_is_named_within_a_minute(
-    tiny: Path, start: Start, rank: int, number: signal.Signals
-) -> None:
+def test_a_process_that_dies_ends_the_others_with_a_message(tiny: Path, start: Start, rank: int) -> None:
     processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
     wait_for(tiny / "run" / "last", processes[0])
-    processes[rank].send_signal(number)
-    began, other = time.monotonic(), processes[1 - rank]
-    said = other.communicate(timeout=60)[1].decode()
-    assert time.monotonic() - began < 60
+    processes[rank].kill()
+    other = processes[1 - rank]
+    said = other.communicate(timeout=120)[1].decode()
     assert other.returncode == 1
-    assert f"process {rank} of this training has ended or hangs; start the same command again" in said
+    assert "another process of this training has ended or hangs" in said and "start the same command again" in said
 
 
 @pytest.mark.slow
@@ -134,7 +129,7 @@ def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny: P
     (first, said), (second, told) = answers(start(2, *command, folders={1: other}))
     assert (first, second) == (1, 1), said + told
     assert "error: process 1: " in told and "train" in told, told
-    assert "process 1 of this training has ended" in said
+    assert "another process of this training has ended" in said
     (other / "tiny.yaml").write_text((tiny / "tiny.yaml").read_text().replace("n_heads: 2", "n_heads: 1"))
     (first, said), (second, told) = answers(start(2, *command, folders={1: other}))
     assert (first, second, told) == (1, 1, "")
@@ -243,41 +238,13 @@ def test_the_jobs_of_the_page_run_on_two_machines(
     assert "finished at step" in said
 
 
-class _Stopped(Exception):
-    pass
-
-
-def test_a_process_that_stood_still_waits_for_the_others_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, waits = [0.0], [43.0, *[3.0] * 30]  # the first wait was a long pause
-
-    def wait(seconds: float) -> bool:
-        clock[0] += waits.pop(0)
-        return False
-
-    def end(code: int) -> None:
-        raise _Stopped
-
-    monkeypatch.setattr("mt_cli.training.ranks.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("mt_cli.training.ranks.os._exit", end)
-    monkeypatch.setattr("mt_cli.training.ranks.os.write", lambda *_: None)
-    beats = object.__new__(_Heartbeats)
-    beats._rank, beats._heard, beats._is_stopped = 0, {1: ("7", 0.0)}, Mock(wait=wait)
-    with pytest.raises(_Stopped):
-        beats._watch()
-    assert 83 <= clock[0] <= 89, "so long after the pause, as process 1 says nothing more"
-
-
-def test_what_fails_while_all_live_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_fails_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("No backend type associated with device type mps\nmore")
 
     monkeypatch.setattr("mt_cli.training.ranks.dist.all_reduce", fail)
-    for silent, told in (
-        (None, "(No backend type associated with device type mps)"),
-        (1, "process 1 of this training"),
-    ):
-        with pytest.raises(TrainingError, match=re.escape(told)):
-            Ranks(0, 2, Mock(wait_for_silent=lambda silent=silent: silent)).added(1.0)
+    with pytest.raises(TrainingError, match=r"hangs \(No backend type associated with device type mps\); start"):
+        Ranks(0, 2).added(1.0)
 
 
 def test_one_process_trains_several_runs_one_after_the_other(tiny: Path) -> None:

@@ -40,17 +40,15 @@ from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run import checkpoint
 from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import feed, loop, metrics_log, muon, resume, update, validation
+from mt_cli.training import gradients, loop, metrics_log, resume, update, validation
+from mt_cli.training import optimizer as optimizer_module
 from mt_cli.training import run as run_module
-from mt_cli.training.muon import Muon, orthogonalized
-from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.phases import Plan
-from mt_cli.training.progress import Speed
+from mt_cli.training.optimizer import Muon, Optimizer, orthogonalized
 from mt_cli.training.resume import Checkpoints
-from mt_cli.training.schedule import weight_decay
+from mt_cli.training.schedule import Plan, weight_decay
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.update import compute_update
-from mt_cli.training.workers import Workers
+from mt_cli.training.state import Speed
+from mt_cli.training.update import Updates, Workers
 
 pytestmark = pytest.mark.usefixtures("no_estimates")
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
@@ -97,7 +95,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock(monkeypatch)
-    clock.takes(0.05, loop, "compute_update")
+    clock.takes(0.05, Updates, "compute")
     return clock
 
 
@@ -595,8 +593,8 @@ def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, mon
     overrides = ["training.max_steps=8", "training.validate_every_steps=4", "training.n_samples=0"]
     trainer_of(tiny / "run", *overrides).train()
     RunDir(tiny / "run").checkpoint_file(8).write_bytes(b"")
-    real = update.summed_loss
-    monkeypatch.setattr(update, "summed_loss", lambda *args: real(*args) * math.nan)
+    real = gradients.summed_loss
+    monkeypatch.setattr(gradients, "summed_loss", lambda *args: real(*args) * math.nan)
     with pytest.raises(TrainingError, match="last good checkpoint step 4;"):
         trainer_of(tiny / "run", *overrides).train()
 
@@ -607,7 +605,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
     trainer = trainer_of(tiny / "run", *overrides)
     trainer.n_late = n_late
-    real, n_calls, before = update.summed_loss, 0, {}
+    real, n_calls, before = gradients.summed_loss, 0, {}
 
     def failing(network, batch, *rest):
         nonlocal n_calls
@@ -620,7 +618,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
         weight = next(network.parameters())
         return real(network, batch, *rest) + (weight * 0).sum().sqrt()  # a slope of 0/0
 
-    monkeypatch.setattr(update, "summed_loss", failing)
+    monkeypatch.setattr(gradients, "summed_loss", failing)
     with pytest.raises(TrainingError) as caught:
         trainer.train()
     what = rf"loss is {value}" if where == "loss" else "the gradient's norm is nan"
@@ -641,9 +639,9 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
 def test_an_update_that_is_not_finite_is_told_before_the_validation_after_it(tiny, monkeypatch):
     trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=2")
     trainer.n_late = 1
-    real = update.summed_loss
+    real = gradients.summed_loss
     monkeypatch.setattr(
-        update, "summed_loss", lambda *args: real(*args) * (math.nan if trainer.state.progress.step == 1 else 1)
+        gradients, "summed_loss", lambda *args: real(*args) * (math.nan if trainer.state.progress.step == 1 else 1)
     )
     with pytest.raises(
         TrainingError, match=r"^step 2: loss is nan \(batch with training lines (\d+, )+\.\.\.\); not applied"
@@ -681,12 +679,12 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_moments(make_m
 def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch, log_every):
     log_every(2)
     overrides = [*SHORT, "training.schedule=constant", "training.both_directions=0.5", "training.r_drop=1"]
-    real = update.summed_loss
+    real = gradients.summed_loss
 
-    def higher_with_r_drop(network, batch, smoothing, r_drop):
-        return real(network, batch, smoothing, r_drop) + (r_drop > 0) * batch.n_tokens * 2.0
+    def higher_with_r_drop(network, batch, smoothing, r_drop, is_fused):
+        return real(network, batch, smoothing, r_drop, is_fused) + (r_drop > 0) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(update, "summed_loss", higher_with_r_drop)
+    monkeypatch.setattr(gradients, "summed_loss", higher_with_r_drop)
     for n_steps in 80, 82:  # where it begins, a line of the log ends, or is half done
         trainer = trainer_of(tiny / f"run-{n_steps}", *overrides, f"training.max_steps={n_steps}")
         trainer.train()
@@ -697,7 +695,7 @@ def test_a_device_that_fails_is_told_in_a_line(tiny, mt, monkeypatch):
     def fail(*args):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
 
-    monkeypatch.setattr(update, "summed_loss", fail)
+    monkeypatch.setattr(gradients, "summed_loss", fail)
     answer = mt("train", "tiny.yaml", *options("training.max_steps=5"))
     expected = (
         "error: the device failed: CUDA error: unspecified launch failure; start again, or choose another --device"
@@ -710,12 +708,12 @@ def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monke
     log_every(2)
     overrides = [*SHORT, "training.select_by=loss", "training.schedule=constant"]
     trainer = trainer_of(tiny / "run", *overrides)
-    real = update.summed_loss
+    real = gradients.summed_loss
 
     def rising(network, batch, *rest):
         return real(network, batch, *rest) + (trainer.state.progress.step >= 20) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(update, "summed_loss", rising)
+    monkeypatch.setattr(gradients, "summed_loss", rising)
     with pytest.raises(TrainingError) as caught:
         trainer.train()
     assert re.fullmatch(
@@ -729,12 +727,12 @@ def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monke
 def test_a_bad_stretch_that_passes_is_no_divergence(tiny, monkeypatch, log_every):
     log_every(2)
     trainer = trainer_of(tiny / "run", *SHORT)
-    real = update.summed_loss
+    real = gradients.summed_loss
 
     def bumpy(network, batch, *rest):
         return real(network, batch, *rest) + (20 <= trainer.state.progress.step < 38) * batch.n_tokens * 2.0
 
-    monkeypatch.setattr(update, "summed_loss", bumpy)
+    monkeypatch.setattr(gradients, "summed_loss", bumpy)
     trainer.train()
     assert trainer.state.is_finished and trainer.state.progress.n_records_far_above == 0
 
@@ -881,9 +879,9 @@ def test_patience_does_not_end_a_training_for_minutes(tiny, scripted, clock):
 def test_a_loss_that_rises_with_the_rate_of_more_steps_is_no_divergence(tiny, monkeypatch, log_every):
     log_every(2)
     trainer_of(tiny / "run", *SHORT).train()
-    real = update.summed_loss
+    real = gradients.summed_loss
     monkeypatch.setattr(
-        update, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
+        gradients, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
     )
     longer = trainer_of(tiny / "run", *SHORT, "training.max_steps=126")
     longer.train()
@@ -935,7 +933,7 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
     one = ["training.max_steps=1", "model.dropout=0", "training.clip_norm=1e9"]
     results = []
     for n_parts, batches in ((1, [list(range(30))]), (2, [list(range(4)), list(range(4, 30))])):
-        monkeypatch.setattr(feed, "epoch_batches", lambda *args, batches=batches: iter(batches))
+        monkeypatch.setattr(update, "epoch_batches", lambda *args, batches=batches: iter(batches))
         run = RunDir(tiny / f"parts-{n_parts}")
         trainer_of(run.path, *one, f"training.accumulate={n_parts}").train()
         content = load_checkpoint(run.find_checkpoint("last"))
@@ -952,25 +950,24 @@ def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
     overrides = [*SHORT, f"training.precision={precision}", "model.dropout=0.0", "training.batch_tokens=4096"]
-    gradients, losses = [], []
+    found, losses = [], []
     for n_threads in (1, 3):
         torch.set_num_threads(n_threads)
         trainer = trainer_of(tiny / f"run-{n_threads}", *overrides)
-        state, settings = trainer.state, trainer.state.settings
-        workers = Workers(state.model.device, settings.batch_tokens)
-        assert workers.n == n_threads
-        losses.append(compute_update(state, feed.Feed(state, trainer.data.train, workers.n), workers).read().loss)
-        gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
+        updates = Updates(trainer.state, trainer.data.train)
+        assert updates.workers.n == n_threads
+        losses.append(updates.compute().read().loss)
+        found.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
         assert torch.get_num_threads() == n_threads
     assert losses[0] == pytest.approx(losses[1], rel=1e-4 if precision == "fp32" else 1e-2)
-    whole, shared = gradients
+    whole, shared = found
     assert (whole - shared).norm() / whole.norm() < (1e-5 if precision == "fp32" else 0.05)
 
 
 def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     """Half of 20 steps take turns, and the batches are those of a training in one direction."""
-    real, seen = feed.make_batch, []
-    monkeypatch.setattr(feed, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
+    real, seen = update.make_batch, []
+    monkeypatch.setattr(update, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
     for share in (0.0, 0.5):
         trainer_of(tiny / f"run-{share}", *SHORT, "training.max_steps=20", f"training.both_directions={share}").train()
     for step, (forth, turning) in enumerate(zip(seen[:20], seen[20:], strict=True)):
@@ -998,8 +995,8 @@ def test_a_small_batch_is_not_cut_into_parts_and_a_gpu_has_no_use_for_threads():
 
 
 def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkeypatch):
-    used, real = [], update.summed_loss
-    monkeypatch.setattr(update, "summed_loss", lambda *args: (used.append(args[-1]), real(*args))[1])
+    used, real = [], gradients.summed_loss
+    monkeypatch.setattr(gradients, "summed_loss", lambda *args: (used.append(args[3]), real(*args))[1])
     trainer_of(tiny / "run", "training.max_steps=4", "training.both_directions=0.5", "training.r_drop=2").train()
     assert used == [0.0, 0.0, 2.0, 2.0]
 
@@ -1145,7 +1142,7 @@ def test_muon_computes_in_the_networks_precision(tiny_model, monkeypatch, dtype)
         used.append(dtype)
         return orthogonalized(matrices, dtype)
 
-    monkeypatch.setattr(muon, "orthogonalized", spy)
+    monkeypatch.setattr(optimizer_module, "orthogonalized", spy)
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), dtype)
     optimizer.add([torch.ones_like(weight) for weight in optimizer.network_weights])
     optimizer.step(1e-2, 0.0, 1)
@@ -1275,7 +1272,7 @@ def test_a_training_for_minutes_ends_in_time_with_the_rate_at_zero(tiny, mt, clo
 
 
 def test_slow_steps_are_planned_before_they_take_too_long(tiny, clock):
-    clock.takes(0.15, loop, "compute_update")
+    clock.takes(0.15, Updates, "compute")
     trainer = trainer_of(tiny / "run", "training.minutes=0.03", "training.n_samples=0", began=clock.seconds)
     trainer.train()
     assert trainer.state.progress.step < 15 and trainer.state.settings.max_steps == trainer.state.progress.step

@@ -15,15 +15,12 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.device import peak_memory
 from mt_cli.evaluation.metrics import mean_loss
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.feed import Feed
 from mt_cli.training.loop import Trainer
 from mt_cli.training.metrics_log import told_time
-from mt_cli.training.phases import phase, seconds_left
 from mt_cli.training.run import fit_batch_tokens, prepared_trainer
-from mt_cli.training.schedule import learning_rate
+from mt_cli.training.schedule import learning_rate, phase, seconds_left
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.update import compute_update
-from mt_cli.training.workers import Workers
+from mt_cli.training.update import Updates
 
 _N_UNTIMED, _N_TIMED = 2, 6  # updates of each kind; the first ones are slower
 # After the training, sentences of dev to which estimates are fitted; and how many times as long as in a validation each takes,
@@ -70,17 +67,16 @@ def _training_seconds(trainer: Trainer) -> float:
 def _seconds_of_a_step(trainer: Trainer, step: int) -> float:
     """The mean of some updates that are done as the update after `step` updates is."""
     state, data, settings = trainer.state, trainer.data.train, trainer.state.settings
-    workers = Workers(state.model.device, settings.batch_tokens)
     state.progress.step = step
-    feed = Feed(state, data, workers.n)
+    updates = Updates(state, data)
     times = []
     for _ in range(_N_UNTIMED + _N_TIMED):
         began = time.monotonic()
-        update = compute_update(state, feed, workers)
+        update = updates.compute()
         state.optimizer.step(learning_rate(1, settings, state.config.model.d_model), 0.0, 1, update.is_finite)
         update.read()
         times.append(time.monotonic() - began)
-    feed.close()
+    updates.close()
     return sum(times[_N_UNTIMED:]) / _N_TIMED
 
 

@@ -15,8 +15,7 @@ from mt_cli.data.mixture import Mixture
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.progress import Progress
-from mt_cli.training.state import TrainingState
+from mt_cli.training.state import Progress, TrainingState
 from mt_cli.training.update import Update
 
 FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that

@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from mt_cli.device import fast_float32_products
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.feed import Feed
 from mt_cli.training.guards import (
     advise_when_out_of_memory,
     refuse_divergence,
@@ -25,16 +24,14 @@ from mt_cli.training.guards import (
     smaller_searches,
 )
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, told_time
-from mt_cli.training.phases import plan_steps
 from mt_cli.training.prepare import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.resume import Checkpoints
-from mt_cli.training.schedule import learning_rate, weight_decay
+from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState
-from mt_cli.training.update import QueuedUpdate, compute_update
+from mt_cli.training.update import QueuedUpdate, Updates
 from mt_cli.training.validation import Validation, validate
-from mt_cli.training.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -65,17 +62,17 @@ class Trainer:
         """Until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it, and
         TrainingError for an update that is not finite; it is not applied, and nothing is saved after it."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
-        workers = Workers(state.model.device, state.settings.batch_tokens // self.ranks.n)
-        feed = Feed(state, self.data.train, workers.n, self.ranks)
-        self.metrics.restart_clock()
+        updates = Updates(state, self.data.train, self.ranks)
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
             contextlib.closing(self.metrics),
-            contextlib.closing(feed),
+            contextlib.closing(updates),
             fast_float32_products(state.model.device),
             advise_when_out_of_memory(state.model.device, advice),
             self.metrics.progress_bar() as bar,
         ):
+            updates.begin()
+            self.metrics.restart_clock()
             while True:
                 if state.is_validation_due and not self._is_stopping():
                     self._validate(bar)
@@ -83,13 +80,13 @@ class Trainer:
                     self._save_and_stop(bar)
                 if state.is_finished:
                     break
-                began = time.monotonic()
+                began, n_passes = time.monotonic(), state.phase.n_passes
                 rate = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
-                n_passes = state.phase.n_passes
-                self._queued.append(compute_update(state, feed, workers, self.ranks))
+                update = updates.compute()  # forward, backward, clip
                 p.step += 1
-                state.optimizer.step(rate, decay, p.step, self._queued[-1].is_finite)
+                state.optimizer.step(rate, decay, p.step, update.is_finite)
+                self._queued.append(update)
                 self._read_queued(bar, self.n_late)
                 state.speed.note_step(time.monotonic() - began, n_passes)
                 if self._plan_is_due():

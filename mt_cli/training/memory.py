@@ -6,28 +6,25 @@ generators as they were, so a training goes on exactly as without it.
 
 from __future__ import annotations
 
-import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from statistics import median
 
 import torch
 
 from mt_cli.config import AUTO, TrainingConfig
 from mt_cli.data.batching import epoch_batches
 from mt_cli.data.mixture import Mixture
-from mt_cli.data.packing import PackedBatch
 from mt_cli.device import memory_limit, memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
-from mt_cli.training.compiled import compiled_loss
-from mt_cli.training.feed import batch_makers, shape_of_parts
-from mt_cli.training.objective import summed_loss
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.phases import all_phases
 from mt_cli.training.ranks import ALONE
-from mt_cli.training.workers import Workers
+from mt_cli.training.schedule import Phase, all_phases
+from mt_cli.training.update import Workers, batch_makers, shape_of_parts, turned
 
 MOST_TOKENS = 32_768  # that `auto` tries: Vaswani et al. 2017 used 25,000, and on small corpora larger learns no faster
 LEAST_TOKENS = 48
@@ -42,9 +39,10 @@ def fit_batches(optimizer: Optimizer, dataset: Mixture, training: TrainingConfig
     Raises what torch or Python raises when memory runs out, and TrainingError when `auto` finds nothing that fits.
     """
     device = optimizer.model.device
+    attempt = partial(_try_batches, optimizer, dataset, training, epoch)
     if training.batch_tokens != AUTO:
         with memory_limited(memory_limit(device)):
-            _try_batches(optimizer, dataset, training, training.batch_tokens, epoch)
+            attempt(training.batch_tokens)
         return training.batch_tokens
     chosen, fastest = 0, 0.0
     # Half of a computer's memory is left to its other programs, which matter more than a large batch. It is one limit for
@@ -53,11 +51,10 @@ def fit_batches(optimizer: Optimizer, dataset: Mixture, training: TrainingConfig
     for n_tokens in _candidates():
         if chosen and n_tokens > chosen // 2:
             continue  # close to one that fits, and about as fast
-        # An eighth in reserve: other epochs have other batches, and memory fragments with time.
-        attempt = partial(_try_batches, optimizer, dataset, training, n_tokens * 9 // 8, epoch)
         try:
             with memory_limited(limit):
-                speed = _alone(device, attempt)
+                # An eighth in reserve: other epochs have other batches, and memory fragments with time.
+                speed = _alone(device, partial(attempt, n_tokens * 9 // 8))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -81,8 +78,6 @@ def _alone(device: torch.device, attempt: Callable[[], float]) -> float:
     try:
         return attempt()
     finally:
-        if device.type == "cuda":
-            torch.compiler.reset()  # graphs that were recorded keep their memory
         torch.get_device_module(device).empty_cache()
 
 
@@ -96,42 +91,45 @@ def _candidates() -> Iterator[int]:
 
 
 def _try_batches(
-    optimizer: Optimizer, dataset: Mixture, training: TrainingConfig, batch_tokens: int, epoch: int
+    optimizer: Optimizer, dataset: Mixture, training: TrainingConfig, epoch: int, batch_tokens: int
 ) -> float:
     """The gradients of the largest batches of each kind. For `auto`, returns the target tokens a second of an update."""
     device, network = optimizer.model.device, optimizer.network
     network.train()
-    shape = shape_of_parts(network, dataset, batch_tokens)
+    shape, gradients = shape_of_parts(network, dataset, batch_tokens), Gradients(optimizer, training, dataset)
     is_new = not optimizer.state()
 
-    def add_gradients(is_backward: bool, n_passes: int, indices: list[int]) -> None:
-        data, its_shape = (dataset.backwards(), shape and shape.backwards()) if is_backward else (dataset, shape)
-        for make in batch_makers(data, indices, its_shape):
-            batch = make().to(device)
-            loss_of = compiled_loss() if isinstance(batch, PackedBatch) else summed_loss
-            loss = loss_of(network, batch, training.label_smoothing, training.r_drop if n_passes == 2 else 0.0)
-            optimizer.add(torch.autograd.grad(loss, optimizer.network_weights))
+    def add_gradients(phase: Phase, pairs: list[int]) -> None:
+        data, its_shape = turned(dataset, shape, phase.is_backward)
+        for make in batch_makers(data, pairs, its_shape):
+            optimizer.add(gradients(make().to(device), phase.n_passes)[1])
+
+    def update_seconds(phase: Phase, pairs: list[int]) -> float:
+        began = time.monotonic()
+        add_gradients(phase, pairs)
+        optimizer.step(0.0, 0.0, 1, optimizer.average_and_clip(len(pairs)).isfinite())
+        optimizer.model.projection.weight[0, 0].item()  # waits for a GPU
+        return time.monotonic() - began
 
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it falls back to slower algorithms.
     with generators, warnings.catch_warnings(action="ignore"):
         try:
             n_others = Workers(device, batch_tokens).n - 1  # threads that have gradients of their own
-            gradients = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
+            of_others = [torch.empty_like(weight) for weight in optimizer.network_weights for _ in range(n_others)]
             if is_new:  # its first step takes memory for moments; at a learning rate of zero it changes no weight
                 optimizer.add_up(ALONE)
                 optimizer.step(0.0, 0.0, 1)
             batches = largest_batches(dataset, batch_tokens, training.seed, epoch)
-            for phase, indices in itertools.product(all_phases(training), batches):
-                add_gradients(*phase, indices)
+            for phase in all_phases(training):
+                for pairs in batches:
+                    add_gradients(phase, pairs)
             if training.batch_tokens != AUTO:
                 return 0.0
-            began, indices = time.monotonic(), batches[0]
-            add_gradients(*phase, indices)
-            optimizer.step(0.0, 0.0, 1, optimizer.average_and_clip(len(indices)).isfinite())
-            optimizer.model.projection.weight[0, 0].item()  # waits for a GPU
-            del gradients
-            return (int(dataset.lengths_of(indices)[1].sum()) + len(indices)) / (time.monotonic() - began)
+            n_times = 1 if device.type == "cpu" else 5  # a GPU's first ones are slow
+            seconds = [update_seconds(phase, batches[0]) for _ in range(n_times)][n_times // 2 :]
+            del of_others
+            return (int(dataset.lengths_of(batches[0])[1].sum()) + len(batches[0])) / median(seconds)
         finally:
             optimizer.drop_gradients()
             if is_new:
@@ -147,13 +145,13 @@ def largest_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) 
     """
     largest: dict[int, tuple[int, list[int]]] = {}
     n_pairs = 0
-    for indices in epoch_batches(dataset, batch_tokens, seed, epoch):
+    for pairs in epoch_batches(dataset, batch_tokens, seed, epoch):
         if n_pairs >= MOST_PAIRS:
             break
-        n_pairs += len(indices)
-        n_rows, (n_src, n_tgt) = len(indices), (int(side.max()) + 1 for side in dataset.lengths_of(indices))
+        n_pairs += len(pairs)
+        n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths_of(pairs))
         sizes = (n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2)
         for kind, size in enumerate(sizes):
             if size > largest.get(kind, (0, []))[0]:
-                largest[kind] = (size, indices)
-    return [list(indices) for indices in dict.fromkeys(tuple(indices) for _, indices in largest.values())]
+                largest[kind] = (size, pairs)
+    return [list(pairs) for pairs in dict.fromkeys(tuple(pairs) for _, pairs in largest.values())]

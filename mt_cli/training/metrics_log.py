@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.event_file import EventFile
-from mt_cli.training.phases import seconds_left
+from mt_cli.training.schedule import seconds_left
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
 from mt_cli.training.validation import Validation

@@ -1,11 +1,14 @@
-"""What training minimises: cross-entropy against smoothed labels (Szegedy et al. 2016, section 7), and R-Drop.
+"""What training minimizes: cross-entropy against smoothed labels (Szegedy et al. 2016, section 7), and R-Drop.
 
-`loss_of_logits` is the definition; training computes the same by `fused_loss`, in less memory and time.
+`loss_of_logits` is the definition. For another objective, edit it and nothing else: `fused_loss` computes the same in
+less memory and time, and where it no longer does, which is tried before each training, the definition trains.
 
 Shapes: N target tokens, D d_model, V target vocabulary, P forward passes (1, or 2 for R-Drop).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +37,11 @@ def divergence(logits: Tensor) -> Tensor:
 
 
 def summed_loss(
-    network: Transformer, batch: Batch | PackedBatch, label_smoothing: float, r_drop: float = 0.0
+    network: Transformer,
+    batch: Batch | PackedBatch,
+    label_smoothing: float,
+    r_drop: float = 0.0,
+    is_fused: bool = False,
 ) -> Tensor:
     """The loss in nats, summed over the target tokens of the batch; the caller divides by those of the whole update.
 
@@ -43,11 +50,15 @@ def summed_loss(
     """
     inputs = batch.repeated() if r_drop else batch
     hidden = _hidden_states(network, inputs)  # (P*N,D)
-    weight, bias = network.projection.weight, network.projection.bias
-    if bias is not None:  # the weight of a dimension that is 1 in every hidden state, padding left out
-        ones = (inputs.targets >= 0)[:, None].to(hidden.dtype)
-        hidden, weight = torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
-    loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
+    if is_fused:
+        weight, bias = network.projection.weight, network.projection.bias
+        if bias is not None:  # the weight of a dimension that is 1 in every hidden state, padding left out
+            ones = (inputs.targets >= 0)[:, None].to(hidden.dtype)
+            hidden, weight = torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
+        loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
+    else:
+        logits = network.project(hidden[inputs.targets >= 0]).float()
+        loss = loss_of_logits(logits, batch.targets[batch.targets >= 0], label_smoothing, r_drop)
     return loss / 2 if r_drop else loss
 
 
@@ -60,3 +71,22 @@ def _hidden_states(network: Transformer, batch: Batch | PackedBatch) -> Tensor:
     masks = PackedMask(src, src), PackedMask(tgt, tgt, is_causal=True), PackedMask(tgt, src)
     hidden: Tensor = network(batch.src_ids, masks[0], batch.tgt_in, *masks[1:])[0]
     return hidden * (batch.targets >= 0)[:, None]
+
+
+def is_fused_right(targets: Tensor, vocab_size: int, label_smoothing: float, r_drop: float) -> bool:
+    """Whether `fused_loss` and `loss_of_logits` agree, gradients included: for these targets (N), and for hidden states
+    of which every other one predicts its target. It does not depend on the network, so each start of a run finds the same.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(vocab_size, 32, generator=generator, requires_grad=True)
+    hidden = torch.randn(2 if r_drop else 1, len(targets), 32, generator=generator) / 4
+    hidden[:, ::2] += 0.8 * weight.detach()[targets[::2]]
+    hidden = hidden.flatten(0, 1).requires_grad_()
+
+    def results(loss_of: Callable[[], Tensor]) -> tuple[Tensor, ...]:
+        loss = loss_of()
+        return loss.detach(), *torch.autograd.grad(loss, (hidden, weight))
+
+    defined = results(lambda: loss_of_logits(hidden @ weight.T, targets, label_smoothing, r_drop))
+    fused = results(lambda: fused_loss(hidden, weight, targets, label_smoothing, r_drop))
+    return all(bool((x - y).norm() <= 1e-3 * x.norm()) for x, y in zip(defined, fused, strict=True))

@@ -8,6 +8,7 @@ written anew after each update. In fp32 both are one and the same.
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import Tensor
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import shape_of
-from mt_cli.training.muon import Muon
 from mt_cli.training.ranks import Ranks
 
 
@@ -55,26 +55,33 @@ class Optimizer:
             for weight in group["params"]
         }
 
+    @property
+    def _gradients(self) -> list[Tensor]:
+        return [weight.grad for weight in self._weights if weight.grad is not None]
+
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Adds gradients of the network's weights to those of the float32 weights."""
+        if sums := self._gradients:
+            torch._foreach_add_(sums, list(gradients))
+            return
+        if self.network is not self.model:
+            gradients, given = [torch.empty_like(weight) for weight in self._weights], gradients
+            torch._foreach_copy_(gradients, given)  # on a GPU one operation for all
         for weight, gradient in zip(self._weights, gradients, strict=True):
-            if weight.grad is None:
-                # A convolution's gradient may have other strides than its weight, which fused AdamW on a GPU refuses.
-                weight.grad = gradient.float().flatten().view_as(weight)
-            else:
-                weight.grad.add_(gradient)
+            # A convolution's gradient may have other strides than its weight, which fused AdamW on a GPU refuses.
+            weight.grad = gradient.flatten().view_as(weight)
 
     def add_up(self, ranks: Ranks) -> None:
         """Adds the gradients of the other processes."""
-        for weight in self._weights:
-            if weight.grad is None:  # there are fewer sentences than processes
+        if not self._gradients:  # there are fewer sentences than processes
+            for weight in self._weights:
                 weight.grad = torch.zeros_like(weight)
-        ranks.add_up([weight.grad for weight in self._weights if weight.grad is not None])
+        ranks.add_up(self._gradients)
 
     def average_and_clip(self, n_tokens: int) -> Tensor:
         """Divides the summed gradients by `n_tokens`, then scales them down to `clip_norm` together; returns their
         norm before that (a scalar)."""
-        torch._foreach_div_([weight.grad for weight in self._weights if weight.grad is not None], n_tokens)
+        torch._foreach_div_(self._gradients, n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
     def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
@@ -151,3 +158,62 @@ def is_frozen(name: str, freeze: Sequence[str]) -> bool:
 
 def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
     return [weight for name, weight in model.named_parameters() if not is_frozen(name, freeze)]
+
+
+_MOMENTUM = 0.95
+_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of x, x^3 and x^5: they lift small singular values fastest
+_N_STEPS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """The update of a matrix, made equally large in all of its directions (Jordan et al. 2024), and as large as AdamW's
+    would be (Liu et al. 2025, equation 4).
+
+    torch's own takes one matrix after the other, and always in bf16. Here matrices of the same shape are updated in one
+    batch, which takes a third of the time at the sizes of small models. They are multiplied in the precision of the
+    network: on a CPU without bf16 in hardware, bf16 is a dozen times slower than float32.
+    """
+
+    def __init__(self, matrices: Sequence[Tensor], dtype: torch.dtype):
+        super().__init__(matrices, {"lr": 0.0, "weight_decay": 0.0})
+        self.dtype = dtype
+        self.found_inf: Tensor | None = None  # 1: the step changes nothing; a scalar, as AdamW has it
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        (group,) = self.param_groups
+        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for matrix in group["params"]:
+            by_shape[matrix.shape].append(matrix)
+            if not self.state[matrix]:
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        for shape, matrices in by_shape.items():
+            gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+            momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+            kept: Tensor | float = 1 - group["lr"] * group["weight_decay"]
+            if self.found_inf is not None:
+                is_skipped = self.found_inf > 0
+                gradients = list(torch.where(is_skipped, torch.stack(momenta), torch.stack(gradients)))
+                kept = torch.where(is_skipped, 1.0, kept)
+            torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
+            directions = torch.stack(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # (N,R,C), Nesterov's
+            updates = orthogonalized(directions, self.dtype).to(directions.dtype)
+            if self.found_inf is not None:
+                updates = updates * (1 - self.found_inf)
+            torch._foreach_mul_(matrices, kept)
+            torch._foreach_add_(matrices, updates.unbind(), alpha=-group["lr"] * 0.2 * max(shape) ** 0.5)
+
+
+def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices in `dtype`.
+
+    A Newton-Schulz step applies an odd polynomial to the singular values, and to nothing else.
+    """
+    a, b, c = _COEFFICIENTS
+    is_tall = matrices.size(1) > matrices.size(2)
+    x = matrices.mT if is_tall else matrices
+    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)  # now none is above 1
+    for _ in range(_N_STEPS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if is_tall else x

@@ -30,11 +30,10 @@ from mt_cli.run.checkpoint import (
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.parent import parent_of
-from mt_cli.training.phases import Plan
 from mt_cli.training.prepare import PreparedData
-from mt_cli.training.progress import Progress, Speed
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.state import TrainingState
+from mt_cli.training.schedule import Plan
+from mt_cli.training.state import Progress, Speed, TrainingState
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from mt_cli.run.directions import told_target
 from mt_cli.run.provenance import record_start, versions
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.back_translation import back_translate, tell_unused
-from mt_cli.training.compiled import forget_compiled
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
@@ -117,7 +116,6 @@ def prepared_trainer(
     config = data.config
     keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)
-    forget_compiled()
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         model = build_model(config, data.tokenizer)

@@ -1,19 +1,124 @@
-"""Everything that a training changes: weights, moments, counters, plan. `resume.py` writes it to checkpoints."""
+"""Everything that a training changes: weights, moments, counters, plan. `resume.py` writes it to checkpoints.
+
+`Progress` and `Speed` are pydantic dataclasses, so a value of a wrong type or beyond its range is refused when a
+checkpoint is read back.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, field
+from dataclasses import dataclass as plain_dataclass
+from typing import Annotated
 
 import torch
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Config, TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.phases import Phase, Plan, phase
-from mt_cli.training.progress import Progress, Speed
+from mt_cli.training.schedule import Phase, Plan, phase
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Step = Annotated[int, Field(ge=0, le=100_000_000)]
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
+Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
 
-@dataclass
+_CLEARLY_BELOW = 0.5  # nats
+
+
+@dataclass(config=_STRICT)
+class Progress:
+    """How far a training has come. With weights and moments, all that continuing needs: dropout and the order of the
+    batches follow from it."""
+
+    step: Step = 0  # updates done
+    epoch: Count = 0
+    batch: Count = 0  # batches of this epoch already trained on
+    best_step: Step = 0  # 0: none yet
+    previous_best_step: Step = 0
+    best_score: Score = -math.inf  # higher is better, whatever `select_by` is
+    best_loss: Score = -math.inf  # on dev, of the best; -inf where it is not known
+    last_validation_step: Step = 0
+    weights: Annotated[str, Field(pattern="^(model|averaged)$")] = (
+        "model"  # which had the lower dev loss at that validation
+    )
+    elapsed_seconds: Seconds = 0.0
+    loss_sum: float = 0.0  # nats, since the last log record
+    n_tokens: Count = 0  # likewise, of the target
+    n_passes: Annotated[int, Field(ge=1, le=2)] = 1  # forward passes of each pair in the steps of the next log record
+
+    # Starting anew when the run is given more steps (`extend_to`):
+    max_steps: Step = 0
+    best_score_since: Score = -math.inf
+    n_validations_without_best: Count = 0  # in a row
+    lowest_loss: Annotated[float, Field(gt=-math.inf)] = math.inf  # of the log records with this number of passes
+    n_records_far_above: Count = 0  # log records in a row whose loss is far above it
+
+    def extend_to(self, max_steps: int) -> None:
+        """A run that gets more steps than it had is judged anew: its learning rate rises again, and with it the loss."""
+        if max_steps > self.max_steps:
+            self.best_score_since, self.n_validations_without_best = -math.inf, 0
+            self.lowest_loss, self.n_records_far_above = math.inf, 0
+        self.max_steps = max_steps
+
+    def note_validation(self, score: float, loss: float) -> str:
+        """How this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
+        best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words. ""
+        where it is not."""
+        best = (
+            "best" if score > self.best_score else "best, by its loss" if loss < self.best_loss - _CLEARLY_BELOW else ""
+        )
+        is_best = bool(best)
+        is_best_since = is_best or score > self.best_score_since
+        self.n_validations_without_best = 0 if is_best_since else self.n_validations_without_best + 1
+        self.best_score_since = score if is_best else max(score, self.best_score_since)
+        if is_best:
+            self.best_score, self.best_loss = score, loss
+            self.best_step, self.previous_best_step = self.step, self.best_step
+        return best
+
+
+@dataclass(config=_STRICT)
+class Speed:
+    """How fast a training has been. The rest of a training for a given time is planned by it."""
+
+    training_seconds: Seconds = 0.0
+    two_pass_seconds: Seconds = 0.0  # of these: of the steps with two forward passes (R-Drop)
+    n_two_pass_steps: Count = 0
+    validation_seconds: Seconds = 0.0
+    n_validations: Count = 0
+    plan: Plan | None = None  # for `planned_minutes`
+    planned_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+
+    def note_step(self, seconds: float, n_passes: int) -> None:
+        self.training_seconds += seconds
+        if n_passes == 2:
+            self.two_pass_seconds += seconds
+            self.n_two_pass_steps += 1
+
+    def note_validation(self, seconds: float) -> None:
+        self.validation_seconds += seconds
+        self.n_validations += 1
+
+    @property
+    def mean_validation_seconds(self) -> float:
+        return self.validation_seconds / max(1, self.n_validations)
+
+    def step_seconds(self, n_steps: int) -> tuple[float, float]:
+        """Seconds of a step with one forward pass and of one with two, after `n_steps` of both kinds."""
+        one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, n_steps - self.n_two_pass_steps)
+        two_pass = self.two_pass_seconds / self.n_two_pass_steps if self.n_two_pass_steps else _SLOWDOWN * one_pass
+        return one_pass, two_pass
+
+
+_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
+
+
+@plain_dataclass
 class TrainingState:
     config: Config
     model: Transformer  # float32, on the device

@@ -5,20 +5,17 @@ from __future__ import annotations
 import time
 
 import torch
-from torch import Tensor
 
 from mt_cli.config import AUTO, Config
-from mt_cli.data.batching import make_batch
 from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.mixture import Mixture, Part
 from mt_cli.data.tokenizer import EOS_ID, PAD_ID
 from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
 from mt_cli.errors import is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import STEP_TOKENS, CorpusFacts
-from mt_cli.training.objective import summed_loss
-from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.ranks import ALONE
-from mt_cli.training.workers import Workers
+from mt_cli.training.state import TrainingState
+from mt_cli.training.update import Updates
 
 _N_UPDATES, _SECONDS = 4, 5.0  # at least two, as the first one is slower; at most so many, and none after this time
 
@@ -40,37 +37,27 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
 
 
 def _seconds_of_updates(config: Config, facts: CorpusFacts, device: torch.device) -> list[float]:
-    training, vocab_size = config.training, config.tokenizer.vocab_size
-    batch_tokens = STEP_TOKENS if training.batch_tokens == AUTO else training.batch_tokens
-    n_tokens = min(max(2, round(facts.n_tokens / max(1, facts.n_pairs))), config.data.max_length)
-    dataset = _made_up(n_tokens, batch_tokens, vocab_size)
+    n_tokens = STEP_TOKENS if config.training.batch_tokens == AUTO else config.training.batch_tokens
+    one_pass = {"batch_tokens": n_tokens, "both_directions": 0.0, "r_drop": 0.0}
+    config = config.model_copy(update={"training": config.training.model_copy(update=one_pass)})
+    length = min(max(2, round(facts.n_tokens / max(1, facts.n_pairs))), config.data.max_length)
+    vocab_size = config.tokenizer.vocab_size
     model = Transformer(config.model, vocab_size, vocab_size, PAD_ID).to(device)
-    dtype, _ = choose_precision(training.precision, device)
-    optimizer, workers = Optimizer(model, training, dtype), Workers(device, batch_tokens)
-    optimizer.network.train()
-
-    def gradients(part: list[int]) -> tuple[Tensor, ...]:
-        loss = summed_loss(optimizer.network, make_batch(dataset, part).to(device), training.label_smoothing)
-        return torch.autograd.grad(loss, optimizer.network_weights)
-
-    parts = [list(range(k, len(dataset), workers.n)) for k in range(min(workers.n, len(dataset)))]
-    seconds = list[float]()
-    for number in range(1, _N_UPDATES + 1):
+    state = TrainingState.new(config, model, *choose_precision(config.training.precision, device))
+    updates, seconds = Updates(state, _made_up(length, n_tokens, vocab_size)), list[float]()
+    while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
         began = time.perf_counter()
-        for _ in range(training.accumulate):
-            for of_part in workers.map(gradients, parts):
-                optimizer.add(of_part)
-        optimizer.add_up(ALONE)
-        norm = optimizer.average_and_clip(batch_tokens)
-        optimizer.step(0.0, 0.0, number)
-        norm.item()  # waits for a GPU
+        update = updates.compute()
+        state.optimizer.step(0.0, 0.0, len(seconds) + 1, update.is_finite)
+        update.read()
         seconds.append(time.perf_counter() - began)
-        if number > 1 and sum(seconds) > _SECONDS:
-            break
+    updates.close()
     return seconds
 
 
-def _made_up(n_tokens: int, batch_tokens: int, vocab_size: int) -> TokenDataset:
-    """A batch of pairs of `n_tokens` on each side, end symbol included."""
-    ids = torch.randint(EOS_ID + 1, vocab_size, (batch_tokens // n_tokens + 1, 2, n_tokens - 1)).tolist()
-    return TokenDataset.in_memory([TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)])
+def _made_up(length: int, batch_tokens: int, vocab_size: int) -> Mixture:
+    """A batch of pairs of `length` tokens on each side, end symbol included."""
+    ids = torch.randint(EOS_ID + 1, vocab_size, (max(1, batch_tokens // length), 2, length - 1)).tolist()
+    return Mixture(
+        [Part(TokenDataset.in_memory([TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)]))]
+    )

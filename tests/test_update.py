@@ -15,9 +15,9 @@ from tiny_trainer import trainer_of
 from tqdm import TMonitor
 
 from mt_cli.errors import Interrupted
-from mt_cli.training import feed
-from mt_cli.training.feed import Feed, Portion
+from mt_cli.training import update
 from mt_cli.training.loop import Trainer
+from mt_cli.training.update import Portion, Updates
 
 SHORT = [
     "training.max_steps=8",
@@ -32,25 +32,25 @@ SHORT = [
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: the next batches are made while the present ones are trained on."""
-    real = Feed.__init__
+    real = Updates.__init__
 
-    def init(self: Feed, *args: Any) -> None:
+    def init(self: Updates, *args: Any) -> None:
         real(self, *args)
-        self._thread = ThreadPoolExecutor(1)
+        self._ahead = ThreadPoolExecutor(1)
 
-    monkeypatch.setattr(Feed, "__init__", init)
+    monkeypatch.setattr(Updates, "__init__", init)
 
 
 def stop_at(trainer: Trainer, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal comes while that step is computed."""
-    real = Feed.take
+    real = Updates.take
 
-    def take(self: Feed) -> Portion:
+    def take(self: Updates) -> Portion:
         if trainer.state.progress.step == step - 1:
             trainer.signals.received = 15
         return real(self)
 
-    monkeypatch.setattr(Feed, "take", take)
+    monkeypatch.setattr(Updates, "take", take)
 
 
 def threads() -> set[threading.Thread]:
@@ -80,7 +80,7 @@ def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monke
     def fail(*args: Any) -> None:
         raise MemoryError("in the thread")
 
-    monkeypatch.setattr(feed, "make_batch", fail)
+    monkeypatch.setattr(update, "make_batch", fail)
     before = threads()
     with pytest.raises(Exception, match="out of memory on cpu at training"):
         trainer_of(tiny / "run", *SHORT).train()
@@ -90,7 +90,7 @@ def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monke
 def test_a_new_plan_turns_the_batch_that_was_made_ahead(tiny: Path, ahead: None) -> None:
     trainer = trainer_of(tiny / "run", *SHORT, "training.accumulate=1")
     state = trainer.state
-    made = Feed(state, trainer.data.train, 1)
+    made = Updates(state, trainer.data.train)
     forth = made.take()
     state.progress.step = 1  # of which the first half of 8 steps learns both directions
     assert not forth.is_backward and made._next is not None and made._next.is_backward
@@ -99,24 +99,22 @@ def test_a_new_plan_turns_the_batch_that_was_made_ahead(tiny: Path, ahead: None)
     assert not portion.is_backward
     src_ids = portion.parts[0][1]().src_ids
     made.close()
-    plain = Feed(state, trainer.data.train, 1)
+    plain = Updates(state, trainer.data.train)
     plain.take()
     expected = plain.take()
-    assert portion.chosen == expected.chosen and portion.n_tokens == expected.n_tokens
+    assert portion.batches == expected.batches and portion.n_tokens == expected.n_tokens
     assert torch.equal(src_ids, expected.parts[0][1]().src_ids)
     plain.close()
 
 
-def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path) -> None:
+def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(Path("run"), *SHORT, "training.batch_tokens=28", "training.both_directions=0")
     trained = list[int]()
     for rank, n_threads in ((0, 1), (1, 5)):
-        feed = Feed(trainer.state, trainer.data.train, n_threads, Mock(rank=rank, n=2))
-        batches = [make() for _, make in feed.take().parts]
+        monkeypatch.setattr(update, "Workers", lambda *given, n=n_threads: Mock(n=n))
+        updates = Updates(trainer.state, trainer.data.train, Mock(rank=rank, n=2))
+        batches = [make() for _, make in updates.take().parts]
         trained += [tuple(row) for batch in batches for row in batch.src_ids.tolist()]
-        feed.close()
-    feed = Feed(trainer.state, trainer.data.train, 1, Mock(rank=0, n=1))
-    portion = feed.take()
-    feed.close()
-    assert len(portion.chosen.batches) > 1
-    assert len(trained) == sum(map(len, portion.chosen.batches))
+    portion = Updates(trainer.state, trainer.data.train).take()
+    assert len(portion.batches) > 1
+    assert len(trained) == sum(map(len, portion.batches))

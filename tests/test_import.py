@@ -155,13 +155,10 @@ def differences(folder: Path, model: Any, run: Path) -> tuple[float, float]:
     "keys",
     [
         {},
-        {"activation_function": "gelu", "scale_embedding": False},
-        {"activation_function": "relu", "tie_word_embeddings": False},
-        {"decoder_start_token_id": 0},
-        {"codes": ()},
+        {"activation_function": "gelu", "scale_embedding": False, "codes": ()},
+        {"activation_function": "relu", "tie_word_embeddings": False, "decoder_start_token_id": 0},
         {"is_separate": True},
-        {"is_separate": True, "tie_word_embeddings": False},
-        {"share_encoder_decoder_embeddings": False},
+        {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
     ],
     ids=str,
 )
@@ -276,33 +273,11 @@ def test_one_of_several_languages_is_imported(several: tuple[Path, Any, Path], t
 def test_codes_of_one_language_are_told_apart(tmp_path: Path, mt: Mt) -> None:
     write_folder(tmp_path / "folder", codes=("pt_br", "pt_BR", "cn", "zh_CN", "zh"))
     answer = mt("import", tmp_path / "folder", tmp_path / "run")
-    assert answer.code == 0 and any("not among the languages of --to: pt_BR, cn;" in line for line in answer.said)
+    assert answer.code == 0 and [line.split(";")[0].split()[-1] for line in answer.said[:2]] == ["pt_BR", "cn"]
     languages = [pair.tgt_lang for pair in RunDir(tmp_path / "run").load_config().data.directions]
     assert len(languages) == 3
     assert answer.said[-1].endswith(f"try: mt translate {tmp_path / 'run'} --to {languages[0]}")
     assert mt("import", tmp_path / "folder", tmp_path / "one", "--tgt-lang", "pt_BR").code == 0
-
-
-def test_codes_that_name_no_other_language_are_told(tmp_path: Path, mt: Mt) -> None:
-    write_folder(tmp_path / "folder", codes=("en", "cn"))
-    answer = mt("import", tmp_path / "folder", tmp_path / "run", "--src-lang", "en")
-    told = "translates into en, cn, none of them the code of another language; give --tgt-lang"
-    assert (answer.code, answer.said[-1]) == (2, f"error: {tmp_path / 'folder'} {told}")
-
-
-def test_an_export_as_pegasus_is_refused_by_name(trained_run: Path, tmp_path: Path, mt: Mt) -> None:
-    assert mt("export", trained_run, tmp_path / "out", "--to", "marian").code == 0
-    answer = mt("import", tmp_path / "out", tmp_path / "run")
-    assert (
-        answer.code == 1 and "model_type is pegasus, as mt export writes a run with model.norm: pre" in answer.said[0]
-    )
-
-
-def test_many_languages_are_not_all_told(tmp_path: Path, mt: Mt) -> None:
-    write_folder(tmp_path / "folder", codes=tuple(f"x{letter}" for letter in "abcdefghijkl"))
-    assert mt("import", tmp_path / "folder", tmp_path / "run").code == 0
-    [said] = mt("translate", tmp_path / "run", "--to", "xz", stdin=b"the cat\n").said
-    assert said.endswith(f"en to xh and 4 more; give --to with one of the languages in {tmp_path / 'run/config.yaml'}")
 
 
 def test_every_command_knows_the_languages(
@@ -336,19 +311,6 @@ def test_targets_that_the_model_cannot_spell_are_ranked_by_the_rest(
     assert answer.code == 0, answer.said
     scores = [float(line.split("\t")[1]) for line in answer.lines[1:]]
     assert all(math.isfinite(score) for score in scores) and scores == sorted(scores, reverse=True)
-
-
-def test_a_run_of_one_of_the_languages_is_fine_tuned(several: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
-    _, _, run = several
-    for name in ("train", "test"):
-        shutil.copy(f"{name}.de", f"{name}.deu")
-    settings = [
-        word for key in ("max_steps=2", "device=cpu", "precision=fp32") for word in ("--set", f"training.{key}")
-    ]
-    answer = mt("train", "train.en", "train.deu", "--from", run, "--run-dir", "child", *settings)
-    assert answer.code == 0, answer.said
-    tokenizer = Translator.load(Path("child"), device="cpu").tokenizer
-    assert tokenizer.src_pieces(tokenizer.encode_src("the cat"))[0] == "<2deu>"
 
 
 # What can be done with the run -----------------------------------------------------------------------------------------
@@ -521,80 +483,67 @@ def with_strange_piece(name: str) -> Callable[[Path], None]:
 
 
 FIRST = "model.encoder.layers.0.fc1.weight"
-CONFIG, VOCABULARY = "config.json", "vocab.json"
+SYNTAX = "damaged, not JSON"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n"
-REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "another-model": (with_keys(CONFIG, model_type="bart"), "config.json: model_type: expected 'marian', found bart"),
-    "no-model": (with_keys(CONFIG, model_type="missing"), "config.json: model_type: missing"),
-    "own-matrices": (
-        with_keys(CONFIG, share_encoder_decoder_embeddings=False),
-        "model.safetensors: no model.encoder.embed_tokens.weight in it",
+GENERATION, VOCABULARY, WEIGHTS = "generation_config.json", "vocab.json", "model.safetensors"
+REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is changed; the file that is blamed, and why
+    "another-model": (with_keys("config.json", model_type="bart"), "config.json", "model_type: expected 'marian', found bart"),
+    "own-matrices": (with_keys("config.json", share_encoder_decoder_embeddings=False), WEIGHTS, "no model.encoder.embed_tokens"),
+    "own-vocabularies": (with_keys("tokenizer_config.json", separate_vocabs=True), "target_vocab.json", "No such file"),
+    "own-size": (with_keys("config.json", decoder_vocab_size=40), "target_vocab.json", "expected the ids 0 to 39"),
+    "heads": (with_keys("config.json", decoder_attention_heads=4), "config.json", "decoder_attention_heads is 4, expected 2"),
+    "unlike-heads": (with_keys("config.json", encoder_attention_heads=3), "config.json", "d_model 16 is no multiple"),
+    "wider": (with_keys("config.json", d_model=32), WEIGHTS, "is (47, 16), config.json asks for (47, 32)"),
+    "deeper": (with_keys("config.json", encoder_layers=3), WEIGHTS, "no model.encoder.layers.2.self_attn"),
+    "shallower": (with_keys("config.json", decoder_layers=1), WEIGHTS, "model.decoder.layers.1.encoder_attn.k_proj.bias has no"),
+    "larger": (with_keys("config.json", vocab_size=10**5), VOCABULARY, "47 pieces, expected the ids 0 to 99999"),
+    "gigantic": (with_keys("config.json", d_model=10**400), "config.json", "d_model: "),
+    "no-number": (with_keys("config.json", d_model="16"), "config.json", "d_model: input should be a valid integer, found 16"),
+    "no-start": (with_keys("config.json", decoder_start_token_id=10**6), "config.json", "decoder_start_token_id is 1000000"),
+    "a-word-as-start": (
+        lambda folder: [with_keys(name, decoder_start_token_id=30)(folder) for name in ("config.json", GENERATION)] and None,
+        "config.json", "decoder_start_token_id is 30, the id of the word piece",
     ),
-    "own-vocabularies": (
-        with_keys("tokenizer_config.json", separate_vocabs=True),
-        "target_vocab.json: No such file or directory; it belongs to a Marian model",
-    ),
-    "own-size": (with_keys(CONFIG, decoder_vocab_size=40), "config.json: decoder_vocab_size is 40, expected 47"),
-    "activation": (with_keys(CONFIG, activation_function="mish"), "config.json: activation_function: expected 'relu'"),
-    "heads": (with_keys(CONFIG, decoder_attention_heads=4), "config.json: decoder_attention_heads is 4, expected 2"),
-    "unlike-heads": (with_keys(CONFIG, encoder_attention_heads=3), "config.json: d_model 16 is odd or no multiple of"),
-    "wider": (with_keys(CONFIG, d_model=32), "model.safetensors: model.shared.weight is (47, 16), config.json asks for (47, 32)"),
-    "deeper": (with_keys(CONFIG, encoder_layers=3), "no model.encoder.layers.2.self_attn.q_proj.weight in it"),
-    "shallower": (with_keys(CONFIG, decoder_layers=1), "model.decoder.layers.1.encoder_attn.k_proj.bias has no place"),
-    "larger": (with_keys(CONFIG, vocab_size=10**5, decoder_vocab_size=10**5), "vocab_size in config.json is 100000"),
-    "gigantic": (with_keys(CONFIG, d_model=10**400), "config.json: d_model: input should be less than"),
-    "no-number": (with_keys(CONFIG, d_model="16"), "config.json: d_model: input should be a valid integer, found 16"),
-    "positions": (with_keys(CONFIG, max_position_embeddings=10**6), "config.json: max_position_embeddings: input should be less"),
-    "start": (with_keys(CONFIG, decoder_start_token_id=10**6), "config.json: decoder_start_token_id is not below"),
-    "another-end": (with_keys(CONFIG, eos_token_id=5), "config.json: eos_token_id is 5, the id of </s> is 0; fetch it again"),
-    "another-pad": (with_keys(CONFIG, pad_token_id=7), "config.json: pad_token_id is 7, the id of <pad> is 46; fetch it again"),
-    "another-start": (
-        with_keys("generation_config.json", decoder_start_token_id=5),
-        "generation_config.json: decoder_start_token_id is not 46, as in config.json; fetch both again",
-    ),
+    "another-end": (with_keys("config.json", eos_token_id=5), "config.json", "eos_token_id is 5, which is not the id of </s>"),
+    "another-start": (with_keys(GENERATION, decoder_start_token_id=5), GENERATION, "decoder_start_token_id is not 46"),
     "pieces-of-another": (
         with_content("source.spm", sentencepiece_model(["дом", "река", "стоит", "старый", "кошка"])),
-        "pieces are not in vocab.json, so they are of two models; fetch both again",
+        "source.spm", "so they are of two models",
     ),
-    "not-fetched": (with_content("source.spm", LFS), "source.spm: a pointer of Git LFS in place of the file; fetch it with git"),
-    "weights-not-fetched": (with_content("model.safetensors", LFS), "model.safetensors: a pointer of Git LFS in place of the"),
-    "same-symbols": (with_keys(CONFIG, pad_token_id=0), "config.json: pad_token_id, eos_token_id and <unk> are not"),
-    "list": (with_content(CONFIG, b"[]"), "config.json: expected keys with values, found list"),
-    "nested": (with_content(CONFIG, b"[" * 10**6), "config.json: damaged, not JSON (nested too deeply)"),
-    "digits": (with_content(CONFIG, b'{"d_model": ' + b"9" * 10**5 + b"}"), "config.json: damaged, not JSON"),
-    "no-config": (without(CONFIG), "config.json: No such file or directory; it belongs to a Marian model"),
-    "no-weights": (without("model.safetensors"), "no model.safetensors or pytorch_model.bin"),
-    "no-pieces": (without("target.spm"), "target.spm: No such file"),
-    "cut-off-weights": (cut_off("model.safetensors"), "model.safetensors: damaged, or no file of weights"),
-    "cut-off-ids": (cut_off(VOCABULARY), "vocab.json: damaged, not JSON"),
-    "cut-off-pieces": (cut_off("source.spm"), "source.spm: damaged, not a sentencepiece model"),
-    "empty-pieces": (with_content("source.spm", b""), "source.spm: "),
-    "words": (with_content("source.spm", sentencepiece_model(WORDS, model_type="word", vocab_size=12)), "source.spm: a sentencepiece model of words or characters"),
-    "pipe": (with_pipe("model.safetensors"), "model.safetensors: is a pipe or a device"),
-    "pipe-for-ids": (with_pipe(VOCABULARY), "vocab.json: is a pipe or a device"),
-    "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), f"{FIRST} has values that are not finite"),
+    "not-fetched": (with_content("source.spm", LFS), "source.spm", "a pointer of Git LFS"),
+    "weights-not-fetched": (with_content(WEIGHTS, LFS), WEIGHTS, "a pointer of Git LFS"),
+    "list": (with_content("config.json", b"[]"), "config.json", "expected a section with keys"),
+    "nested": (with_content("config.json", b"[" * 10**6), "config.json", SYNTAX),
+    "digits": (with_content("config.json", b'{"d_model": ' + b"9" * 10**5 + b"}"), "config.json", SYNTAX),
+    "no-weights": (without(WEIGHTS), WEIGHTS, "No such file"),
+    "no-pieces": (without("target.spm"), "target.spm", "No such file"),
+    "cut-off-weights": (cut_off(WEIGHTS), WEIGHTS, "damaged, or no file of weights"),
+    "cut-off-ids": (cut_off(VOCABULARY), VOCABULARY, SYNTAX),
+    "cut-off-pieces": (cut_off("source.spm"), "source.spm", "damaged, not a sentencepiece model"),
+    "words": (with_content("source.spm", sentencepiece_model(WORDS, model_type="word", vocab_size=12)), "source.spm", "of words"),
+    "pipe": (with_pipe(WEIGHTS), WEIGHTS, "is a pipe or a device"),
+    "pipe-for-ids": (with_pipe(VOCABULARY), VOCABULARY, "is a pipe or a device"),
+    "too-large": (lambda folder: os.truncate(folder / VOCABULARY, 1 << 25), VOCABULARY, "more than 16,777,216 bytes"),
+    "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), WEIGHTS, f"{FIRST} has values that are not finite"),
     "beyond-float32": (
         with_weights(lambda w: w.update({FIRST: torch.full_like(w[FIRST], 1e300, dtype=torch.float64)})),
-        f"{FIRST} has values that are not finite",
-    ),
-    "float8": (
-        with_weights(lambda w: w.update({FIRST: torch.full_like(w[FIRST], float("nan")).to(torch.float8_e4m3fn)})),
-        f"{FIRST} has values that are not finite",
+        WEIGHTS, f"{FIRST} has values that are not finite",
     ),
     "one-number": (
         with_pickle(lambda w: w.update({FIRST: torch.zeros(1).expand_as(w[FIRST])})),
-        f"pytorch_model.bin: {FIRST} is not stored in full",
+        "pytorch_model.bin", f"{FIRST} is not stored in full",
     ),
-    "not-utf-8": (with_strange_piece("source.spm"), "source.spm: damaged, a piece is not UTF-8"),
-    "whole-numbers": (with_weights(lambda w: w.update({FIRST: w[FIRST].int()})), f"no {FIRST} in it"),
-    "no-unk": (with_keys(VOCABULARY, **{"<unk>": "missing", "x": 1}), "vocab.json: no piece '<unk>'"),
-    "repeated-id": (with_keys(VOCABULARY, **{"</s>": 1}), "vocab.json: 47 pieces with 46 ids"),
-    "text-for-id": (with_keys(VOCABULARY, **{"</s>": "0"}), "vocab.json: '</s>' has no id from 0 to 46"),
-    "half-character": (with_keys(VOCABULARY, **{"</s>": "missing", "\ud800": 0}), "vocab.json: '\\ud800' is no text"),
-    "beam": (with_keys("generation_config.json", num_beams=0), "generation_config.json: num_beams: input should be"),
+    "not-utf-8": (with_strange_piece("source.spm"), "source.spm", "damaged, a piece is not UTF-8"),
+    "whole-numbers": (with_weights(lambda w: w.update({FIRST: w[FIRST].int()})), WEIGHTS, f"no {FIRST} in it"),
+    "no-unk": (with_keys(VOCABULARY, **{"<unk>": "missing", "x": 1}), VOCABULARY, "and <unk> among them"),
+    "repeated-id": (with_keys(VOCABULARY, **{"</s>": 1}), VOCABULARY, "expected the ids 0 to 46"),
+    "text-for-id": (with_keys(VOCABULARY, **{"</s>": "0"}), VOCABULARY, "</s>: input should be a valid integer"),
+    "half-character": (with_keys(VOCABULARY, **{"</s>": "missing", "\ud800": 0}), VOCABULARY, SYNTAX),
+    "beam": (with_keys(GENERATION, num_beams=0), GENERATION, "num_beams: "),
+    "too-wide-a-beam": (with_keys(GENERATION, num_beams=1000), GENERATION, "num_beams is 1000, expected fewer than the 47"),
     "other-positions": (
         with_weights(lambda w: w.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
-        "model.encoder.embed_positions.weight is no table of sinusoids",
+        WEIGHTS, "is no table of sinusoids",
     ),
 }  # fmt: skip
 
@@ -603,23 +552,20 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_a_folder_that_is_not_whole_or_not_marians_is_refused(
     name: str, marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
 ) -> None:
-    change, said = REFUSED[name]
+    change, file, reason = REFUSED[name]
     folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
     change(folder)
     answer = mt("import", folder, tmp_path / "run")
     assert (answer.code, answer.lines, len(answer.said)) == (1, [], 1), answer.said
-    assert answer.said[0].startswith(f"error: {folder}") and said in answer.said[0]
+    assert answer.said[0].startswith(f"error: {folder / file}: ") and reason in answer.said[0]
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-@pytest.mark.parametrize(("name", "said"), [("x" * 300, "File name too long"), ("file", "Not a directory")])
-def test_what_is_no_folder_is_told_as_such(name: str, said: str, tmp_path: Path, mt: Mt) -> None:
+@pytest.mark.parametrize("name", ["none", "x" * 300, "file"])
+def test_what_is_no_folder_is_refused(name: str, tmp_path: Path, mt: Mt) -> None:
     (tmp_path / "file").write_text("no folder")
     answer = mt("import", tmp_path / name, tmp_path / "run")
-    assert (answer.code, answer.said) == (
-        1,
-        [f"error: {tmp_path / name}: {said}; give a folder with the files of a Marian model"],
-    )
+    assert (answer.code, len(answer.said)) == (1, 1) and answer.said[0].startswith(f"error: {tmp_path / name}")
 
 
 def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
@@ -635,14 +581,9 @@ def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path],
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        ([], 2, "tokenizer_config.json: no source_lang in it; give --src-lang, a language code such as en"),
-        (["--src-lang", "en"], 2, "tokenizer_config.json: no target_lang in it; give --tgt-lang"),
-        (["--src-lang", "en", "--tgt-lang", "!"], 2, "data.tgt_lang: expected a language code such as en, de or zh"),
-        (
-            ["--src-lang", "en", "--tgt-lang", "en"],
-            2,
-            "are both 'en'; they must differ; give --src-lang and --tgt-lang",
-        ),
+        ([], 2, "tokenizer_config.json: no source_lang in it; give --src-lang"),
+        (["--src-lang", "en", "--tgt-lang", "!"], 2, "data.tgt_lang: expected a language code"),
+        (["--src-lang", "en", "--tgt-lang", "en"], 2, "are both 'en'; they must differ"),
     ],
 )
 def test_the_languages_must_be_known(options: list[str], code: int, said: str, tmp_path: Path, mt: Mt) -> None:

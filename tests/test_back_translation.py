@@ -258,7 +258,7 @@ LIFE = {
 SMALL = (
     "from mt_cli.training import back_translation\n"
     "back_translation._BLOCK_SIZE = 16\n"
-    "back_translation.has_learnt = lambda *_: True\n"  # in so few steps it has not
+    "back_translation.Judgement.has_learnt = True\n"  # in so few steps it has not
 )
 STAGES = {  # what is called when it is killed, and how often it was called before
     "training back": ("Checkpoints.save", 1),
@@ -649,7 +649,7 @@ def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder
 
 
 def test_a_run_goes_on_without_the_text_where_its_run_back_has_hardly_learnt(nursery, folder):
-    has_not = "back_translation.has_learnt = lambda *_: False\n"
+    has_not = "back_translation.Judgement.has_learnt = False\n"
     assert train(nursery, "pairs-alone", has_not + killed("joining"), steps=2) == -signal.SIGKILL
     assert "the monolingual text is not used: pairs-alone/back has hardly learnt to translate, and" in nursery.said
     for steps in (2, 30):

@@ -175,7 +175,10 @@ def test_a_page_without_the_files_of_the_data_says_so(
     assert data["sets"] == [] and data["runs"][0]["curves"]["chrf"]
     notes = " ".join(data["runs"][0]["notes"])
     assert all(f"{name}: No such file" in notes or f"{name}: no such file" in notes for name in ("test.en", "dev.en"))
-    assert data["summary"][0].startswith("Its dev chrF is ") and "What would help most" in data["summary"][1]
+    assert (
+        data["summary"][0].startswith("It has learnt to translate: dev chrF ")
+        and "What would help most" in data["summary"][1]
+    )
 
 
 def test_only_the_training_text_gone_costs_only_what_needs_it(tiny: Path, trained_run: Path) -> None:

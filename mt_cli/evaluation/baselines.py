@@ -1,25 +1,78 @@
-"""Translations that need no training, to compare a run with: the copied source, and the most similar training pair.
-
-A translation memory gives the translation of the training sentence whose TF-IDF weights of bigrams and trigrams of
-characters have the highest cosine with those of the source. Characters serve languages with and without spaces alike.
-This file knows text, not tokens.
-"""
+"""Translations that need no training, to compare a run with: the copied source, one sentence for all, and the most similar
+training pair. This file knows text, not tokens."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from sacrebleu.metrics import CHRF
 
 from mt_cli.config import DataConfig
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair, normalize
 from mt_cli.data.spelling import Respelling, Spelling
+from mt_cli.data.words import words
 from mt_cli.errors import DataError
 from mt_cli.run.run_dir import RunDir
+
+# Whether translations depend on their sources --------------------------------------------------------------------------
+
+_MARGIN = 5.0  # chrF; words that both languages share move it by as much
+_FEW_DISTINCT = 0.25
+_N_SENTENCES, _N_CONSTANTS = 100, 4  # that are tried, so that each validation can afford it
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How the translations of a dev set compare with what can be said without reading the sources."""
+
+    chrf: float
+    copied_chrf: float  # of the sources, taken as translations
+    constant_chrf: float  # of one of the translations, taken for all sentences
+    distinct: float  # different translations, as a share of the different references
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether a model that translates so has learnt to translate at all."""
+        least = max(self.copied_chrf, self.constant_chrf) + _MARGIN
+        return self.chrf >= least and self.distinct >= _FEW_DISTINCT
+
+    def __str__(self) -> str:
+        few = f", and {self.distinct:.0%} of the translations are different" if self.distinct < _FEW_DISTINCT else ""
+        return (
+            f"dev chrF {self.chrf:.1f}, copying the source has {self.copied_chrf:.1f},"
+            f" the same sentence for all {self.constant_chrf:.1f}{few}"
+        )
+
+
+def judge(outputs: Sequence[str], references: Sequence[str], sources: Sequence[str], chrf: float) -> Judgement:
+    """Compares translations, whose chrF is `chrf`, with copies of the sources and with one translation for all sentences: the
+    most frequent, or one of some others. Translations of the same words are not different."""
+    sample = slice(None, None, -(-len(references) // _N_SENTENCES))
+    metric = CHRF(references=[references[sample]])
+    frequent = max(Counter(outputs).items(), key=lambda one: one[1])[0]
+    constants = dict.fromkeys([frequent, *outputs[:: -(-len(outputs) // (_N_CONSTANTS - 1))]])
+    n = len(references[sample])
+    constant_chrf = max(metric.corpus_score([constant] * n, None).score for constant in constants)
+    distinct, expected = (len({frozenset(words(line)) for line in lines}) for lines in (outputs, references))
+    return Judgement(
+        chrf, _copied_chrf(tuple(sources), tuple(references)), constant_chrf, min(1.0, distinct / expected)
+    )
+
+
+@lru_cache(maxsize=16)  # of each language pair; it is the same at each validation
+def _copied_chrf(sources: tuple[str, ...], references: tuple[str, ...]) -> float:
+    return CHRF().corpus_score(sources, [references]).score
+
+
+# Translation memory -----------------------------------------------------------------------------------------------------
 
 _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; with 4 no corpus that was tried gained
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search
@@ -30,7 +83,8 @@ Counts = npt.NDArray[np.int64]
 
 
 class TranslationMemory:
-    """Translates by the most similar sentence of a corpus. Of equally similar ones the first in the corpus counts."""
+    """Translates by the most similar sentence of a corpus: that whose TF-IDF weights of bigrams and trigrams of characters
+    have the highest cosine with those of the source. Of equally similar ones the first in the corpus counts."""
 
     def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = (), spelling: Spelling | None = None):
         """Keeps one translation of each sentence, the first. Of a corpus with more than 5,000,000 characters it keeps

@@ -17,14 +17,13 @@ from pydantic import BaseModel
 
 from mt_cli.checking.findings import Example, Finding, SideFacts
 from mt_cli.config import Config, DataConfig, TrainingConfig
-from mt_cli.errors import DataError, RunDirError, as_typed
-from mt_cli.evaluation.evaluate import read_set
+from mt_cli.errors import RunDirError, as_typed
 from mt_cli.explain.training_log import TrainingLog, finite
 from mt_cli.files import read_inside, refuse_outside, refuse_special_file
 from mt_cli.run.directions import told_target
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.metrics_log import told_time
-from mt_cli.training.verdict import copied_chrf, learning_curve, verdict
+from mt_cli.training.verdict import learning_curve, verdict
 
 _SCORES = {"chrf": "chrF", "bleu": "BLEU", "loss": "loss"}
 
@@ -119,10 +118,7 @@ class RunFacts:
         n_epochs = (finite(self.log.records[-1].get("epoch")) or 1) - 1  # the last one has hardly ever ended
         pairs = [(pair, self.run.of_pair(self.config.data, pair)) for pair in self.config.data.directions]
         share_faulty = fmean(0.0 if pair.clean else folder.sets.share_faulty() for pair, folder in pairs)
-        copied = _copied_chrf(pairs, self.notes)
-        learnt, advice = verdict(curve, copied or 0.0, self.n_pairs or 10**9, n_epochs, share_faulty)
-        if copied is None:  # so nothing tells whether it has learnt more than to copy
-            learnt = f"its dev chrF is {max(point.chrf for point in curve):.1f}"
+        learnt, advice = verdict(curve, self.config.tokenizer.vocab_size, self.n_pairs or 10**9, n_epochs, share_faulty)
         return [f"{line[:1].upper()}{line[1:]}." for line in (learnt, advice)]
 
     # Corpus ----------------------------------------------------------------------------------------------------------
@@ -212,13 +208,3 @@ def _told_plan(training: TrainingConfig) -> str:
             f" a validation every {training.validate_every_steps:,} steps"
         )
     return f"Planned: {plan}; the dev {_SCORES[training.select_by]} chooses the best checkpoint."
-
-
-def _copied_chrf(pairs: list[tuple[DataConfig, RunDir]], notes: list[str]) -> float | None:
-    """What copying the sources of the dev sets scores; the mean of several language pairs, as in the run's log."""
-    try:
-        sets = [(pair, read_set(pair, "dev", folder.sets.dev_files(pair))) for pair, folder in pairs]
-    except (DataError, RunDirError, OSError) as error:
-        notes.append(f"The dev set cannot be compared with its sources: {error}")
-        return None
-    return fmean(copied_chrf(pair, dev.sources, dev.references[0]) for pair, dev in sets)

@@ -23,11 +23,12 @@ import numpy as np
 from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig, Monolingual
-from mt_cli.data.corpus import CorpusReport, read_monolingual, read_pairs, sha256_of
+from mt_cli.data.corpus import CorpusReport, read_monolingual, sha256_of
 from mt_cli.data.spelling import AS_IT_IS
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
+from mt_cli.evaluation.baselines import Judgement
 from mt_cli.files import write_atomically
 from mt_cli.run.run_dir import RunDir
 from mt_cli.run.synthetic import About
@@ -36,7 +37,7 @@ from mt_cli.training.parent import held_out_of, sha256_of_best, spellings_of
 from mt_cli.training.resume import continued_config
 from mt_cli.training.reverse_run import reverse_config, reverse_name, reverse_run, translated_share
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.verdict import copied_chrf, has_learnt, learning_curve
+from mt_cli.training.verdict import best_of, learning_curve
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ def back_translate(
             _refuse_useless(config.data, text)
             _train(config, back, train_back, signals)
         run.synthetic.forget()  # not before the run back has accepted the config
-        if text.back is None and not _has_learnt(reverse_config(config, back), back):
+        if text.back is None and not _judged(back).has_learnt:
             return _leave_aside(run, back, sha256, settings_sha256).seconds
         log.info(f"next come translations of the monolingual text, and then {run.path} itself")
     if about is None or about.n_pairs is None:
@@ -162,18 +163,10 @@ def tell_unused(run: RunDir) -> None:
         )
 
 
-def _has_learnt(config: Config, back: RunDir) -> bool:
-    """Whether the run back translates at all, by its dev set. With text of one that did not, a run was 1.8 chrF worse than
-    without (docs/log.md)."""
-    data = config.data
-    dev = list(read_pairs(back.sets.dev_files(data), columns=data.columns, on_bad_line=data.on_bad_line))
-    copied = copied_chrf(data, [pair.src for pair in dev], [pair.tgt for pair in dev])
-    return has_learnt(_dev_chrf(back), copied)
-
-
-def _dev_chrf(back: RunDir) -> float:
+def _judged(back: RunDir) -> Judgement:
+    """By its dev set. With text of one that had hardly learnt, a run was 1.8 chrF worse than without (docs/log.md)."""
     if curve := learning_curve(back.logs.records(back.metrics_file)):
-        return max(point.chrf for point in curve)
+        return best_of(curve)
     raise RunDirError(f"{back.metrics_file}: lost; restore it from a copy, or delete {back.path} to train it anew")
 
 

@@ -33,7 +33,7 @@ from mt_cli.training.resume import N_KEPT, Checkpoints, continued_config
 from mt_cli.training.reverse_run import run_to_begin_with
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
-from mt_cli.training.verdict import copied_chrf, learning_curve, verdict
+from mt_cli.training.verdict import learning_curve, verdict
 
 log = logging.getLogger(__name__)
 
@@ -273,11 +273,11 @@ def _tell_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
 def _tell_verdict(trainer: Trainer, run: RunDir) -> None:
     data, folder_of = trainer.data, lambda pair: run.of_pair(trainer.state.config.data, pair.data)
     curve = learning_curve(run.logs.records(run.metrics_file))
-    sides = [([one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs]) for pair in data.pairs]
-    copied = fmean(copied_chrf(pair.data, *texts) for pair, texts in zip(data.pairs, sides, strict=True))
     shares = (0.0 if pair.data.clean else folder_of(pair).sets.share_faulty() for pair in data.pairs)
     share_faulty = fmean(shares)
-    for line in verdict(curve, copied, len(data.train), trainer.state.progress.epoch, share_faulty):
+    for line in verdict(
+        curve, data.tokenizer.tgt_vocab_size, len(data.train), trainer.state.progress.epoch, share_faulty
+    ):
         log.info(line)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from tqdm import tqdm
@@ -13,6 +13,7 @@ from mt_cli.checking.findings import shown
 from mt_cli.config import Config
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
+from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.guards import refuse_non_finite_losses
@@ -31,11 +32,12 @@ class PairValidation:
     pair: PreparedPair
     loss: float  # nats for each target token
     scores: Scores
+    judged: Judgement
     outputs: list[str]
 
     @property
     def figures(self) -> dict[str, float]:
-        return {"dev_loss": self.loss, "bleu": self.scores.bleu, "chrf": self.scores.chrf}
+        return {"dev_loss": self.loss, "bleu": self.scores.bleu, **asdict(self.judged)}
 
     def show(self, n_samples: int) -> None:
         """Logs the translations of the first sentences beside their references."""
@@ -67,11 +69,9 @@ class Validation:
             else {}
         )
         return {
-            "dev_loss": mean["dev_loss"],
+            **mean,
             "train_loss": self.train_loss,
             "dev_perplexity": perplexity(mean["dev_loss"]),
-            "bleu": mean["bleu"],
-            "chrf": mean["chrf"],
             **of_pairs,
         }
 
@@ -147,7 +147,9 @@ def _validate_pair(
     found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
     outputs = [translation.text for translation in found]
     tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
-    return PairValidation(pair, loss, score_texts(outputs, [one.tgt for one in pair.dev_pairs], tokenize), outputs)
+    references = [one.tgt for one in pair.dev_pairs]
+    scores = score_texts(outputs, references, tokenize)
+    return PairValidation(pair, loss, scores, judge(outputs, references, sources, scores.chrf), outputs)
 
 
 class _Stopped(Exception):

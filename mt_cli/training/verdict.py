@@ -2,60 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
-from mt_cli.config import DataConfig
-from mt_cli.evaluation.metrics import bleu_tokenizer, score_texts
-
-
-class Point(NamedTuple):
-    """A validation."""
-
-    step: int
-    chrf: float
-
-
-def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """The validations of a log, but for those before the best one that scored higher: nothing was learnt then, and scores
-    were chance."""
-    points = list[Point]()
-    for record in records:
-        if "chrf" in record:
-            if record.get("is_best"):
-                points = [point for point in points if point.chrf <= record["chrf"]]
-            points.append(Point(record["step"], record["chrf"]))
-    return points
-
-
-def verdict(
-    curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
-) -> list[str]:
-    """Two lines for people. `curve`: the validations in their order; `copied_chrf`: of the sources taken as translations;
-    `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many `mt check`
-    would drop."""
-    best = max(curve, key=lambda point: point.chrf)
-    beside = f"dev chrF {best.chrf:.1f}, and copying the source has {copied_chrf:.1f}"
-    if not has_learnt(best.chrf, copied_chrf):
-        learnt = f"it has hardly learnt to translate: {beside}"
-    else:
-        learnt = f"it has learnt to translate: {beside}; {_in_words(best.chrf)}"
-    return [learnt, f"what would help most: {_advice(curve, copied_chrf, n_pairs, n_epochs, share_faulty)}"]
-
-
-def has_learnt(chrf: float, copied_chrf: float) -> bool:
-    """Whether the dev chrF of a run says that it translates at all."""
-    return chrf >= copied_chrf + _HARDLY
-
-
-def copied_chrf(data: DataConfig, sources: list[str], references: list[str]) -> float:
-    """What the sources score as translations."""
-    return score_texts(sources, references, bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)).chrf
-
-
-_HARDLY = 5.0  # chrF; words that both languages share move it by as much
-_STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
-
+from mt_cli.evaluation.baselines import Judgement
 
 LEVELS = (  # from this chrF on
     (65, "most sentences are right"),
@@ -63,34 +15,77 @@ LEVELS = (  # from this chrF on
     (35, "the topic comes across"),
     (0, "single words come across"),
 )
+_ABOVE_UNIFORM = 0.5  # nats; a model that has hardly begun may be a little above
+_STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
+_MANY_FAULTS = 0.02
+_FEW_EPOCHS = 10  # of a small corpus
+_SOLVED = 90.0
+_TOO_FEW_PAIRS, _ENOUGH_PAIRS = 1_000, 300_000
 
 
-def _in_words(chrf: float) -> str:
-    return next(words for least, words in LEVELS if chrf >= least)
+_FIGURES = {"dev_loss", *(field.name for field in fields(Judgement))}
 
 
-def _advice(curve: Sequence[Point], copied_chrf: float, n_pairs: int, n_epochs: float, share_faulty: float) -> str:
-    best = max(point.chrf for point in curve)
-    earlier = max((point.chrf for point in curve if point.step <= 0.75 * curve[-1].step), default=best)
-    if best > _SOLVED:
+class Point(NamedTuple):
+    """A validation."""
+
+    step: int
+    loss: float
+    judged: Judgement
+
+
+def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
+    """The validations of a log, but for those before the best one that scored higher: nothing was learnt then, and scores
+    were chance."""
+    points = list[Point]()
+    for record in records:
+        if record.keys() >= _FIGURES:
+            if record.get("is_best"):
+                points = [point for point in points if point.judged.chrf <= record["chrf"]]
+            judged = Judgement(**{field.name: record[field.name] for field in fields(Judgement)})
+            points.append(Point(record["step"], record["dev_loss"], judged))
+    return points
+
+
+def best_of(curve: Sequence[Point]) -> Judgement:
+    return max((point.judged for point in curve), key=lambda judged: judged.chrf)
+
+
+def verdict(
+    curve: Sequence[Point], vocab_size: int, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
+) -> list[str]:
+    """Two lines for people. `curve`: the validations in their order; `vocab_size`: of the target; `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many
+    `mt check` would drop."""
+    best, uniform_loss = best_of(curve), math.log(vocab_size)
+    if curve[-1].loss > uniform_loss + _ABOVE_UNIFORM:
+        learnt = f"it has diverged: its dev loss is {curve[-1].loss:,.1f}, and {uniform_loss:.1f} with all tokens equally likely"
+        advice = "a lower learning rate (training.learning_rate), or a longer warm-up (training.warmup_steps)"
+    else:
+        level = next(words for least, words in LEVELS if best.chrf >= least)
+        learnt = (
+            f"it has learnt to translate: {best}; {level}"
+            if best.has_learnt
+            else f"it has hardly learnt to translate: {best}"
+        )
+        advice = _advice(curve, n_pairs, n_epochs, share_faulty)
+    return [learnt, f"what would help most: {advice}"]
+
+
+def _advice(curve: Sequence[Point], n_pairs: int, n_epochs: float, share_faulty: float) -> str:
+    best = best_of(curve)
+    earlier = [point for point in curve if point.step <= 0.75 * curve[-1].step]
+    if best.chrf > _SOLVED:
         return "sentences of other kinds, those of the dev set are nearly all known"
     if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
         times = "once at most" if n_epochs < 1 else "only once" if n_epochs < 2 else f"only {n_epochs:.0f} times"
         few = f"; and more pairs, {n_pairs:,} are too few" if n_pairs < _TOO_FEW_PAIRS else ""
         return f"more time, each pair was read {times} (--minutes, or training.max_steps){few}"
-    if best - earlier > _STILL_RISING:
+    if earlier and best.chrf - best_of(earlier).chrf > _STILL_RISING:
         return "more time, the score still rose at the end (--minutes, or training.max_steps)"
     if n_pairs < _TOO_FEW_PAIRS:
         return f"more pairs, {n_pairs:,} are too few to learn a language from"
     if share_faulty > _MANY_FAULTS:
         return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
-    if not has_learnt(best, copied_chrf):
+    if not best.has_learnt:
         return "a look at the corpus, whether its lines belong together (mt check)"
     return f"more pairs, {n_pairs:,} are few" if n_pairs < _ENOUGH_PAIRS else "a larger network (model.d_model)"
-
-
-_MANY_FAULTS = 0.02
-_FEW_EPOCHS = 10  # of a small corpus
-_SOLVED = 90.0
-_TOO_FEW_PAIRS = 1_000
-_ENOUGH_PAIRS = 300_000

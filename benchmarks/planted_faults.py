@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mt_cli.checking.corpus_check import check, quick_check
-from mt_cli.checking.findings import Report
+from mt_cli.checking.check import check, quick_check
+from mt_cli.checking.report import Report
 from mt_cli.config import DataConfig
 from mt_cli.data.corpus import read_lines
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli.checking.corpus_check import check, quick_check
+from mt_cli.checking.check import check, quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table

@@ -337,7 +337,7 @@ def hostile_page(run: Path) -> None:
     for name in ("test.en", "test.de"):
         Path(name).write_text("\n".join(lines) + "\n")
     copy = copied(run, "run <script>alert(1)<")
-    finding = {"kind": HOSTILE, "severity": "fatal", "count": 1, "share": 0.5, "what": HOSTILE, "advice": HOSTILE}
+    finding = {"kind": "copied", "severity": "fatal", "count": 1, "share": 0.5, "what": HOSTILE, "advice": HOSTILE}
     finding |= {"examples": [{"line": 1, "src": HOSTILE, "tgt": HOSTILE}], "set": HOSTILE}
     check = json.loads((copy / "check.json").read_text()) | {"findings": [finding], "name": HOSTILE}
     (copy / "check.json").write_text(json.dumps(check))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mt_cli.checking.corpus_check import check
+from mt_cli.checking.check import check
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.spelling import Respelling, SignCounter, other_spelling, told
 from mt_cli.decoding.translator import Translator

@@ -149,4 +149,4 @@ def test_a_list_whose_sides_are_exchanged_is_told(tiny, caplog, is_exchanged):
 
 def test_entries_of_a_named_set_are_told(tiny, caplog):
     prepared(words="{files: [dev.en, dev.de]}")
-    assert "entries of data.words are also in dev" in caplog.text
+    assert "pairs of dev are also in data.words" in caplog.text

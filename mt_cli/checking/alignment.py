@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from mt_cli.checking.lexicon import Lexicon
+import numpy as np
+import numpy.typing as npt
+
+from mt_cli.checking.lexicon import Floats, Ints, Lexicon
 from mt_cli.data.corpus import SentencePair
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from mt_cli.checking.lexicon import Floats, Ints
 
 _MIN_HELD_OUT = 20  # lines that the lexicon held out, of 200 distinct pairs: fewer teach nothing
 _PRECISION = 0.95  # expected share of the reported wrong partners that are wrong
@@ -57,8 +54,6 @@ class Alignment:
     answers."""
 
     def __init__(self, pairs: Sequence[SentencePair]):
-        import numpy as np  # here, because the command line imports this file and starts without numpy
-
         self._lines = np.arange(len(pairs))
         self._lexicon = Lexicon(pairs)
         self._weights, self._p_wrong = np.zeros(4), np.zeros(len(pairs))
@@ -84,8 +79,6 @@ class Alignment:
     def wrong_partners(self) -> list[int]:
         """The places of the pairs, outside of stretches, whose sides do not belong together: as many as are expected to be 95%
         right, and none where no more than that can be told apart."""
-        import numpy as np
-
         worst = np.argsort(-self._p_wrong, kind="stable")
         precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
         is_reported = (precision >= _PRECISION) & (self._p_wrong[worst] > 0.5)
@@ -93,14 +86,10 @@ class Alignment:
 
     def _is_hopeless(self, is_single: npt.NDArray[np.bool_]) -> bool:
         """Whether the two sides have nothing to do with each other, although they have words enough to learn from."""
-        import numpy as np
-
         n_units = np.median(self._lexicon.n_units(self._lines, self._lines), axis=1)
         return bool(n_units.min() >= _MIN_UNITS and is_single.any() and self.odds[is_single].mean() < _MIN_ODDS)
 
     def _find_stretches(self) -> list[Misaligned]:
-        import numpy as np
-
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
         evidence, is_tried = self._without_shifts(len(shifts)), np.zeros(len(self._lines), dtype=bool)
         tries = self._is_doubtful()
@@ -123,8 +112,6 @@ class Alignment:
 
     def _is_doubtful(self) -> npt.NDArray[np.bool_]:
         """Where other shifts are tried. This saves most of the time, and a clean corpus finds nothing by chance."""
-        import numpy as np
-
         odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
         is_low = np.convolve(odds, np.full(_WINDOW, 1 / _WINDOW), "same") < odds.mean() / 2
         near: npt.NDArray[np.bool_] = np.convolve(is_low, np.ones(2 * _WINDOW + 1), "same") > 0.5
@@ -132,8 +119,6 @@ class Alignment:
 
     def _fit(self, is_single: npt.NDArray[np.bool_]) -> None:
         """Learns the odds from the pairs that are in no stretch."""
-        import numpy as np
-
         rest = np.unique(self._lexicon.first[is_single])  # a repeated pair counts once
         own, wrong = self._features(rest, rest), self._features(*self._random_pairs())
         features, is_own = np.concatenate([own, wrong]), np.repeat([1.0, 0.0], [len(own), len(wrong)])
@@ -152,8 +137,6 @@ class Alignment:
     def _random_pairs(self) -> tuple[Ints, Ints]:
         """Sources beside other targets of like length. Both are lines that the lexicon has not learnt from: it knows no more
         of them than of a wrong pair whose own counts are left out."""
-        import numpy as np
-
         lines = self._lexicon.held_out
         _, n_tgt = self._lexicon.n_units(lines, lines)
         lines = lines[np.argsort(n_tgt, kind="stable")]  # held-out lines come in a random order
@@ -162,8 +145,6 @@ class Alignment:
 
     def _features(self, src: Ints, tgt: Ints) -> Floats:
         """What the odds are computed from: (number of pairs, 4). The more units, the more a score says."""
-        import numpy as np
-
         score = self._lexicon.score(src, tgt)
         length = np.sqrt(np.add(*self._lexicon.n_units(src, tgt)))
         return np.stack([np.ones(len(src)), score, length, score * length], axis=1)
@@ -174,8 +155,6 @@ class Alignment:
     def _without_shifts(self, n_shifts: int) -> Floats:
         """The bounded log odds of each line under each shift: (number of pairs, number of shifts). All shifts but the first,
         which is none, have the lowest ones, until they are tried."""
-        import numpy as np
-
         evidence = np.full((len(self._lines), n_shifts), -_MAX_ODDS)
         evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
         return evidence
@@ -183,8 +162,6 @@ class Alignment:
     def _try(self, evidence: Floats, shifts: Sequence[int | None], lines: Ints) -> None:
         """Writes the evidence of these lines. That of the shift None is 0, as is that of lines whose target would be outside of
         the corpus."""
-        import numpy as np
-
         evidence[lines, 1:] = 0
         for column, shift in enumerate(shifts):
             if shift:
@@ -193,15 +170,11 @@ class Alignment:
 
 
 def _sigmoid(odds: Floats) -> Floats:
-    import numpy as np
-
     return 1 / (1 + np.exp(-np.clip(odds, -50, 50)))
 
 
 def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) -> Floats:
     """The coefficients of a weighted logistic regression, by Newton's method; a step that leads too far is halved."""
-    import numpy as np
-
     sign = 1 - 2 * is_own
 
     def loss(coefficients: Floats) -> float:
@@ -225,8 +198,6 @@ def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) ->
 
 def _best_path(evidence: Floats) -> Ints:
     """The state of each line on the path with the most evidence, where each change of state costs `_CHANGE` (Viterbi)."""
-    import numpy as np
-
     n_lines, n_states = evidence.shape
     came_from = np.empty((n_lines, n_states), dtype=np.int64)
     total = np.zeros(n_states)

@@ -12,17 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.words import UNSPACED
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _WORDS = re.compile(rf"([{UNSPACED}]+)|([^\W_{UNSPACED}](?:[^\s{UNSPACED}]*[^\W_{UNSPACED}])?)")
 _PREFIX = 4  # characters: inflected forms share their statistics, which a small corpus needs
@@ -52,8 +51,6 @@ class Lexicon:
     """The lexical measure of a corpus. It knows nothing of the order of lines."""
 
     def __init__(self, pairs: Sequence[SentencePair]):
-        import numpy as np  # here, because the command line imports this file and starts without numpy
-
         vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
         lines = [
             [vocabulary.setdefault(unit, len(vocabulary)) for unit in units(text)]
@@ -69,8 +66,6 @@ class Lexicon:
     def learn(self, is_sound: npt.NDArray[np.bool_]) -> None:
         """Learns from the marked pairs, or from a sample of them, by expectation maximization in both directions over all
         units that stand in the same pair."""
-        import numpy as np
-
         distinct = np.random.default_rng(0).permutation(np.unique(self.first[is_sound]))
         n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
         n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
@@ -94,8 +89,6 @@ class Lexicon:
     def score(self, src: Ints, tgt: Ints) -> Floats:
         """How well line src[i] of the source and line tgt[i] of the target explain each other, for each i; 0 where nothing
         is known of their words."""
-        import numpy as np
-
         chunk = np.cumsum(self._src.n[src] * self._tgt.n[tgt]) // _CHUNK_CELLS
         bounds = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
         chunks = [slice(first, last) for first, last in pairwise(bounds)]
@@ -106,8 +99,6 @@ class Lexicon:
         return self._src.n[src], self._tgt.n[tgt]
 
     def _score(self, src: Ints, tgt: Ints) -> Floats:
-        import numpy as np
-
         src, tgt = self.first[src], self.first[tgt]
         cells = _Cells.of(self._src, src, self._tgt, tgt)
         wanted = cells.src * self._n_units + cells.tgt
@@ -122,8 +113,6 @@ class _Side:
     that the corpus has only once, on both sides together, say nothing and are left out."""
 
     def __init__(self, lines: Sequence[Sequence[int]], counts: Ints):
-        import numpy as np
-
         units = np.array([unit for line in lines for unit in line], dtype=np.int64)
         line_of = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
         is_kept = counts[units] > 1
@@ -148,8 +137,6 @@ class _Cells(NamedTuple):
 
     @classmethod
     def of(cls, src_side: _Side, src: Ints, tgt_side: _Side, tgt: Ints) -> _Cells:
-        import numpy as np
-
         n_src, n_tgt = src_side.n[src], tgt_side.n[tgt]
         pair = np.repeat(np.arange(len(src)), n_src * n_tgt)
         cell = np.arange(len(pair)) - (np.cumsum(n_src * n_tgt) - n_src * n_tgt)[pair]
@@ -169,8 +156,6 @@ class _Direction:
 
     def __init__(self, cells: _Cells, key: Ints, src_of_key: Ints, n_units: int, n_places: int):
         """Learns from `cells`; `key` is the number of the unit pair in each."""
-        import numpy as np
-
         n_lines = _sums(1 / cells.n_src[cells.pair], cells.tgt, n_units)  # that have the unit
         self.share = np.maximum(n_lines, 1) / max(n_lines.sum(), 1)  # P(target unit)
         posterior = 1 / (cells.n_src[cells.pair] + 1.0)  # 1 for the empty word, which gives each unit its share
@@ -189,8 +174,6 @@ class _Direction:
     def _lift(self, cells: _Cells, counts: Floats) -> Floats:
         """P(target unit | source unit) / P(target unit) for each cell, from the number of translations of each unit pair. What
         the source unit's own line added to its total is left out."""
-        import numpy as np
-
         prior = _PRIOR * ((1 - _COPIED) * self.share[cells.tgt] + _COPIED * (cells.src == cells.tgt))
         totals = self.totals[cells.src] - self.own[cells.src_at]
         # Sums of floats in another order may differ in the last digits.
@@ -202,8 +185,6 @@ class _Direction:
         return 1 + _sums(lift, cells.tgt_row, int(cells.n_tgt.sum()))
 
     def _mean_log(self, cells: _Cells, lift: Floats) -> Floats:
-        import numpy as np
-
         pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
         logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
         return _sums(logs, pair, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
@@ -211,6 +192,4 @@ class _Direction:
 
 def _sums(values: Floats, places: Ints, n_places: int) -> Floats:
     """The sum of the values that belong to each place."""
-    import numpy as np
-
     return np.bincount(places, values, n_places).astype(np.float64, copy=False)

@@ -15,6 +15,7 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.data.tables import find_layout, languages_of, read_rows
+from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RUNS, RunDir
 
@@ -232,13 +233,11 @@ def _languages(
 
 def _first_row(corpus: list[Path], columns: str | None) -> str:
     """What to do where the first row of a table without a header is one after all."""
-    from mt_cli.checking.findings import shown
-
     layout = find_layout(corpus[0], columns) if len(corpus) == 1 else None
     if layout is None or layout.header is not None:
         return ""
     cells = next(iter(read_rows(corpus[0], layout)), (0, "", ""))[1:]
-    told = " | ".join(shown(cell, 30) for cell in cells)
+    told = " | ".join(shortened(cell, 30) for cell in cells)
     return f"; if its first row, {told}, names the columns, give these names as --columns SOURCE,TARGET, too"
 
 

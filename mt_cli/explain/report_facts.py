@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mt_cli.checking.findings import Example, Finding, SideFacts
+from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config, DataConfig, TrainingConfig
 from mt_cli.errors import RunDirError, as_typed
 from mt_cli.explain.training_log import TrainingLog, finite
@@ -28,16 +28,6 @@ from mt_cli.training.verdict import learning_curve, verdict
 _SCORES = {"chrf": "chrF", "bleu": "BLEU", "loss": "loss"}
 
 
-@dataclass(frozen=True)
-class _Example(Example):
-    file: str = ""  # where there are several
-
-
-@dataclass(frozen=True)
-class _Finding(Finding):
-    examples: tuple[_Example, ...] = ()
-
-
 class _Check(BaseModel):
     """The part of `check.json` that the page shows."""
 
@@ -46,7 +36,7 @@ class _Check(BaseModel):
     n_distinct: int
     src: SideFacts
     tgt: SideFacts
-    findings: list[_Finding]
+    findings: list[Finding]
 
 
 class _Provenance(BaseModel):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from mt_cli.checking.pairs import PairFaults
-from mt_cli.checking.signs import SignFaults
-from mt_cli.checking.usual import Sample, Usual
+from mt_cli.checking.faults import FaultFinder
+from mt_cli.checking.statistics import CorpusStatistics, Sample
 from mt_cli.config import DataConfig
 from mt_cli.data.corpora import TrainingText, corpus_of
 from mt_cli.data.corpus import SentencePair, normalize, read_pairs
-from mt_cli.data.languages import language
 from mt_cli.data.similarity import NearIndex, letters
 from mt_cli.data.spelling import Spelling
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
@@ -36,9 +34,7 @@ class Selection:
             if len(self._trained) < _N_REMEMBERED:
                 self._trained.add(hash(normalize(pair.tgt)))
         self._near_held_out = NearIndex([letters(text) for text in held_out])
-        usual = Usual(sample.pairs)
-        self._sign_faults = SignFaults(usual)
-        self._pair_faults = PairFaults(usual, language(data.src_lang), language(data.tgt_lang))
+        self._finder = FaultFinder(CorpusStatistics(sample.pairs), data.src_lang, data.tgt_lang)
 
     def lines(self, texts: Iterable[str]) -> Iterator[str]:
         """Those of `texts`, normalized, that are to be translated."""
@@ -64,8 +60,8 @@ class Selection:
             return "training targets"
         if self._near_held_out.near(letters(text)):
             return "nearly in a dev or test set"
-        faults = (kind for kind in self._sign_faults.faults(SentencePair("", raw, 0)) if kind.is_dropped)
-        return next((kind.name.replace("_", " ") for kind in faults), None)
+        faults = self._finder.faults_of_characters(SentencePair("", raw, 0))
+        return next((kind.replace("_", " ") for kind in faults if kind.is_dropped), None)
 
     def _n_tokens(self, text: str) -> int:
         return len(self._tokenizer.encode_src(text)) if self._tokenizer is not None else 0
@@ -73,7 +69,7 @@ class Selection:
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Those of `pairs`, a translation and its line each, that look like translations of each other."""
         for src, tgt in pairs:
-            faults = [kind.name for kind in self._pair_faults.faults(SentencePair(src, tgt, 0)) if kind.is_dropped]
+            faults: list[str] = [kind for kind in self._finder.faults(SentencePair(src, tgt, 0)) if kind.is_dropped]
             if not faults and not self._src_characters.issuperset(set(src).difference(tgt)):
                 faults = ["of signs that no source has"]  # they would become pieces of the tokenizer
             if faults:

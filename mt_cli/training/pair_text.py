@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from mt_cli.checking.corpus_check import ReadCorpus
-from mt_cli.checking.findings import Report
+from mt_cli.checking.check import ReadCorpus
+from mt_cli.checking.report import Report
 from mt_cli.checking.sets import SetsCheck
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import corpus_of

@@ -8,10 +8,10 @@ from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from pathlib import Path
 
-from mt_cli.checking.corpus_check import ReadCorpus, quick_check
-from mt_cli.checking.corpus_check import check as check_corpus
-from mt_cli.checking.findings import Report
-from mt_cli.checking.sets import IN_TRAINING
+from mt_cli.checking.check import ReadCorpus, quick_check
+from mt_cli.checking.check import check as check_corpus
+from mt_cli.checking.faults import Kind
+from mt_cli.checking.report import Report
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import corpus_of
 from mt_cli.data.corpus import SentencePair
@@ -35,7 +35,7 @@ def look_through(data: DataConfig, corpus: ReadCorpus) -> Report:
 def tell_findings(report: Report, name: str) -> None:
     """Logs what changes a training; `mt check` shows all of it, with lines and advice. `name`: of the language pair, where there
     are several."""
-    lines = list(report.in_brief(without=IN_TRAINING.name))
+    lines = list(report.in_brief(without=Kind.IN_TRAINING))
     if name and lines:
         log.info(f"{name}:")
     for severity, line in lines:

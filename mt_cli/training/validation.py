@@ -9,10 +9,10 @@ from statistics import fmean
 
 from tqdm import tqdm
 
-from mt_cli.checking.findings import shown
 from mt_cli.config import Config
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
+from mt_cli.display import shortened
 from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
@@ -43,7 +43,7 @@ class PairValidation:
         """Logs the translations of the first sentences beside their references."""
         for pair, output in zip(self.pair.dev_pairs[:n_samples], self.outputs, strict=False):
             for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
-                log.info(shown(line, _COLUMNS))
+                log.info(shortened(line, _COLUMNS))
 
 
 @dataclass(frozen=True)

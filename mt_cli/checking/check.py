@@ -1,0 +1,279 @@
+"""Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person would drop.
+
+The files are read first to learn what is usual in them, then to judge each pair by that; `check` reads them a third time,
+to compare the sides, and where the dev set has another spelling they are read once more. Of a pair two hashes and a byte
+are remembered, so that the memory for twenty million pairs stays below a gigabyte.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby, islice
+from typing import NamedTuple
+
+import numpy as np
+
+from mt_cli.checking.alignment import Alignment, Misaligned
+from mt_cli.checking.faults import FaultFinder, Kind
+from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, Tally
+from mt_cli.checking.sets import HeldOut, compare, folded_words
+from mt_cli.checking.spelling import SIDES, SpellingCounter, other_spelling_findings
+from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
+from mt_cli.config import Config, DataConfig
+from mt_cli.data.corpora import TrainingText, corpus_of
+from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
+from mt_cli.data.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
+from mt_cli.data.words import words
+from mt_cli.errors import ConfigError, DataError
+
+_MANY_COMMON_WORDS = 0.45  # where a third of the words are borrowed, as in spoken Guarani, it is 0.32
+_FEW_TEXTS, _TOO_FEW_TEXTS = 1_000, 100
+_ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
+
+
+class ReadCorpus(NamedTuple):
+    """The normalized pairs of a corpus that was read already."""
+
+    read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
+    held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
+    signs: Signs  # of all that no machine translated
+
+
+def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report:
+    """What is to be known of a corpus before it is trained on. `corpus`: its pairs, where they were read already.
+
+    Raises DataError for files that are no parallel text.
+    """
+    if isinstance(data, Config):
+        if len(data.data.directions) > 1:
+            raise ConfigError("a config of several language pairs; check each of config.data.directions")
+        data = data.data.directions[0]
+    try:
+        report = quick_check(data, corpus)
+    except UnequalLinesError as error:
+        raise DataError(f"{error}{_first_misaligned(error.files)}") from None
+    report.findings += _alignment_findings(report)
+    return report
+
+
+def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
+    """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
+    text, reading = TrainingText(data), CorpusReport()
+    read: Callable[[], Iterator[SentencePair]]
+    if corpus is None:
+        raw_sets, read = _read_sets(data), text.read_raw
+        passing = text.read_raw(reading)
+    else:
+        raw_sets, read = {name: (pairs, ()) for name, pairs in corpus.held_out.items()}, corpus.read_train
+        passing = read()
+    sets = {name: HeldOut(name, _with_text(pairs), text.told) for name, (pairs, _) in raw_sets.items()}
+    survey = _Survey(text, sets, corpus and corpus.signs)
+    for raw in passing:
+        survey.add(raw)
+    if not survey.n_read:
+        raise DataError(
+            f"{text.files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
+        )
+    spellings = AS_IT_IS
+    if dev := sets.get("dev"):
+        of_dev = SignCounter(pair.src for pair in dev.pairs), SignCounter(pair.tgt for pair in dev.pairs)
+        spellings = other_spelling(survey.signs[0], of_dev[0]), other_spelling(survey.signs[1], of_dev[1])
+    trained_spellings = spellings if data.spelling == "dev" else AS_IT_IS
+    if any(trained_spellings):  # words that dev writes otherwise are known to who trains with its spelling
+        for pair in respelled(map(_normalized, read()), trained_spellings):
+            compare(sets.values(), pair, folded_words(pair))
+
+    statistics = CorpusStatistics(survey.sample.pairs)
+    finder = FaultFinder(statistics, data.src_lang, data.tgt_lang)
+    n_lines, dropped, tally = reading.n_pairs or survey.n_read, Dropped(), Tally(text=text)
+    for line in reading.bad_lines:
+        tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
+        dropped.add(line, Kind.NOT_UTF8)
+    repetitions = survey.repetitions()
+    for index, raw in enumerate(islice(read(), survey.n_read)):  # a file may grow meanwhile
+        pair = _normalized(raw)
+        kinds = [*finder.faults(pair), *finder.faults_of_characters(raw)]
+        if Kind.EMPTY not in kinds:
+            kinds = [kind for kind, flags in repetitions.items() if flags[index]] + kinds
+        for kind in kinds:
+            tally.add(kind, pair)
+            if kind.is_dropped:
+                dropped.add(pair.line, kind)
+    facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
+    findings = list(survey.findings(len(reading.bad_lines)))
+    if statistics.common_words > _MANY_COMMON_WORDS and not finder.is_one_language:
+        share = statistics.common_words
+        findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
+    findings += tally.findings(n_lines)
+    findings += other_spelling_findings(spellings, survey.signs, data.spelling)
+    findings += survey.spellings.findings(n_lines, tally, trained_spellings)
+    for name, (raw_pairs, bad_lines) in raw_sets.items():
+        findings += _faults_of_set(name, raw_pairs, bad_lines, finder)
+        findings += sets[name].findings(statistics)
+    return Report(text, reading.notes, n_lines, survey.n_distinct, facts, findings, dropped, read, spellings)
+
+
+def _normalized(pair: SentencePair) -> SentencePair:
+    return pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt))
+
+
+def _with_text(pairs: Sequence[SentencePair]) -> list[SentencePair]:
+    return [pair for pair in map(_normalized, pairs) if pair.src and pair.tgt]
+
+
+RawSet = tuple[
+    Sequence[SentencePair], Sequence[int]
+]  # the pairs as they are in the files; the lines that are not UTF-8
+
+
+def _read_sets(data: DataConfig) -> dict[str, RawSet]:
+    """The dev and test sets by name."""
+    found = dict[str, RawSet]()
+    for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
+        reading = CorpusReport()
+        pairs = list(read_raw_pairs(files, columns=data.columns, on_bad_line="skip", report=reading))
+        if not _with_text(pairs):
+            raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
+        found[name] = pairs, reading.bad_lines
+    return found
+
+
+def _faults_of_set(
+    name: str, raw_pairs: Sequence[SentencePair], bad_lines: Sequence[int], finder: FaultFinder
+) -> Iterator[Finding]:
+    """The faults of single pairs of a dev or test set, by what is usual in training."""
+    tally = Tally(name)
+    for line in bad_lines:
+        tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
+    for raw in raw_pairs:
+        pair = _normalized(raw)
+        for kind in (*finder.faults(pair), *finder.faults_of_characters(raw)):
+            tally.add(kind, pair)
+    return tally.findings(len(raw_pairs) + len(bad_lines))
+
+
+class _Survey:
+    """What is counted of the training pairs while they pass for the first time."""
+
+    def __init__(self, text: TrainingText, sets: dict[str, HeldOut], signs: Signs | None):
+        """`signs`: where they were counted already."""
+        self._sets, self._is_synthetic = sets.values(), [corpus.synthetic for corpus in text.corpora]
+        self.sample, self.spellings, self.signs = Sample(), SpellingCounter(), signs or (SignCounter(), SignCounter())
+        self._counts_signs = signs is None
+        self._hashes = array("Q"), array("Q")  # of the texts of either side
+        self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
+        self._n_characters = [0, 0]
+
+    def add(self, raw: SentencePair) -> None:
+        self.spellings.add(raw)
+        pair = _normalized(raw)
+        pair_words = folded_words(pair)
+        for side in (0, 1):
+            self._hashes[side].append(hash(pair[side]) % 2**64)
+            self._n_words[side][len(pair_words[side])] += 1
+            self._n_characters[side] += len(pair[:2][side])
+        if self._counts_signs and not self._is_synthetic[corpus_of(pair.line)]:
+            count_signs(self.signs, pair)
+        if pair.src and pair.tgt:
+            self.sample.add(pair)
+            compare(self._sets, pair, pair_words)
+
+    @property
+    def n_read(self) -> int:
+        return len(self._hashes[0])
+
+    def repetitions(self) -> dict[Kind, bytes]:
+        """For each pair in order whether it stands further up already; whether its source has several targets."""
+        sources, targets = (np.frombuffer(hashes, dtype=np.uint64) for hashes in self._hashes)
+        pairs = sources * np.uint64(0x9E3779B97F4A7C15) + targets
+        is_first = np.zeros(len(pairs), dtype=bool)
+        is_first[np.unique(pairs, return_index=True)[1]] = True
+        self.n_distinct = int(is_first.sum())
+        found, counts = np.unique(sources[is_first], return_counts=True)
+        self.n_distinct_texts = min(len(found), len(np.unique(targets)))
+        has_others = np.isin(sources, found[counts > 1]) & is_first
+        return {Kind.REPEATED: (~is_first).tobytes(), Kind.OTHER_TARGET: has_others.tobytes()}
+
+    def facts(self, side: int, code: str) -> SideFacts:
+        counts = self._n_words[side]
+        lengths, n_lines = np.array(sorted(counts.items())).T
+        up_to = np.cumsum(n_lines)
+        median, most = (int(lengths[np.searchsorted(up_to, share * up_to[-1])]) for share in (0.5, 0.95))
+        return SideFacts(code, int(lengths @ n_lines), self._n_characters[side], median, most, int(lengths[-1]))
+
+    def findings(self, n_bad_lines: int) -> Iterator[Finding]:
+        """Of lines that cannot be read nothing is known until they are mended."""
+        n_texts = self.n_distinct_texts + n_bad_lines
+        if n_texts < _FEW_TEXTS:
+            is_hopeless = n_texts < _TOO_FEW_TEXTS
+            yield Finding.of(Kind.TOO_FEW, self.n_distinct_texts, 0.0, severity="fatal" if is_hopeless else None)
+
+
+# Alignment -----------------------------------------------------------------------------------------------------------
+
+
+def _first_misaligned(files: tuple[str, str]) -> str:
+    """From which line on two files of unequal length no longer belong together; '' where that cannot be seen."""
+    pairs = list[SentencePair]()
+    with suppress(UnequalLinesError):
+        raw_pairs = read_raw_pairs([*files], on_bad_line="skip", report=CorpusReport())
+        pairs.extend(islice(map(_normalized, raw_pairs), _ALIGNED_AT_ONCE))
+    shifted = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
+    return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
+
+
+def _alignment_findings(report: Report) -> list[Finding]:
+    """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
+    are added to the report's dropped ones."""
+    found, tally = list[Finding](), Tally(text=report.text)
+    for chunk in _chunks(map(cut, map(_normalized, report.read()))):
+        alignment = Alignment(chunk)
+        for stretch in alignment.stretches:
+            finding = _stretch_finding(chunk, stretch, tally, report)
+            found.append(finding)
+            for pair in chunk[stretch.first : stretch.last + 1]:
+                report.dropped.add(pair.line, finding.kind)
+        for index in alignment.wrong_partners():
+            tally.add(Kind.WRONG_PARTNER, chunk[index])
+            report.dropped.add(chunk[index].line, Kind.WRONG_PARTNER)
+    return [*found, *tally.findings(report.n_pairs)]
+
+
+def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
+    """Consecutive pairs of one corpus."""
+    for _, of_corpus in groupby(pairs, lambda pair: corpus_of(pair.line)):
+        while chunk := list(islice(of_corpus, _ALIGNED_AT_ONCE)):
+            yield chunk
+
+
+def _stretch_finding(chunk: list[SentencePair], stretch: Misaligned, tally: Tally, report: Report) -> Finding:
+    first, last, shift = stretch
+    n_pairs, examples = last - first + 1, tuple(map(tally.example, chunk[first : last + 1][:2]))
+    share, lines = n_pairs / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
+    if shift is not None:
+        return Finding.of(Kind.SHIFTED, n_pairs, share, examples, lines=lines, distance=abs(shift), shift=shift)
+    languages = "".join(
+        f"; most words of the {name} stand nowhere else: it may be another language"
+        for side, name in enumerate(SIDES)
+        if _share_of_new_words(chunk, stretch, side) > _MOSTLY_NEW
+    )
+    return Finding.of(Kind.UNRELATED, n_pairs, share, examples, lines=lines, languages=languages)
+
+
+_MOSTLY_NEW = 0.6  # share: of 100 lines of Spanish or Aymara, 19% and 43% are new to 1,350 others
+_BORDER = 50  # lines that may belong to a stretch, too
+
+
+def _share_of_new_words(chunk: list[SentencePair], stretch: Misaligned, side: int) -> float:
+    """Of the running words of a stretch, those that stand nowhere else in the chunk."""
+    first, end = stretch.first, stretch.last + 1
+    everywhere, near, inside = (
+        Counter(word for pair in chunk[part] for word in words(pair[:2][side].casefold()))
+        for part in (slice(None), slice(max(0, first - _BORDER), end + _BORDER), slice(first, end))
+    )
+    if near.total() == everywhere.total():
+        return 0.0
+    return sum(n for word, n in inside.items() if near[word] == everywhere[word]) / max(1, inside.total())

@@ -1,0 +1,231 @@
+"""The kinds of faults that a corpus can have, and how those are found that a single pair shows."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Literal
+
+from mt_cli.checking.characters import INVISIBLE, LATIN, has_lookalikes, is_mojibake, scripts
+from mt_cli.checking.statistics import MAX_CHARACTERS, CorpusStatistics, cut
+from mt_cli.data.corpora import line_of
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.languages import code_of_name, language, may_be_a_word
+from mt_cli.data.similarity import letters
+from mt_cli.data.words import words
+
+Severity = Literal["fatal", "warning", "info"]
+_DROPPED, _KEPT, _NEVER = True, False, math.inf
+
+
+class Kind(StrEnum):
+    """A kind of fault: its name, how severe it is, whether a cleaned corpus leaves such pairs out, the share of pairs from
+    which on training is not worth its time, what it is, and what to do. Who finds it fills in what stands in braces."""
+
+    severity: Severity
+    is_dropped: bool
+    fatal_share: float
+    description: str
+    advice: str
+
+    def __new__(
+        cls, name: str, severity: Severity, is_dropped: bool, fatal_share: float, description: str, advice: str
+    ) -> Kind:
+        kind = str.__new__(cls, name)
+        kind._value_, kind.severity, kind.is_dropped, kind.fatal_share = name, severity, is_dropped, fatal_share
+        kind.description, kind.advice = description, advice
+        return kind
+
+    # fmt: off
+    # Of a single pair
+    EMPTY = ("empty", "warning", _DROPPED, 0.5, "one side has no text",
+        "Training leaves such pairs out. Look whether the lines before and after still belong together.")
+    HEADER = ("header", "info", _DROPPED, _NEVER, "line 1 names the columns", "Delete line 1.")
+    DEBRIS = ("debris", "warning", _DROPPED, _NEVER,
+        "what is left of a spreadsheet: an error such as #NAME?, or punctuation where the other side has words",
+        "Mend these cells in the spreadsheet and export it again.")
+    DOUBLED_QUOTES = ("doubled_quotes", "warning", _KEPT, _NEVER, 'quotes are doubled (""), as a CSV file has them',
+        "Give mt the .csv file itself, or read it with a CSV reader; do not cut it at its commas.")
+    COPIED = ("copied", "warning", _DROPPED, 0.5, "the target is the source",
+        "Translate these lines or drop them; the model would learn to copy.")
+    UNTRANSLATED = ("untranslated", "warning", _DROPPED, 0.5,
+        "both sides are written in the same language, to judge by the words of the corpus",
+        "Translate these lines or drop them; the model would learn to copy.")
+    SWAPPED = ("swapped", "warning", _DROPPED, 0.5, "source and target have changed sides",
+        "Exchange the two sides in these lines.")
+    LENGTH_RATIO = ("length_ratio", "warning", _DROPPED, 0.5,
+        "one side is far too short or too long to be the translation of the other",
+        "Look whether these are translations; drop those that are not.")
+    OVER_LONG = ("over_long", "info", _KEPT, _NEVER, f"a side has more than {MAX_CHARACTERS:,} characters",
+        "Split them into sentences, one a line; training leaves out pairs above data.max_length.")
+    NOT_UTF8 = ("not_utf8", "warning", _DROPPED, 0.5, "the line is not UTF-8",
+        "If the whole file is in another encoding, save it as UTF-8 in your editor; else mend these lines.")
+    MOJIBAKE = ("mojibake", "warning", _DROPPED, 0.5,
+        "the text was decoded with a wrong encoding (such as Ã¡ for á), or has characters that were lost (U+FFFD)",
+        "Take the text from its source again and save it as UTF-8. If only some lines are broken, correct or delete these"
+        " lines: a program that converts the whole file would break the others.")
+    WRONG_SCRIPT = ("wrong_script", "warning", _DROPPED, 0.5,
+        "a side is written in a script that is rare on that side",
+        "Look whether these are in the right language; drop those that are not.")
+    LOOKALIKES = ("lookalikes", "warning", _KEPT, _NEVER,
+        "a word has letters of another script that look like its own (such as Cyrillic а in a Latin word)",
+        "Replace them: to the model these are other words.")
+    DECOMPOSED = ("decomposed", "info", _KEPT, _NEVER, "letters and their accents are separate characters (not NFC)",
+        "Nothing to do for training, which composes them; references of mt evaluate should be composed.")
+    INVISIBLE = ("invisible", "info", _KEPT, _NEVER,
+        "the text has control characters or characters without a shape (such as U+200B or U+00AD)",
+        "Delete them; control characters are read as spaces.")
+    # Of several pairs
+    REPEATED = ("repeated", "warning", _DROPPED, _NEVER, "the pair stands further up already, word for word",
+        "Train with --clean (or --set data.dedup=true), unless such sentences are as frequent in what you will translate.")
+    OTHER_TARGET = ("other_target", "info", _KEPT, _NEVER, "the same source has another target elsewhere",
+        "Nothing to do where both are right: the model learns the more frequent one.")
+    SHIFTED = ("shifted", "warning", _DROPPED, 0.5,
+        "{lines} are shifted by {distance}: the target of line n stands in line n{shift:+}",
+        "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.")
+    UNRELATED = ("unrelated", "warning", _DROPPED, 0.5,
+        "{lines} do not belong together, and their targets stand nowhere near{languages}",
+        "Look for the right text of these lines, or delete them in both files, or train with --clean.")
+    WRONG_PARTNER = ("wrong_partner", "warning", _DROPPED, 0.5,
+        "source and target seem to have nothing to do with each other",
+        "Look at these lines; drop those that are no translations.")
+    TOO_FEW = ("too_few", "warning", _KEPT, _NEVER,
+        "different sentences on one of the sides; it takes thousands to learn a language",
+        "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.")
+    SAME_WORDS = ("same_words", "warning", _KEPT, 0.9, "both sides share many words: the same language?",
+        "Look whether both files are what you take them for, and whether the targets are translated.")
+    TWO_SPELLINGS = ("two_spellings", "warning", _KEPT, _NEVER,
+        "the {side} writes the {character} in several ways: {spellings}",
+        "Write {most} throughout on the {side} side: to the model they are different characters.")
+    # Of a dev or test set beside training
+    OTHER_SPELLING = ("other_spelling", "info", _KEPT, _NEVER,
+        "dev writes the {side} otherwise than training does: {spellings}",
+        "Nothing to do: mt train reads training as dev writes it, unless data.spelling is own.")
+    IN_TRAINING = ("in_training", "warning", _KEPT, 0.5,
+        "pairs of {set} that training has, too: their scores say what was remembered, not what was learnt",
+        "Take them out of the training files or out of {set}.")
+    NEAR_TRAINING = ("near_training", "info", _KEPT, 0.9,
+        "pairs of {set} of which training has the source or the target, but for case and punctuation",
+        "Take such sentences out of the training files or out of {set}, where they are many; scores are too good.")
+    UNKNOWN_CHARACTERS = ("unknown_characters", "warning", _KEPT, 0.5,
+        "characters of the {side} of {set} that training never shows: {most}",
+        "Write them as training does, or add sentences with them to training.")
+    UNKNOWN_WORDS = ("unknown_words", "info", _KEPT, 0.9, "{set} is {like} training: {shares}",
+        "If it is unlike training, add training pairs of the kind that you will translate; until then expect low scores.")
+    OTHER_RATIO = ("other_ratio", "warning", _KEPT, _NEVER,
+        "{set} has {ratio:.2f} target characters for each source character, training {usual:.2f}",
+        "Look whether {set} is in the same languages and as fully translated as training.")
+    # fmt: on
+
+
+# What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
+_CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
+_DOUBLED_QUOTES = re.compile(r'""[^\s"]|[^\s"]""')
+_COLUMN_NAMES = {"source", "src", "target", "tgt", "original", "translation", "text", "sentence"}
+_FEW_WORDS = 3  # a name or a title may be the same in both languages
+_OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
+_OUTLIER_FACTOR = 2.5
+_OUTLIER_CHARACTERS = 40  # of the longer side; a short phrase may have a long translation
+_LEAST_LETTERS = 10  # of a line in a wrong script: shorter ones are often names
+
+
+class FaultFinder:
+    """Finds the faults that a pair shows, by what is usual in its corpus."""
+
+    def __init__(self, statistics: CorpusStatistics, src_lang: str, tgt_lang: str):
+        self._statistics = statistics
+        languages = language(src_lang), language(tgt_lang)
+        self.is_one_language = languages[0] == languages[1]
+        self._codes = {code.casefold() for code in languages}
+        self._is_latin = [LATIN in main for main in statistics.main_scripts]
+
+    def faults_of_characters(self, pair: SentencePair) -> Iterator[Kind]:
+        """Of a pair as it is in its file, not normalized."""
+        sides = cut(pair)[:2]
+        texts = [text for text in sides if not text.isascii()]
+        if any(map(is_mojibake, texts)):
+            yield Kind.MOJIBAKE
+        if any(self._is_of_wrong_script(side, text) for side, text in enumerate(sides)):
+            yield Kind.WRONG_SCRIPT
+        if any(map(has_lookalikes, texts)):
+            yield Kind.LOOKALIKES
+        if any(not unicodedata.is_normalized("NFC", text) for text in texts):
+            yield Kind.DECOMPOSED
+        if any(map(INVISIBLE.search, sides)):
+            yield Kind.INVISIBLE
+
+    def _is_of_wrong_script(self, side: int, text: str) -> bool:
+        if text.isascii() and self._is_latin[side]:
+            return False
+        found = scripts(text)
+        n_usual = sum(found.count(script) for script in self._statistics.main_scripts[side])
+        return len(found) >= _LEAST_LETTERS and 2 * n_usual < len(found)
+
+    def faults(self, pair: SentencePair) -> Iterator[Kind]:
+        """Of a normalized pair, the plainest first."""
+        src, tgt, _ = cut(pair)
+        if not src or not tgt:
+            yield Kind.EMPTY
+            return
+        if max(len(pair.src), len(pair.tgt)) > MAX_CHARACTERS:
+            yield Kind.OVER_LONG
+        if line_of(pair.line) == 1 and self._is_header(src, tgt):
+            yield Kind.HEADER
+            return
+        if _is_debris(src, tgt):
+            yield Kind.DEBRIS
+            return
+        if ('""' in src or '""' in tgt) and (_DOUBLED_QUOTES.search(src) or _DOUBLED_QUOTES.search(tgt)):
+            yield Kind.DOUBLED_QUOTES
+        if not self.is_one_language and (kind := self._wrong_language(src, tgt)):
+            yield kind
+        if self._is_outlier(len(pair.src), len(pair.tgt)):
+            yield Kind.LENGTH_RATIO
+
+    def _is_header(self, src: str, tgt: str) -> bool:
+        sides = [text.casefold().strip(' "') for text in (src, tgt)]
+        if not all(side.isalpha() and len(side) <= 20 for side in sides):
+            return False
+        known = [side for side in sides if self._names_a_column(side)]
+        return len(known) == 2 or any(len(side) > 3 for side in known)
+
+    def _names_a_column(self, text: str) -> bool:
+        code = code_of_name(text)
+        return text in _COLUMN_NAMES or text in self._codes or (code is not None and not may_be_a_word(code))
+
+    def _wrong_language(self, src: str, tgt: str) -> Kind | None:
+        sides = words(src.casefold()), words(tgt.casefold())
+        if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
+            return Kind.COPIED if _is_sentence(src) else None
+        if self._statistics.is_swapped(*sides) and (_is_sentence(src) or _is_sentence(tgt)):
+            return Kind.SWAPPED
+        for side, text in enumerate((src, tgt)):
+            if self._statistics.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence(text):
+                return Kind.UNTRANSLATED
+        return None
+
+    def _is_outlier(self, n_src: int, n_tgt: int) -> bool:
+        if max(n_src, n_tgt) < _OUTLIER_CHARACTERS:
+            return False
+        factor = n_tgt / (self._statistics.ratio * n_src)
+        is_far = not 1 / _OUTLIER_FACTOR < factor < _OUTLIER_FACTOR
+        return is_far and abs(self._statistics.deviation(n_src, n_tgt)) > _OUTLIER
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether there are several words that are no names or numbers: they do not begin with a capital."""
+    different = set(words(text))
+    plain = sum(1 for word in different if word[0].isalpha() and not word[0].isupper())
+    return len(different) >= _FEW_WORDS and plain >= _FEW_WORDS - 1
+
+
+def _is_debris(src: str, tgt: str) -> bool:
+    if any(text.startswith(("#", "Err:")) and _CELL_ERROR.fullmatch(text) for text in (src, tgt)):
+        return True
+    if len(src) > 10 and len(tgt) > 10:
+        return False
+    has_words = [any(char.isalnum() for char in text) for text in (src, tgt)]
+    return has_words[0] != has_words[1]

@@ -1,0 +1,259 @@
+"""What a check of a corpus found, and how it is shown: as a table for a terminal, as JSON, as a list of the pairs that a
+cleaned corpus leaves out. Knows nothing of how faults are found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+from mt_cli.checking.faults import Kind, Severity
+from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of
+from mt_cli.data.corpus import SentencePair, normalize
+from mt_cli.data.spelling import Spellings
+from mt_cli.display import column_width, escaped, shortened
+from mt_cli.files import write_atomically
+from mt_cli.recipe import reached_scores
+
+_ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
+N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
+_RARE = 0.001  # a fault in fewer pairs changes no training: it is reported as info
+_LEAST_IN_STRETCH = 20
+_MAX_EXAMPLE = 200  # characters that are kept of a text
+_WIDTH = 80  # columns of a table
+
+
+@dataclass(frozen=True)
+class Example:
+    line: int
+    src: str
+    tgt: str
+    file: str = ""  # where the training text is of several corpora
+
+    @property
+    def location(self) -> str:
+        return f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: Kind
+    severity: Severity
+    count: int
+    share: float  # of the pairs of the set, or of its running words or characters where `what` says so
+    what: str
+    advice: str
+    examples: tuple[Example, ...] = ()
+    set: str = "train"
+    where: str = ""  # such as "in the source", where several findings of a set can be of this kind
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        count: int,
+        share: float,
+        examples: tuple[Example, ...] = (),
+        name: str = "train",
+        *,
+        severity: Severity | None = None,
+        where: str = "",
+        **details: Any,
+    ) -> Finding:
+        """`severity`: in place of that of the kind. `details`: what the description and the advice of the kind leave open."""
+        severity = severity or kind.severity
+        if share >= kind.fatal_share:
+            severity = "fatal"
+        elif 0 < share < _RARE and severity == "warning":
+            severity = "info"
+        what, advice = (text.format(set=name, **details) for text in (kind.description, kind.advice))
+        return cls(kind, severity, count, share, what, advice, examples, name, where)
+
+    @property
+    def title(self) -> str:
+        percent = f"{self.share:.1%}" if self.share >= 0.001 else "under 0.1%"
+        return f"{self.count:,}{f' ({percent})' if self.share else ''} {self.kind.replace('_', ' ')}"
+
+    def as_table(self, width: int) -> list[str]:
+        in_set = "" if self.set == "train" else f" in {self.set}"
+        lines = _wrapped(f"{self.severity}{in_set}: {self.title}: {self.what}", width)
+        for example in self.examples[:_N_SHOWN]:
+            texts = [text for text in (example.src, example.tgt) if text]
+            head = f"    {example.location.removeprefix('line ')}{': ' * bool(texts)}"
+            room = (width - column_width(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
+            lines.append(head + " | ".join(shortened(text, max(4, room)) for text in texts))
+        return lines + [f"    {line}" for line in _wrapped(f"→ {self.advice}", width - 4)]
+
+
+class Tally:
+    """Counts the faults of a set by kind, and keeps the first examples of each."""
+
+    def __init__(self, name: str = "train", text: TrainingText | None = None):
+        """`text`: that the pairs are of, if it is the training text."""
+        self._name, self._text = name, text
+        self._counts = Counter[Kind]()
+        self._examples: dict[Kind, list[Example]] = {}
+        self._places: dict[Kind, tuple[int, int]] = {}  # the first and the last
+
+    def add(self, kind: Kind, pair: SentencePair) -> None:
+        self._counts[kind] += 1
+        self._places[kind] = self._places.get(kind, (pair.line,))[0], pair.line
+        examples = self._examples.setdefault(kind, [])
+        if len(examples) < N_EXAMPLES:
+            examples.append(self.example(pair))
+
+    def example(self, pair: SentencePair) -> Example:
+        file = self._text.corpus_names[corpus_of(pair.line)] if self._text and len(self._text.corpora) > 1 else ""
+        return Example(line_of(pair.line), pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
+
+    def findings(self, n_pairs: int) -> Iterator[Finding]:
+        """One for each kind. It says between which lines its pairs are, where they are most of those there."""
+        for kind, count in self._counts.items():
+            found = Finding.of(kind, count, count / n_pairs, tuple(self._examples[kind]), self._name)
+            first, last = self._places[kind]
+            n_lines = last - first + 1
+            is_stretch = count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
+            lines = f"; all are in lines {line_of(first):,} to {line_of(last):,}"
+            yield replace(found, what=found.what + lines) if is_stretch else found
+
+
+class Dropped:
+    """The places that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
+
+    _KINDS = (None, *Kind)
+
+    def __init__(self) -> None:
+        self._codes: dict[int, bytearray] = {}  # of a corpus: for each line, from 0, an index of `_KINDS`
+
+    def add(self, place: int, kind: Kind) -> None:
+        codes, line = self._codes.setdefault(corpus_of(place), bytearray()), line_of(place)
+        codes.extend(bytes(max(0, line + 1 - len(codes))))
+        codes[line] = codes[line] or self._KINDS.index(kind)
+
+    def __iter__(self) -> Iterator[tuple[int, Kind]]:
+        for corpus, codes in sorted(self._codes.items()):
+            for line, code in enumerate(codes):
+                if kind := self._KINDS[code]:
+                    yield place_of(corpus, line), kind
+
+    def counts(self) -> Counter[Kind]:
+        return Counter(kind for _, kind in self)
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    language: str
+    n_words: int
+    n_characters: int
+    median_words: int  # of a line
+    most_words: int  # of 95% of the lines
+    longest_words: int
+
+
+@dataclass
+class Report:
+    """What `mt check` shows; `print` shows it, too."""
+
+    text: TrainingText
+    notes: list[str]  # on how the files were read
+    n_pairs: int
+    n_distinct: int
+    sides: tuple[SideFacts, SideFacts]
+    findings: list[Finding]
+    dropped: Dropped
+    read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
+    spellings: Spellings  # characters of training that dev writes otherwise
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether something makes the result of a training worthless."""
+        return any(finding.severity == "fatal" for finding in self.findings)
+
+    def __str__(self) -> str:
+        return self.as_table()
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.text.name}: {self.n_pairs:,} pairs, {len(self.findings)} findings>"
+
+    def as_table(self, width: int = _WIDTH) -> str:
+        """The report for a terminal of that many columns."""
+        lines = [
+            shortened(f"{_pairs(self.n_pairs)}, {self.n_distinct:,} distinct: {self.text.name}", width),
+            *(line for note in self.notes for line in _wrapped(note, width)),
+            f"\n{'words a line':>71}",
+            f"{'':13}{'words':>12}{'characters':>13}{'median':>11}{'95%':>10}{'longest':>12}",
+        ]
+        for title, side in zip(("source", "target"), self.sides, strict=True):
+            lines.append(
+                f"{shortened(f'{title} ({side.language})', 13):13}{side.n_words:12,}{side.n_characters:13,}"
+                f"{side.median_words:11,}{side.most_words:10,}{side.longest_words:12,}"
+            )
+        for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.severity)):
+            lines += ["", *finding.as_table(width)]
+        last = [] if self.findings else ["No faults found."]
+        if kinds := self.dropped.counts():
+            reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
+            n_left = self.n_pairs - kinds.total()
+            last.append(f"mt train --clean would leave these out, and train on {_pairs(n_left)}: {reasons}.")
+        if not self.is_fatal:
+            last.append(reached_scores(self.n_distinct))
+        for paragraph in last:
+            lines += ["", *_wrapped(paragraph, width)]
+        return "\n".join(lines)
+
+    def in_brief(self, without: str = "") -> Iterator[tuple[Severity, str]]:
+        """A line for each finding that changes a training, and how severe it is; without one kind, which is known already."""
+        for finding in self.findings:
+            if finding.severity != "info" and finding.kind != without:
+                first = f", first in {finding.examples[0].location}" if finding.examples else ""
+                yield finding.severity, escaped(f"{finding.set}: {finding.title} {finding.where}".rstrip() + first)
+
+    def as_json(self) -> str:
+        is_one = len(self.text.corpora) == 1
+        names = [[] if is_one else [name] for name in self.text.corpus_names]
+        report = {
+            "name": self.text.name,
+            "notes": self.notes,
+            "n_pairs": self.n_pairs,
+            "n_distinct": self.n_distinct,
+            "src": asdict(self.sides[0]),
+            "tgt": asdict(self.sides[1]),
+            "findings": [asdict(finding) for finding in self.findings],
+            "dropped": [[line_of(place), kind, *names[corpus_of(place)]] for place, kind in self.dropped],
+            "is_fatal": self.is_fatal,
+        }
+        return json.dumps(report, ensure_ascii=False, indent=1)
+
+    def write_dropped(self, path: Path) -> None:
+        """Writes a table of the pairs left out: line, reason, source, target. A line that cannot be read has no texts."""
+        rows = (row.encode() for row in self.text.table(self._dropped_pairs()))
+        write_atomically(path, methodcaller("writelines", rows))
+
+    def _dropped_pairs(self) -> Iterator[tuple[str, SentencePair]]:
+        pairs = self.read()
+        pair = next(pairs, None)
+        for place, kind in self.dropped:
+            while pair is not None and pair.line < place:
+                pair = next(pairs, None)
+            src, tgt = pair[:2] if pair is not None and pair.line == place else ("", "")
+            yield kind, SentencePair(normalize(src), normalize(tgt), place)
+
+
+def _pairs(n: int) -> str:
+    return f"{n:,} pair{'s' * (n != 1)}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most that many columns of a terminal, all but the first indented."""
+    lines = [""]
+    for word in escaped(text).split(" "):
+        if lines[-1] and column_width(f"{lines[-1]} {word}") > width:
+            lines.append(f"    {shortened(word, width - 4)}")
+        else:
+            lines[-1] += f" {shortened(word, width)}" if lines[-1] else shortened(word, width)
+    return lines

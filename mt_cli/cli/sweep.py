@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MAX_RUNS = 100
+
 
 def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
     """The overrides of each run, by what its directory is called after: `-seed-1`, `-seed-2` and so on; '' where each key
     has one value. Raises UsageError where two of them would have one directory."""
-    if n_processes() > 1 and any(len(alternatives(override)) > 1 for override in overrides):
-        raise UsageError("--set with several values is for one process; call torchrun once for each value")
     of_keys = {override.partition("=")[0].strip(): alternatives(override) for override in overrides}
+    if (n_runs := math.prod(map(len, of_keys.values()))) > _MAX_RUNS:
+        raise UsageError(f"--set asks for {n_runs:,} runs, expected at most {_MAX_RUNS}; give fewer values at once")
+    if n_processes() > 1 and n_runs > 1:
+        raise UsageError("--set with several values is for one process; call torchrun once for each value")
     swept = [key for key, values in of_keys.items() if len(values) > 1]
     last_parts = [key.rpartition(".")[2] for key in swept]
     names = {key: part if last_parts.count(part) == 1 else key for key, part in zip(swept, last_parts, strict=True)}

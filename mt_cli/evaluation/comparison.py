@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from sacrebleu.metrics import TER
 
 from mt_cli.config import Config, DecodingConfig, keys_without_effect
-from mt_cli.evaluation.metrics import TITLES, Counts, Scores, count_texts, scores_of
+from mt_cli.evaluation.metrics import TITLES, Counts, Scores, count_texts, perplexity, scores_of
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, Interval, PairedTests, interval, paired_tests
 from mt_cli.run.provenance import versions
 
@@ -37,6 +38,11 @@ class Comparison:
     wins: int
     losses: int
     ties: int
+
+    def as_json(self) -> dict[str, Any]:
+        scores = {name: asdict(one.tests) | {"meaning": one.meaning} for name, one in self.scores.items()}
+        counts = {"wins": self.wins, "losses": self.losses, "ties": self.ties}
+        return {"with": self.baseline, "scores": scores, **counts}
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,14 @@ class SetScores:
     scores: Scores
     intervals: dict[str, Interval]
     counts: Mapping[str, Counts] = field(repr=False, compare=False)
-    origin: dict[str, Any] = field(default_factory=dict, repr=False)  # what made it, as `--json` shows it
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str]  # reasons why scores mislead
     notes: list[str] = field(default_factory=list)  # on how it was scored
-    test_sha256: str = ""
+    facts: dict[str, Any] = field(default_factory=dict, repr=False)  # what else `--json` shows of its origin
+    test_sha256: str | None = None
     checkpoint: str | None = None
     seed: int | None = None
     keys: dict[str, Key] = field(default_factory=dict, repr=False)  # of a run's config
     loss: float | None = None
-    perplexity: float | None = None
     sentences_per_second: float | None = None
     comparison: Comparison | None = None
     seeds: Seeds | None = None
@@ -94,20 +99,19 @@ class SetScores:
     ) -> SetScores:
         """Scores the outputs. Raises DataError where they are not line for line with the references."""
         counts = count_texts(outputs, references, tokenize, ter)
+        blank = [] if any(line.strip() for line in outputs) else ["every translation is blank"]
+        others |= {"warnings": [*blank, *others.get("warnings", ())], "counts": counts, "scores": scores_of(counts)}
         intervals = {name: interval(one) for name, one in counts.items()}
-        return cls(
-            outputs=outputs,
-            references=references,
-            scores=scores_of(counts),
-            intervals=intervals,
-            counts=counts,
-            **others,
-        )
+        return cls(outputs=outputs, references=references, intervals=intervals, **others)
 
     @property
     def label(self) -> str:
         """What the system is called: its run or its file, and its checkpoint if that is not the best."""
         return self.system if self.checkpoint in {None, "best"} else f"{self.system} ({self.checkpoint})"
+
+    @property
+    def perplexity(self) -> float | None:
+        return None if self.loss is None else perplexity(self.loss)
 
     def signature(self, metric: str) -> str:
         """That of the score with its interval."""
@@ -115,24 +119,21 @@ class SetScores:
 
     def as_json(self) -> dict[str, Any]:
         """The values as `mt evaluate --json` names them."""
-        intervals = {
+        found: dict[str, Any] = {"hyp" if self.kind == "file" else "run": self.system, "test_set": self.test_set}
+        if self.kind != "file":
+            found |= {"checkpoint": self.checkpoint, "test_sha256": self.test_sha256}
+        found |= self.facts | asdict(self.scores)
+        found["intervals"] = {
             name: asdict(one) | {"half_width": one.half_width, "signature": self.signature(name)}
             for name, one in self.intervals.items()
         }
-        found = self.origin | {"test_set": self.test_set, **asdict(self.scores), "intervals": intervals}
         if self.kind == "run":
-            names = ("loss", "perplexity", "sentences_per_second")
-            found |= {"seed": self.seed, **{name: getattr(self, name) for name in names}}
+            speed = self.sentences_per_second
+            found |= {"loss": self.loss, "perplexity": self.perplexity, "sentences_per_second": speed}
         found |= {"n_sentences": len(self.outputs), "versions": versions()}
-        if self.seeds is not None:
-            found["seeds"] = asdict(self.seeds)
-        if self.differing_keys:
-            found["differing_keys"] = self.differing_keys
-        if (compared := self.comparison) is not None:
-            scores = {name: asdict(one.tests) | {"meaning": one.meaning} for name, one in compared.scores.items()}
-            found["comparison"] = {"with": compared.baseline, **asdict(compared), "scores": scores}
-            del found["comparison"]["baseline"]
-        return found
+        found |= {"seeds": asdict(self.seeds)} if self.seeds else {}
+        found |= {"differing_keys": self.differing_keys} if self.differing_keys else {}
+        return found | ({"comparison": self.comparison.as_json()} if self.comparison else {})
 
 
 def with_comparisons(results: Sequence[SetScores]) -> list[SetScores]:
@@ -213,39 +214,35 @@ def _spread(results: list[SetScores]) -> Seeds:
 
 def _differing_keys(results: Sequence[SetScores]) -> list[dict[str, Any]]:
     """For each result, its own values of the keys that not all runs have the same value of."""
-    identities: dict[str, dict[str, set[str]]] = {}  # of a key, by its value
+    identities = defaultdict[str, set[str]](set)
     for result in results:
         for name, key in result.keys.items():
-            identities.setdefault(name, {}).setdefault(json.dumps(key.value), set()).add(key.identity)
-
-    def shown(name: str, key: Key) -> Any:
-        """Files of one name, and sets that were held out, with what tells them apart."""
-        is_clear = len(identities[name][json.dumps(key.value)]) == 1
-        return key.value if is_clear else f"{json.dumps(key.value, ensure_ascii=False)} (sha256 {key.identity[:8]})"
-
-    differing = {name for name, by_value in identities.items() if len(set.union(*by_value.values())) > 1}
-    return [{name: shown(name, key) for name, key in one.keys.items() if name in differing} for one in results]
+            identities[name].add(key.identity)
+    return [{name: key.value for name, key in one.keys.items() if len(identities[name]) > 1} for one in results]
 
 
 def keys_of(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> dict[str, Key]:
-    """The keys of a run's config with an effect on translations. Those of a search are those that it used."""
+    """The keys of a run's config with an effect on translations. Those of a search are those that it used; text is known by
+    its hash, and by the settings of its corpora, such as their weights."""
     unused = keys_without_effect(decoding)
     search = {key: value for key, value in decoding.model_dump().items() if key not in unused}
     sections = config.model_dump() | {"decoding": search}
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    identities = {key: json.dumps(value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
+    keys = {key: Key(json.dumps(value), value) for key, value in flat.items() if key not in _WITHOUT_EFFECT}
     for name, sha256 in data_sha256.items():
-        identities[f"data.{name}"] = sha256 + _besides_files(flat.get(f"data.{name}"))
+        value = flat.get(f"data.{name}")
+        shown = f"{json.dumps(value, ensure_ascii=False)} " if value else ""
+        identity = sha256 + json.dumps(_without_files(value))
+        keys[f"data.{name}"] = Key(identity, f"{shown}(sha256 {sha256[:8]})")
     if data_sha256 and (pairs := flat.get("data.pairs")):  # the files of each have hashes of their own
-        rest = [{key: value for key, value in pair.items() if key not in {"dev", "test"}} for pair in pairs]
-        identities["data.pairs"] = json.dumps(
-            [pair | {key: _besides_files(pair.get(key)) for key in ("train", "words")} for pair in rest]
-        )
-    return {key: Key(identity, flat.get(key, identity)) for key, identity in identities.items()}
+        keys["data.pairs"] = Key(json.dumps(_without_files(pairs)), pairs)
+    return keys
 
 
-def _besides_files(value: Any) -> str:
-    """The settings of corpora or of a word list, such as their weights; '' for plain files."""
-    corpora = value if isinstance(value, list) else [value]
-    settings = [{key: one[key] for key in one if key != "files"} for one in corpora if isinstance(one, dict)]
-    return json.dumps(settings) if settings else ""
+def _without_files(value: Any) -> Any:
+    """The settings of corpora, of a word list or of language pairs, without the names of their files."""
+    if isinstance(value, list):
+        return [_without_files(one) for one in value if not isinstance(one, str)]
+    if isinstance(value, dict):
+        return {key: _without_files(one) for key, one in value.items() if key not in {"files", "dev", "test"}}
+    return value

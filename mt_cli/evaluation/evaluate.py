@@ -8,7 +8,8 @@ import math
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from mt_cli.evaluation.metrics import (
     bleu_tokenizer,
     language_of_script,
     mean_loss,
-    perplexity,
     refuse_tokenizer,
     ter_of,
 )
@@ -103,14 +103,13 @@ def file_scores(
     """The scores of files of translations. Raises DataError when their lines are not those of the references."""
     expected = [read_lines(file) for file in references]
     language, reason = _language_of_files([*references, *hypotheses], expected[0], tgt_lang)
-    tokenize = tokenize or bleu_tokenizer("auto", language)
+    tokenize, ter = tokenize or bleu_tokenizer("auto", language), ter_of(language)
     refuse_tokenizer(tokenize)
-    ter = ter_of(language)
-    names = [str(ref) for ref in references]
     note = f"target language: {language or 'one with spaces between words'} ({reason})"
+    names = [str(ref) for ref in references]
     for file in hypotheses:
-        outputs = read_lines(file)
-        for ref, lines in zip(references, expected, strict=True):
+        outputs, name = read_lines(file), str(file)
+        for ref, lines in zip(names, expected, strict=True):
             if len(outputs) != len(lines):
                 raise DataError(f"{file} has {len(outputs)} lines, {ref} has {len(lines)}; they must be line for line")
         yield SetScores.of(
@@ -119,10 +118,9 @@ def file_scores(
             tokenize,
             ter,
             kind="file",
-            system=str(file),
-            test_set=str(file),
-            origin={"hyp": str(file), "ref": names[0] if len(names) == 1 else names},
-            warnings=_warnings(outputs),
+            system=name,
+            test_set=name,
+            facts={"ref": names[0] if len(names) == 1 else names},
             notes=[note if ter else f"{note}; no TER, as it has no words between spaces"],
         )
 
@@ -152,22 +150,19 @@ def run_scores(
     baselines: bool = False,
 ) -> Iterator[SetScores]:
     """The scores on the dev set and each test set of a run's config, in each direction that it learnt or in that which `to`
-    names; or on `files` (source, references). Of each run first those of the baselines, which take seconds.
+    names; or on `files` (source, references). First those of the baselines, which take seconds.
 
     Raises DataError or UsageError before anything is translated.
     """
-    opened = [RunDir.existing(run) for run in runs]
-    planned = [(run, direction, sets) for run in opened for direction, sets in _planned(run, files, to)]
+    planned = [(run, *one) for run in map(RunDir.existing, runs) for one in _planned(run, files, to)]
     if baselines:
         for run, direction, sets in planned:
             yield from _baselines(run, direction, sets, tokenize)
-    for run in opened:
+    for run, of_run in groupby(planned, lambda one: one[0]):
+        directions = [one[1:] for one in of_run]
         for name in checkpoints:
-            of_run = [(direction, sets) for one, direction, sets in planned if one is run]
-            evaluators = [
-                (RunEvaluator(run, name, tokenize, search, device, direction), sets) for direction, sets in of_run
-            ]
-            for evaluator, sets in evaluators:
+            for direction, sets in directions:
+                evaluator = RunEvaluator(run, name, tokenize, search, device, direction)
                 for test_set in sets:
                     yield evaluator.evaluate(test_set)[1]
 
@@ -191,57 +186,49 @@ class RunEvaluator:
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
         self._tokenize, self._search = _tokenizer_of(config.data, tokenize), dict(search or {})
-        decoding, data_sha256 = self.translator.settings(**self._search), content.get("data_sha256")
-        origin = {
-            "run": str(run.path),
-            "checkpoint": checkpoint,
-            "step": content["progress"].get("step"),
-            "decoding": decoding.model_dump(),
-            "tokenizer_sha256": tokenizer.sha256,
-            "data_sha256": data_sha256,
-            "config_sha256": hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest(),
-            "device": str(self.translator.device),
-            "commit": commit(),
-        }
+        decoding = self.translator.settings(**self._search)
         self._about = {
             "kind": "run",
             "system": str(run.path),
             "checkpoint": checkpoint,
             "seed": config.training.seed,
-            "origin": origin,
-            "keys": keys_of(loaded.config, decoding, data_sha256 or {}),
+            "keys": keys_of(loaded.config, decoding, content.get("data_sha256") or {}),
+            "facts": {
+                "step": content["progress"].get("step"),
+                "decoding": decoding.model_dump(),
+                "tokenizer_sha256": tokenizer.sha256,
+                "data_sha256": content.get("data_sha256"),
+                "config_sha256": hashlib.sha256(to_yaml(loaded.config).encode()).hexdigest(),
+                "seed": config.training.seed,
+                "device": str(self.translator.device),
+                "commit": commit(),
+            },
         }
 
     def evaluate(self, test_set: TestSet) -> tuple[list[Translation], SetScores]:
         """The translations of a test set, and their scores, with warnings where these mislead."""
-        translator, sources, data = self.translator, test_set.sources, self.translator.config.data
-        started, label = time.monotonic(), f"{self._about['system']}: {test_set.name}"
-        with tqdm(total=len(sources), desc=label, unit="sent", leave=False, disable=None) as bar:
-
-            def on_batch(n_sentences: int) -> None:
-                bar.update(n_sentences)
-
-            translations = translator.translations(sources, on_batch=on_batch, **self._search)
-        seconds = time.monotonic() - started
+        sources, name = test_set.sources, f"{self._about['system']}: {test_set.name}"
+        started = time.monotonic()
+        with tqdm(total=len(sources), desc=name, unit="sent", leave=False, disable=None) as bar:
+            on_batch: Callable[[int], Any] = bar.update
+            translations = self.translator.translations(sources, on_batch=on_batch, **self._search)
+        speed = len(sources) / max(time.monotonic() - started, 1e-9)
         outputs = [translation.text for translation in translations]
-        loss, n_without_loss = _loss(translator, sources, test_set.references[0])
-        is_finite = math.isfinite(loss)
-        warnings = _warnings(outputs, test_set)
-        if n_without_loss:
-            warnings.append(
-                f"loss and perplexity are without {n_without_loss:,} pairs that are too long to be read at once"
-            )
-        scores = test_set.scores(
-            outputs,
-            self._tokenize,
-            data.tgt_lang,
-            **self._about,
-            loss=loss if is_finite else None,
-            perplexity=perplexity(loss) if is_finite else None,
-            sentences_per_second=len(sources) / max(seconds, 1e-9),
-            warnings=warnings + _warnings_of_length(outputs, test_set.references[0]),
-        )
-        return translations, scores
+        loss, warnings = self._loss(test_set)
+        warnings = [*test_set.warnings, *warnings, *_warnings_of_length(outputs, test_set.references[0])]
+        about = self._about | {"loss": loss, "sentences_per_second": speed, "warnings": warnings}
+        return translations, test_set.scores(outputs, self._tokenize, self.translator.config.data.tgt_lang, **about)
+
+    def _loss(self, test_set: TestSet) -> tuple[float | None, list[str]]:
+        """The model's loss on the pairs that fit into it as a whole, and a warning about those that do not."""
+        config = self.translator.config
+        pairs = map(self.translator.encode_pair, test_set.sources, test_set.references[0])
+        encoded = [TokenPair(*pair, line) for line, pair in enumerate(pairs, 1) if all(pair)]
+        fitting = [pair for pair in encoded if max(len(pair.src), len(pair.tgt)) <= config.data.max_length]
+        loss = mean_loss(self.translator.model, TokenDataset.in_memory(fitting), config.training.batch_tokens)
+        n = len(encoded) - len(fitting)
+        warning = f"loss and perplexity are without {n:,} pairs that are too long to be read at once"
+        return loss if math.isfinite(loss) else None, [warning] if n else []
 
 
 def _baselines(
@@ -260,17 +247,10 @@ def _baselines(
         ("translation memory", memory.translate, sha256, sample),
     ]
     for test_set in test_sets:
-        for name, translate, about, warnings in baselines:
+        for name, translate, facts, warnings in baselines:
+            about = {"kind": "baseline", "system": name, "facts": facts, "warnings": test_set.warnings + warnings}
             outputs = [translate(source) for source in test_set.sources]
-            yield test_set.scores(
-                outputs,
-                tokenize,
-                direction.data.tgt_lang,
-                kind="baseline",
-                system=name,
-                origin={"run": name, "checkpoint": None, **about},
-                warnings=_warnings(outputs, test_set) + warnings,
-            )
+            yield test_set.scores(outputs, tokenize, direction.data.tgt_lang, **about)
 
 
 def _tokenizer_of(data: DataConfig, tokenize: str | None) -> str:
@@ -290,60 +270,54 @@ class TestSet:
     references: list[list[str]]  # the lines of each file of references
     sha256: str
     lines: list[int]  # of the files, counted from 1
-    report: CorpusReport = field(default_factory=CorpusReport)
+    warnings: list[str]  # reasons why scores mislead
 
     def scores(self, outputs: list[str], tokenize: str, tgt_lang: str, **about: Any) -> SetScores:
-        about["origin"] = about["origin"] | {"test_sha256": self.sha256}
-        return SetScores.of(
-            outputs,
-            self.references,
-            tokenize,
-            ter_of(tgt_lang),
-            test_set=self.name,
-            test_sha256=self.sha256,
-            **about,
-        )
+        about |= {"test_set": self.name, "test_sha256": self.sha256}
+        return SetScores.of(outputs, self.references, tokenize, ter_of(tgt_lang), **about)
 
 
 def _planned(run: RunDir, files: Sequence[Path] | None, to: str | None) -> list[tuple[Direction, list[TestSet]]]:
     """The directions in which the run is scored, and the sets of each: the dev set and each test set of its config and of the
     run that it began with; or `files`. All are read before the first is translated."""
     config = run.load_config()
-    chosen = [choose_direction(config, to, run.path)] if files or to is not None else directions_of(config)
+    if files:
+        direction = choose_direction(config, to, run.path)
+        return [(direction, [read_set(direction.pair, files[0].name, [str(file) for file in files])])]
     planned = []
-    for direction in chosen:
-        data, folder = direction.pair, run.of_pair(config.data, direction.pair)
-        if files:
-            planned.append((direction, [read_set(data, files[0].name, [str(file) for file in files])]))
-            continue
-        named = folder.sets.all_files(data)
-        _refuse_missing_sets(run, folder, data, named)
-        suffix = f" {direction.name}" if has_several(config) else ""
-        sets = [read_set(data, f"{name}{suffix}", paths, direction.is_back) for name, paths in named.items()]
+    for direction in directions_of(config) if to is None else [choose_direction(config, to, run.path)]:
+        sets = _sets_of(run, config, direction, f" {direction.name}" if has_several(config) else "")
         own = {one.sha256 for one in sets}
-        sets += [one for one in _sets_of_parent(config, direction) if one.sha256 not in own]
-        planned.append((direction, sets))
+        planned.append((direction, sets + [one for one in _sets_of_parent(config, direction) if one.sha256 not in own]))
     return planned
 
 
+def _sets_of(run: RunDir, config: Config, direction: Direction, suffix: str) -> list[TestSet]:
+    data, folder = direction.pair, run.of_pair(config.data, direction.pair)
+    named = folder.sets.all_files(data)
+    for name, paths in named.items():
+        if missing := [path for path in paths if not Path(path).exists()]:
+            if not folder.sets.held_out.exists() and data.dev is None:
+                raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
+            if Path(missing[0]).parent == folder.sets.held_out:
+                remedy = "restore it from a copy of the run"
+            else:
+                key = "dev" if name == "dev" else f"test.{name}"
+                remedy = f"it is data.{key} of {run.config_file}, relative to where mt is started; go there"
+            raise DataError(f"{missing[0]}: no such file; {remedy}, or give --src and --ref")
+    return [read_set(data, f"{name}{suffix}", paths, direction.is_back) for name, paths in named.items()]
+
+
 def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
-    """The test sets of the run that this one began with, as far as they are still there: they show what was forgotten."""
-    if config.training.init_from is None:
-        return []
-    parent = RunDir(Path(config.training.init_from))
-    if not parent.config_file.is_file():
+    """The test sets of the run that this one began with, if it is still there: they show what was forgotten."""
+    parent = RunDir(Path(config.training.init_from or ""))
+    if config.training.init_from is None or not parent.config_file.is_file():
         return []
     try:
         theirs = parent.load_config()
-        same = next((one for one in directions_of(theirs) if one.name == direction.name), None)
-        if same is None:
-            return []
-        named = parent.of_pair(theirs.data, same.pair).sets.all_files(same.pair)
-        return [
-            read_set(same.pair, f"{name} of {parent.path.name}", files, same.is_back)
-            for name, files in named.items()
-            if name != "dev" and all(Path(file).is_file() for file in files)
-        ]
+        same = [one for one in directions_of(theirs) if one.name == direction.name]
+        sets = [one for found in same for one in _sets_of(parent, theirs, found, f" of {parent.path.name}")]
+        return [one for one in sets if one.name != f"dev of {parent.path.name}"]
     except (ConfigError, DataError, RunDirError) as error:  # the run itself does not need it any more
         log.warning(f"{error}; so nothing tells what was forgotten of {parent.path}")
         return []
@@ -354,49 +328,22 @@ def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = Fals
     all others are further references. Raises DataError when its files cannot be read."""
     report, sha256 = CorpusReport(), sha256_of(files)
     pairs = read_test_set(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report)
-    src, tgt, lines = [pair.src for pair in pairs], [pair.tgt for pair in pairs], [pair.line for pair in pairs]
-    more = [read_lines(Path(file)) for file in files[2:]]
-    for file, others in zip(files[2:], more, strict=True):
-        if len(others) != report.n_pairs:
-            raise DataError(f"{files[0]} has {report.n_pairs} lines, {file} has {len(others)}; make them parallel")
+    sources, targets, lines = ([getattr(pair, name) for pair in pairs] for name in ("src", "tgt", "line"))
+    references = [targets]
+    for file in files[2:]:
+        more = read_lines(Path(file))
+        if len(more) != report.n_pairs:
+            raise DataError(f"{files[0]} has {report.n_pairs} lines, {file} has {len(more)}; make them parallel")
+        references.append([more[line - 1] for line in lines])
     if is_back:
+        sources, references = targets, [sources]
         # Of two files it is the hash of the same set in a run whose source is this target.
         sha256 = sha256_of(files[::-1]) if len(files) == 2 else joined_sha256([sha256, "exchanged"])
-        return TestSet(name, tgt, [src], sha256, lines, report)
-    references = [tgt, *([others[line - 1] for line in lines] for others in more)]
-    return TestSet(name, src, references, sha256, lines, report)
-
-
-def _refuse_missing_sets(run: RunDir, folder: RunDir, data: DataConfig, named: Mapping[str, list[str]]) -> None:
-    for name, paths in named.items():
-        missing = next((path for path in paths if not Path(path).exists()), None)
-        if missing is None:
-            continue
-        if not folder.sets.held_out.exists() and data.dev is None:
-            raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
-        if Path(missing).parent == folder.sets.held_out:
-            raise DataError(f"{missing}: no such file; restore it from a copy of the run, or give --src and --ref")
-        key = "dev" if name == "dev" else f"test.{name}"
-        raise DataError(
-            f"{missing}: no such file; it is data.{key} of {run.config_file}, relative to where mt is started;"
-            " go there, or give --src and --ref"
-        )
-
-
-# Warnings -------------------------------------------------------------------------------------------------------------
-
-
-def _warnings(outputs: list[str], test_set: TestSet | None = None) -> list[str]:
-    """Reasons why scores mislead."""
     warnings = []
-    if not any(line.strip() for line in outputs):
-        warnings.append("every translation is blank")
-    if test_set is None:
-        return warnings
-    if n := sum(not unicodedata.is_normalized("NFC", line) for lines in test_set.references for line in lines):
+    if n := sum(not unicodedata.is_normalized("NFC", line) for of_file in references for line in of_file):
         warnings.append(f"{n:,} references are not composed (NFC), as translations are, so they score too low")
-    report = test_set.report
-    return warnings + [f"{n:,} of {report.n_pairs:,} pairs left out ({why})" for why, n in report.dropped.items()]
+    warnings += [f"{n:,} of {report.n_pairs:,} pairs left out ({why})" for why, n in report.dropped.items()]
+    return TestSet(name, sources, references, sha256, lines, warnings)
 
 
 def _warnings_of_length(outputs: Sequence[str], references: Sequence[str]) -> list[str]:
@@ -408,16 +355,3 @@ def _warnings_of_length(outputs: Sequence[str], references: Sequence[str]) -> li
         f"the translations are {length / expected:.1f} times as long as the references, as of a model that has hardly"
         " learnt to translate; chrF is too high for them"
     ]
-
-
-def _loss(translator: Translator, sources: list[str], references: list[str]) -> tuple[float, int]:
-    """The model's loss on the pairs that fit into it as a whole, and the number of pairs that do not."""
-    limit = translator.config.data.max_length
-    pairs = [
-        TokenPair(*translator.encode_pair(src, ref), line)
-        for line, (src, ref) in enumerate(zip(sources, references, strict=True), 1)
-    ]
-    pairs = [pair for pair in pairs if pair.src and pair.tgt]
-    fitting = [pair for pair in pairs if max(len(pair.src), len(pair.tgt)) <= limit]
-    loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), translator.config.training.batch_tokens)
-    return loss, len(pairs) - len(fitting)

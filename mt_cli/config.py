@@ -634,7 +634,7 @@ def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradict
         yield keys, f"{told}; leave out one of the two"
 
 
-_TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx)$", re.IGNORECASE)
+_TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx?|ods)$", re.IGNORECASE)
 
 
 def _pairs_contradictions(data: SeveralPairs) -> Iterator[Contradiction]:

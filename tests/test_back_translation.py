@@ -46,7 +46,7 @@ def test_monolingual_text_is_read_as_training_text_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.gn").write_bytes(b"\xef\xbb\xbfone\r\ntwo\x85\xe2\x80\xa8\n\nlast")
     with pytest.raises(
-        DataError, match=r"a.gn:2: invalid UTF-8 at byte 4 \(0x85\); fix the line, save the file as UTF-8"
+        DataError, match=r"a.gn:2: invalid UTF-8 at byte 4 \(0x85\); fix the line, or save the file as UTF-8"
     ):
         read("a.gn")
     report = CorpusReport()
@@ -61,7 +61,7 @@ def test_monolingual_text_is_read_as_training_text_is(tmp_path, monkeypatch):
     ("content", "message"),
     [
         (b"", "a.gn: no lines; give a file with a sentence on each line"),
-        ("one\n".encode("utf-16"), "a.gn:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8"),
+        ("one\n".encode("utf-16"), "a.gn:1: UTF-16 text, expected UTF-8; save the file as UTF-8"),
         (b"\x1f\x8b\x08", "a.gn:1: gzip file, expected text; unpack it"),
     ],
 )

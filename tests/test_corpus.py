@@ -1,4 +1,4 @@
-"""Reading text: what a line is, what is dropped and counted, and what each damaged file is told as."""
+"""Reading text: what a line is, what is dropped and counted, and how each damaged file is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import unicodedata
 from pathlib import Path
 
@@ -21,17 +20,16 @@ from mt_cli.data import corpus
 from mt_cli.data.corpus import (
     CorpusReport,
     SentencePair,
-    decode_line,
     edge_spaces,
     normalize,
     read_copy,
     read_lines,
-    read_monolingual,
     read_pairs,
     read_test_set,
     sha256_of,
     write_copy,
 )
+from mt_cli.data.lines import decode_line
 from mt_cli.errors import DataError
 
 LINE_SEPARATORS_OF_OTHERS = "\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
@@ -61,9 +59,11 @@ def message(read):
     """The text of the DataError that reading raises."""
 
     def message(src: bytes, tgt: bytes | None = None, **settings) -> str:
-        with pytest.raises(DataError) as caught:
+        try:  # pytest.raises would keep the files open
             read(src, tgt, **settings)
-        return str(caught.value)
+        except DataError as error:
+            return str(error)
+        pytest.fail("it was read")
 
     return message
 
@@ -72,22 +72,15 @@ def message(read):
 
 
 def test_pairs_are_line_n_beside_line_n(read):
-    pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei\n")
+    pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei")  # a last line without a line end is a line, too
     assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 2), ("three", "drei", 3)]
     assert (report.n_pairs, report.n_kept, report.dropped, report.notes) == (3, 3, {}, [])
 
 
-def test_a_last_line_without_a_line_end_is_a_line(read):
-    pairs, _ = read(b"one\ntwo", b"eins\nzwei\n")
-    assert [pair.tgt for pair in pairs] == ["eins", "zwei"]
-
-
-@pytest.mark.parametrize("separator", LINE_SEPARATORS_OF_OTHERS, ids=lambda c: f"U+{ord(c):04X}")
-def test_what_others_take_for_a_line_end_is_a_space(read, separator):
-    text = f"one{separator}two\nthree\n".encode()
-    pairs, report = read(text, b"a\nb\n")
-    assert [(pair.src, pair.line) for pair in pairs] == [("one two", 1), ("three", 2)]
-    assert report.n_pairs == 2
+def test_what_others_take_for_a_line_end_is_a_space(read):
+    for separator in LINE_SEPARATORS_OF_OTHERS:
+        pairs, _ = read(f"one{separator}two\nthree\n".encode(), b"a\nb\n")
+        assert [(pair.src, pair.line) for pair in pairs] == [("one two", 1), ("three", 2)], ascii(separator)
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,114 +105,78 @@ def test_wc_agrees(read):
     assert int(counted.split()[0]) == report.n_pairs == len(read_lines(Path("train.src")))
 
 
-def test_windows_line_ends_are_left_out_and_noted_once(read):
-    pairs, report = read(b"one\r\ntwo\nthree\r\n", b"eins\nzwei\ndrei\n")
-    assert [pair.src for pair in pairs] == ["one", "two", "three"]
-    assert report.notes == ["train.src has Windows line ends; the carriage returns are left out"]
+def test_what_is_read_otherwise_than_it_is_written_is_noted_once(read):
+    pairs, report = read(b"\xef\xbb\xbfone\r\ntw\x00o\r\nth\x1bree\n", b"\xef\xbb\xbfa\nb\nc\n")
+    assert [(pair.src, pair.tgt) for pair in pairs] == [("one", "a"), ("tw o", "b"), ("th ree", "c")]
+    assert report.notes == [
+        "train.src has Windows line ends; the carriage returns are left out",
+        "train.src has control characters (first in line 2); read as spaces",
+    ]
 
 
-def test_control_characters_are_spaces_and_noted_with_their_first_line(read):
-    pairs, report = read(b"one\ntw\x00o\nth\x1bree\n", b"a\nb\nc\n")
-    assert [pair.src for pair in pairs] == ["one", "tw o", "th ree"]
-    assert report.notes == ["train.src has control characters (first in line 2); read as spaces"]
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [(b"\n a  b \r\n\nlast", ["", " a  b ", "", "last"]), (b"", []), (b"\xef\xbb\xbfone\ntwo\n", ["one", "two"])],
+)
+def test_a_test_set_keeps_its_blank_lines_and_spaces(content, lines):
+    Path("test.en").write_bytes(content)
+    assert read_lines(Path("test.en")) == lines
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_word(read):
-    pairs, _ = read(b"\xef\xbb\xbfone\n", b"\xef\xbb\xbfeins\n")
-    assert tuple(pairs[0]) == ("one", "eins", 1)
-    Path("test.en").write_bytes(b"\xef\xbb\xbfone\ntwo\n")
-    assert read_lines(Path("test.en")) == ["one", "two"]
-
-
-def test_a_test_set_keeps_its_blank_lines_and_spaces():
-    Path("test.en").write_bytes(b"\n a  b \r\n\nlast")
-    assert read_lines(Path("test.en")) == ["", " a  b ", "", "last"]
-
-
-def test_an_empty_test_set_has_no_lines():
-    Path("test.en").write_bytes(b"")
-    assert read_lines(Path("test.en")) == []
+def test_decode_line_strips_one_line_end_and_nothing_else():
+    assert decode_line(b" a\r\r\n", 2, "x") == " a\r"
+    assert decode_line(b"a\n", 2, "x") == "a"
+    assert decode_line(b"\xef\xbb\xbfa", 2, "x") == "\ufeffa"
 
 
 # What is dropped -----------------------------------------------------------------------------------------------------
 
 
 def test_pairs_with_a_blank_side_are_dropped_and_counted(read):
-    pairs, report = read("one\n\n \t\u3000\nfour\nfive\nsix\nseven\n".encode(), b"a\nb\nc\n\ne\nf\ng\n")
-    assert [pair.line for pair in pairs] == [1, 5, 6, 7]
-    assert report.dropped == {"with an empty side": 3}
-    assert report.describe("train") == ["train: 4 of 7 pairs kept (3 with an empty side)"]
+    pairs, report = read("one\n\n \t\u3000\nfour\nfive\nsix\n".encode(), b"a\nb\nc\n\ne\nf\n")
+    assert [pair.line for pair in pairs] == [1, 5, 6]
+    assert report.describe("train") == ["train: 3 of 6 pairs kept (3 with an empty side)"]
 
 
-def test_more_than_half_of_the_pairs_blank_is_an_error(message):
-    assert message(b"\n\na\n", b"b\nc\nd\n") == (
-        "train.src: 2 of 3 pairs have an empty side; check that the files belong together"
-    )
-
-
-def test_half_of_the_pairs_blank_is_none(read):
-    assert read(b"\na\n", b"b\nc\n")[1].n_kept == 1
-
-
-def test_repeated_pairs_are_kept_and_counted(read):
+def test_repeated_pairs_are_counted_and_dropped_on_demand(read):
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n")
-    assert len(pairs) == 4
-    assert report.describe("train") == ["train: 4 of 4 pairs kept; 1 of these repeated"]
-
-
-def test_dedup_drops_repeated_pairs_and_counts_them_once(read):
+    assert len(pairs) == 4 and report.describe("train") == ["train: 4 of 4 pairs kept; 1 of these repeated"]
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n", dedup=True)
     assert [pair.line for pair in pairs] == [1, 2, 4]
     assert report.describe("train") == ["train: 3 of 4 pairs kept (1 repeated)"]
-
-
-def test_pairs_that_differ_only_in_spaces_and_composition_repeat_each_other(read):
     pairs, _ = read("é  a\ne\u0301 a\n".encode(), b"x\nx\n", dedup=True)
-    assert [pair.src for pair in pairs] == ["é a"]
+    assert [pair.src for pair in pairs] == ["é a"], "they differ in spaces and composition alone"
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
 
 
-def test_files_of_different_length_are_never_paired(message):
-    assert message(b"one\ntwo\nthree\n", b"a\nb\n") == ("train.src has 3 lines, train.tgt has 2; make them parallel")
+@pytest.mark.parametrize(
+    ("src", "tgt", "expected"),
+    [
+        (b"a\n" * 1000, b"b\n" * 999, "train.src has 1000 lines, train.tgt has 999; make them parallel"),
+        (b"1\n2\n3\n", b"a\n\nb\nc\n", "train.src has 3 lines, train.tgt has 4; make them parallel (first empty line: train.tgt:2)"),
+        (b"1\n\n3\n", b"a\nb\n", "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:2)"),
+        (b"1\n2\n\n", b"a\nb\n", "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:3)"),
+        (b"", b"a\n", "train.src has 0 lines, train.tgt has 1; make them parallel"),
+        (b"", b"", "train.src: no lines; "),
+        (b"", None, "train.tsv: no rows; "),
+        (b"\n\na\n", b"b\nc\nd\n", "train.src: 2 of 3 pairs have an empty side; check that the files belong together"),
+        (b"a\r" * 40, b"x\n", "train.src:1: lines end in carriage returns alone; "),
+        (b"a\tb\r" * 40, None, "train.tsv:1: lines end in carriage returns alone; "),
+        (b"a\nb\nabc\xffd\n\xff\n", b"x\n" * 4, "train.src:3: invalid UTF-8 at byte 4 (0xff), likewise line 4; fix the line, or save the file as UTF-8"),
+        (b"a\n", b"\xe4hnlich\n", "train.tgt:1: invalid UTF-8 at byte 1 (0xe4); "),
+        (b"a\tb\na\xff\tb\n", None, "train.tsv:2: invalid UTF-8 at byte 2 (0xff); "),
+        (b"a\tb\none\nc\td\n", None, "train.tsv:2: 1 columns, expected 2; "),
+        (b"a\tb\na\t\tb\nc\td\n", None, "train.tsv:2: 3 columns, expected 2; "),
+    ],
+)  # fmt: skip
+def test_text_that_is_not_parallel_or_not_utf_8_is_named_with_its_line(message, src, tgt, expected):
+    assert message(src, tgt).startswith(expected)
 
 
-def test_the_first_empty_line_is_named_as_a_likely_cause(message):
-    assert message(b"one\ntwo\nthree\n", b"a\n\nb\nc\nd\n") == (
-        "train.src has 3 lines, train.tgt has 5; make them parallel (first empty line: train.tgt:2)"
-    )
-    assert message(b"one\n\nthree\n", b"a\nb\n") == (
-        "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:2)"
-    )
-
-
-def test_a_file_that_is_one_line_short_of_a_thousand_is_named_with_both_counts(message):
-    assert message(b"a\n" * 1000, b"b\n" * 999).startswith("train.src has 1000 lines, train.tgt has 999; ")
-
-
-def test_empty_files_are_refused(message):
-    assert message(b"", b"") == "train.src: no lines; give a file with a sentence on each line"
-    assert message(b"") == "train.tsv: no lines; give a file with a sentence on each line"
-    assert message(b"", b"a\n") == "train.src has 0 lines, train.tgt has 1; make them parallel"
-
-
-def test_a_file_whose_lines_end_in_carriage_returns_alone_is_not_one_line():
-    Path("old.en").write_bytes(b"".join(b"line %d\r" % i for i in range(40)))
-    Path("old.de").write_bytes(b"".join(b"Zeile %d\r" % i for i in range(40)))
-    Path("old.tsv").write_bytes(b"".join(b"line %d\tZeile %d\r" % (i, i) for i in range(40)))
-    for files in (["old.en", "old.de"], ["old.tsv"]):
-        with pytest.raises(DataError, match=rf"{files[0]}:1: lines end in carriage returns alone; save the file with"):
-            list(read_pairs(files))
-    Path("few.en").write_bytes(b"a\rb")
-    assert list(read_monolingual(["few.en"], on_bad_line="error", report=CorpusReport())) == ["a\rb"]
-
-
-def test_bad_utf_8_is_named_with_line_byte_and_remedy(message):
-    assert message(b"a\nb\nc\nd\nabc\xffd\n", b"x\n" * 5) == (
-        "train.src:5: invalid UTF-8 at byte 4 (0xff); fix the line, save the file as UTF-8 (mt check lists such lines), or leave such lines out: --set data.on_bad_line=skip"
-    )
-    assert message(b"a\n", b"\xe4hnlich\n").startswith("train.tgt:1: invalid UTF-8 at byte 1 (0xe4); ")
+def test_half_of_the_pairs_blank_is_no_error(read):
+    assert read(b"\na\n", b"b\nc\n")[1].n_kept == 1
 
 
 @pytest.mark.parametrize("bad", [b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe4", b"\xe2\x82"])
@@ -227,73 +184,52 @@ def test_what_only_resembles_utf_8_is_bad_too(message, bad):
     assert message(bad + b"\n", b"x\n").startswith("train.src:1: invalid UTF-8 at byte ")
 
 
-def test_bad_lines_can_be_skipped_and_are_counted(read):
+def test_bad_lines_can_be_skipped_and_are_counted(read, message):
     pairs, report = read(b"a\n\xff\nc\n", b"x\ny\n\xfe\n", on_bad_line="skip")
     assert [tuple(pair) for pair in pairs] == [("a", "x", 1)]
     assert report.describe("train") == ["train: 1 of 3 pairs kept (2 not UTF-8)"]
+    assert message(b"\xff\n", b"x\n", on_bad_line="skip").startswith("train.src: no pair is left, 1 of 1 are not UTF-8")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-@pytest.mark.parametrize("on_bad_line", ["error", "skip"])
-def test_a_utf_16_file_is_named_with_the_command_that_converts_it(message, encoding, on_bad_line):
-    content = "\ufeff".encode("utf-16-be") if encoding == "utf-16-be" else b""
-    text = message(content + "one\ntwo\n".encode(encoding), b"a\nb\n", on_bad_line=on_bad_line)
-    assert text == "train.src:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8"
+def test_a_line_of_a_small_file_that_is_not_utf_8_is_named_with_what_to_do():
+    Path("ref").write_bytes(b"good\nb\xff\n")
+    with pytest.raises(DataError, match=r"ref:2: invalid UTF-8 at byte 2 \(0xff\); fix the line"):
+        read_lines(Path("ref"))
 
 
-@pytest.mark.parametrize(("encoding", "name"), [("utf-16-le", "UTF-16LE"), ("utf-16-be", "UTF-16BE")])
-@pytest.mark.parametrize("text", ["I\n", "Hi\n", "Hi\r\n", "you\n", "Hi", "two\r\nthree\n", "\u00e9t\u00e9\n"])
-def test_utf_16_with_a_short_first_line_is_recognised_without_a_mark(message, encoding, name, text):
-    expected = f"train.src:1: UTF-16 file; convert with: iconv -f {name} -t UTF-8"
-    assert message(text.encode(encoding), b"a\n") == expected
-    with pytest.raises(DataError) as caught:  # as lines come through a pipe, without their ends
-        decode_line(text.encode(encoding).split(b"\n")[0], 1, "train.src")
-    assert str(caught.value) == expected
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["I\n", "Hi\r\n", "you", "two\r\nthree\n", "\u00e9t\u00e9\n", "\none\n"])
+def test_utf_16_is_recognised_by_its_first_lines(message, encoding, text):
+    line = 2 if text.startswith("\n") and encoding != "utf-16" else 1
+    expected = f":{line}: UTF-16 text, expected UTF-8; save the file as UTF-8"
+    for on_bad_line in ("error", "skip"):
+        assert message(text.encode(encoding), b"a\nb\n", on_bad_line=on_bad_line) == f"train.src{expected}"
+    if line == 1:  # as lines come through a pipe, without their ends
+        with pytest.raises(DataError, match=expected):
+            decode_line(text.encode(encoding).split(b"\n")[0], 1, "stdin")
 
 
-def test_utf_16_that_begins_with_an_empty_line_is_recognised(message):
-    for encoding in ("utf-16-le", "utf-16-be"):
-        assert message("\none\n".encode(encoding), b"a\nb\n") == (
-            "train.src:2: UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE"
-        )
-
-
-@pytest.mark.parametrize(
-    "text", [b"I", b"a\x00b", b"\x00", b"\x00\r", b"\x00\x00", b"ab\x00", "\u4f60\u597d".encode(), b""]
-)
+@pytest.mark.parametrize("text", [b"I", b"a\x00b", b"\x00", b"\x00\r", b"\x00\x00", b"ab\x00", b""])
 def test_short_text_with_an_odd_zero_byte_is_text(text):
     for number in (1, 2, 3):
         assert decode_line(text + b"\n", number, "any") == text.decode().removesuffix("\r")
 
 
-@pytest.mark.parametrize("on_bad_line", ["error", "skip"])
 @pytest.mark.parametrize(
     ("kind", "packed"),
     [
         ("gzip", gzip.compress(b"one\ntwo\n")),
-        ("bzip2", bz2.compress(b"one\ntwo\n")),
         ("bzip2", bz2.compress(b"one\ntwo\n", 1)),
         ("xz", lzma.compress(b"one\ntwo\n")),
         ("zstd", b"\x28\xb5\x2f\xfd\x24\x08\x41\x00\x00one\ntwo\n\x9d\x8d\x1d\x7b"),
         ("zip", b"PK\x03\x04\x0a\x00\x00\x00"),
     ],
-    ids=["gzip", "bzip2", "bzip2 -1", "xz", "zstd", "zip"],
 )
-def test_a_packed_file_that_is_not_unpacked_is_told_apart(message, kind, packed, on_bad_line):
-    text = message(packed, b"a\nb\n", on_bad_line=on_bad_line)
-    assert text == f"train.src:1: {kind} file, expected text; unpack it"
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (gzip.compress(b"one\ta\n"), "gzip file, expected text; unpack it"),
-        ("one\ta\n".encode("utf-16-le"), "UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8"),
-    ],
-    ids=["gzip", "utf-16"],
-)
-def test_a_tsv_that_is_no_text_is_told_so_before_its_columns_are_counted(message, content, told):
-    assert message(content) == f"train.tsv:1: {told}"
+def test_a_packed_file_is_recognised(message, kind, packed):
+    for files in ((packed, b"a\nb\n"), (packed,)):
+        assert re.match(
+            rf"train\.(src|tsv):1: {kind} file, expected text; unpack it", message(*files, on_bad_line="skip")
+        )
 
 
 def test_missing_files_and_folders_are_named():
@@ -305,9 +241,8 @@ def test_missing_files_and_folders_are_named():
             lambda: list(read_pairs(["there", name])),  # noqa: B023
             lambda: sha256_of([name]),  # noqa: B023
         ):
-            with pytest.raises(DataError) as caught:
+            with pytest.raises(DataError, match=f"^{name}: {reason}; "):
                 attempt()
-            assert str(caught.value).startswith(f"{name}: {reason}; ")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -326,15 +261,19 @@ def test_a_pipe_is_refused_at_once_and_not_waited_for(pipe):
         Path(file).write_bytes(b"a\n")
     Path(pipe).unlink()
     os.mkfifo(pipe)
-    expected = f"{pipe}: is not a regular file; give the path of a text file, plain or .gz"
     for attempt in (
         lambda: list(read_pairs(files)),
         lambda: read_test_set(files, on_bad_line="error", report=CorpusReport()),
         lambda: sha256_of(files),
     ):
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match=f"^{pipe}: is not a regular file; "):
             attempt()
-        assert str(caught.value) == expected
+
+
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="no endless device here")
+def test_an_endless_device_is_not_read_as_a_test_set():
+    with pytest.raises(DataError, match=r"^/dev/zero: is not a regular file; "):
+        read_lines(Path("/dev/zero"))
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused():
@@ -345,9 +284,15 @@ def test_a_file_that_changes_while_it_is_read_is_refused():
     pairs = read_pairs(["a", "b"], sha256=sha256)
     assert next(pairs).src == "one"
     Path("b").write_bytes(b"one\nTWO\n")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"^a or b: changed while it was read; "):
         list(pairs)
-    assert str(caught.value) == "a or b: changed while it was read; run the same command again when it is complete"
+
+
+def test_the_hash_depends_on_every_byte_and_on_where_files_end():
+    for name, content in (("a", b"12"), ("b", b"3"), ("c", b"1"), ("d", b"23")):
+        Path(name).write_bytes(content)
+    assert sha256_of(["a", "b"]) == sha256_of(["a", "b"])
+    assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5
 
 
 # gzip and TSV --------------------------------------------------------------------------------------------------------
@@ -378,42 +323,23 @@ def damaged_gzip_files():
 
 @pytest.mark.parametrize("damage", damaged_gzip_files())
 def test_a_damaged_gzip_file_is_refused(damage):
-    Path("train.src.gz").write_bytes(damaged_gzip_files()[damage])
-    Path("train.tgt").write_bytes(b"a\n")
-    with pytest.raises(DataError, match=r"^train\.src\.gz: damaged gzip file \(.*\); "):
-        list(read_pairs(["train.src.gz", "train.tgt"]))
+    for files in (["train.src.gz", "train.tgt"], ["train.tsv.gz"]):
+        Path(files[0]).write_bytes(damaged_gzip_files()[damage])
+        Path("train.tgt").write_bytes(b"a\n")
+        with pytest.raises(DataError, match=r"^train\....\.gz: damaged gzip file \(.*\); "):
+            list(read_pairs(files))
 
 
-def test_an_empty_line_at_the_end_of_one_file_is_named(message):
-    expected = "train.src has 3 lines, train.tgt has 2; make them parallel (first empty line: train.src:3)"
-    assert message(b"one\ntwo\n\n", b"a\nb\n") == expected
-    expected = "train.src has 1 lines, train.tgt has 4; make them parallel (first empty line: train.tgt:3)"
-    assert message(b"one\n", b"a\nb\n\nd\n") == expected
+def test_a_tsv_has_source_and_target_in_a_row_and_blank_lines_are_none(read):
+    pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\n\r\n\ttre\ntwo\tzwei")
+    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 5)]
+    assert (report.n_pairs, report.dropped, report.notes) == (3, {"with an empty side": 1}, [])
 
 
-def test_a_tsv_has_source_and_target_in_a_row(read):
-    pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\ntwo\tzwei")
-    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 3)]
-    assert report.dropped == {"with an empty side": 1}
-    assert report.notes == ["train.tsv has Windows line ends; the carriage returns are left out"]
-
-
-@pytest.mark.parametrize(
-    ("row", "n_columns"), [(b"one", 1), (b"a\tb\tc", 3), (b"a\t\tb", 3), (b"a\tb\t", 3), (b"\t\t\t", 4)]
-)
-def test_a_tsv_row_of_other_than_two_columns_is_named(message, row, n_columns):
-    expected = f"train.tsv:2: {n_columns} columns, expected 2 (source, a tab, target)"
-    assert message(b"a\tb\n" + row + b"\nc\td\n") == expected
-
-
-def test_blank_lines_of_a_tsv_are_no_rows(read):
-    pairs, report = read(b"one\teins\n\r\ntwo\tzwei\n\n")
-    assert [tuple(pair) for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 3)]
-    assert report.n_pairs == 2
-
-
-def test_bad_utf_8_in_a_tsv_is_named(message):
-    assert message(b"a\tb\na\xff\tb\n").startswith("train.tsv:2: invalid UTF-8 at byte 2 (0xff); ")
+def test_a_copy_has_the_pairs_it_was_made_of():
+    pairs = [SentencePair("a \u2603 b", "c", 1), SentencePair("x", "\U0001f600", 7)]
+    write_copy(iter(pairs), Path("copy"))
+    assert list(read_copy(Path("copy"))) == list(read_copy(Path("copy"))) == pairs
 
 
 # Normal text ---------------------------------------------------------------------------------------------------------
@@ -497,13 +423,18 @@ def test_normalize_keeps_everything_that_a_reader_sees(text):
 
 
 @pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323", "\u0344", "\u0f73", "\u0301\u0f73"], ids=ascii)
-def test_many_combining_marks_take_a_time_that_grows_as_they_do(marks):
-    started = time.process_time()
-    text = "cafe\u0301 e" + marks * 200_000 + " e\u0301"
+def test_of_many_combining_marks_only_the_text_around_them_is_composed(marks, monkeypatch):
+    """Composing them takes quadratic time."""
+    composed = list[str]()
+    normalize_nfc = unicodedata.normalize
+    monkeypatch.setattr(
+        corpus.unicodedata, "normalize", lambda form, text: composed.append(text) or normalize_nfc(form, text)
+    )
+    text = "cafe\u0301 e" + marks * 1000 + " e\u0301"
     once = normalize(text)
     assert once.startswith("café e") and once.endswith(" é") and len(once) >= len(text) - 2
+    assert max(map(len, composed)) < 100
     assert normalize(once) == once
-    assert time.process_time() - started < 5  # of what took minutes
 
 
 def test_every_character_that_combines_counts_as_a_mark():
@@ -531,34 +462,3 @@ def test_text_with_many_marks_is_normalized_once_and_for_all(parts):
         unicodedata.normalize("NFC", once) == unicodedata.normalize("NFC", " ".join(text.split(" "))).strip(" ")
         or "  " in text
     )
-
-
-@settings(max_examples=300, deadline=None)
-@given(MARKED.map(lambda text: text[:12]))
-def test_a_few_marks_are_composed_as_always(text):
-    assert normalize(text) == " ".join(unicodedata.normalize("NFC", text).split(" ")).strip(" ") or "  " in text
-
-
-def test_a_copy_has_the_pairs_it_was_made_of():
-    pairs = [SentencePair("a \u2603 b", "c", 1), SentencePair("x", "\U0001f600", 7)]
-    write_copy(iter(pairs), Path("copy"))
-    assert list(read_copy(Path("copy"))) == list(read_copy(Path("copy"))) == pairs
-
-
-def test_decode_line_strips_one_line_end_and_nothing_else():
-    assert decode_line(b" a\r\r\n", 2, "x") == " a\r"
-    assert decode_line(b"a\n", 2, "x") == "a"
-    assert decode_line(b"\xef\xbb\xbfa", 2, "x") == "\ufeffa"
-
-
-def test_the_hash_depends_on_every_byte_and_on_where_files_end():
-    for name, content in (("a", b"12"), ("b", b"3"), ("c", b"1"), ("d", b"23")):
-        Path(name).write_bytes(content)
-    assert sha256_of(["a", "b"]) == sha256_of(["a", "b"])
-    assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5
-
-
-def test_a_line_of_a_small_file_that_is_not_utf_8_is_named_with_what_to_do(tmp_path):
-    (tmp_path / "ref").write_bytes(b"good\nb\xff\n")
-    with pytest.raises(DataError, match=r"ref:2: invalid UTF-8 at byte 2 \(0xff\); fix the line$"):
-        read_lines(tmp_path / "ref")

@@ -25,6 +25,7 @@ from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import TrainingText, corpus_of
 from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
+from mt_cli.data.direction import refuse_exchanged
 from mt_cli.data.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
 from mt_cli.data.words import words
 from mt_cli.errors import ConfigError, DataError
@@ -64,6 +65,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     text, reading = TrainingText(data), CorpusReport()
     read: Callable[[], Iterator[SentencePair]]
     if corpus is None:
+        refuse_exchanged(data)
         raw_sets, read = _read_sets(data), text.read_raw
         passing = text.read_raw(reading)
     else:

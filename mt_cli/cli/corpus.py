@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mt_cli.config import Config, DataConfig
+from mt_cli.config import Config
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.data.tables import find_layout, languages_of, read_rows
+from mt_cli.data.tables import TABLES, find_layout, read_rows, suffix_of
 from mt_cli.display import shortened
-from mt_cli.errors import DataError, UsageError
+from mt_cli.errors import UsageError
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,6 @@ SweepOption = Annotated[
     ),
 ]
 
-_TABLES = {".tsv", ".csv", ".xlsx", ".xls", ".ods"}
 _DOCUMENTS = {".doc", ".docx", ".odt", ".pdf", ".rtf"}
 
 
@@ -88,7 +87,6 @@ def read_config(
             "--columns is for a corpus that is a table; leave it out, or set data.words.columns for a list of words"
         )
     languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
-    _refuse_exchanged({"the corpus": corpus, "--dev": dev or [], "--test": test or []}, *languages, columns)
     _warn_of_others({"--dev": dev or [], "--test": test or []}, texts, corpus, languages)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
@@ -104,7 +102,7 @@ def _sides_of(monolingual: list[Path], src_lang: str, tgt_lang: str) -> list[str
     """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
     sides: dict[str, list[str]] = {"tgt": [], "src": []}
     for file in monolingual:
-        code = code_of_name(_suffix(file).removeprefix("."))
+        code = code_of_name(suffix_of(file).removeprefix("."))
         is_source = code is not None and language(code) == language(src_lang) and code.lower() != tgt_lang.lower()
         sides["src" if is_source else "tgt"].append(str(file))
     if sides["src"] and not sides["tgt"]:
@@ -117,12 +115,6 @@ def _sides_of(monolingual: list[Path], src_lang: str, tgt_lang: str) -> list[str
     ]
 
 
-def refuse_exchanged_words(words: list[Path], data: DataConfig) -> None:
-    """Raises UsageError for a list of `--words` whose names or header tell that it stands the other way round."""
-    if data.words is not None and data.words.columns is None:
-        _refuse_exchanged({"--words": words}, data.src_lang, data.tgt_lang)
-
-
 def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
     """Whether the arguments name a config. Raises UsageError for what is neither a config nor a corpus. `sets`: the files of
     other options."""
@@ -133,7 +125,7 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
             f"{len(corpus)} files; give two text files, source and target, or one table, or one config{more}"
         )
     for file in corpus:
-        if _suffix(file) in _DOCUMENTS:
+        if suffix_of(file) in _DOCUMENTS:
             raise UsageError(
                 f"{file}: a document; save each language as plain text in UTF-8 with a sentence on each line, and give the two"
             )
@@ -141,7 +133,7 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
         for file in corpus:
             if file.suffix in {".yaml", ".yml"}:
                 raise UsageError(f"{file}: a config stands alone; give one config, or two text files")
-            if _suffix(file) in _TABLES:
+            if suffix_of(file) in TABLES:
                 raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
         return False
     file = corpus[0]
@@ -150,13 +142,13 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
         and (not file.exists() or file.is_dir())
         and not RunDir(file).config_file.exists()
     ):
-        found = "a folder" if file.is_dir() else "no such file"
+        found = _kind_of(file)
         raise UsageError(
             f"{file}: {found}; give two text files, source and target, or one table, or one config (.yaml)"
         )
-    if re.fullmatch(r"\.[a-z]{2,3}", _suffix(file)) and _suffix(file) not in {*_TABLES, ".yml"} and file.is_file():
+    if re.fullmatch(r"\.[a-z]{2,3}", suffix_of(file)) and suffix_of(file) not in {*TABLES, ".yml"} and file.is_file():
         raise UsageError(f"{file}: one text file; give two, source and target, line for line")
-    return _suffix(file) not in _TABLES
+    return suffix_of(file) not in TABLES
 
 
 def usual_run_dir(
@@ -180,7 +172,7 @@ def usual_run_dir(
 
 def files_of_set(option: str, files: list[Path]) -> list[str]:
     """Raises UsageError unless they are one table or two files."""
-    if len(files) != (1 if _suffix(files[0]) in _TABLES else 2):
+    if len(files) != (1 if suffix_of(files[0]) in TABLES else 2):
         raise UsageError(
             f"--{option} is given {'once' if len(files) == 1 else f'{len(files)} times'}; give one table, or two files: --{option} SOURCE --{option} TARGET"
         )
@@ -191,15 +183,13 @@ def _refuse_missing(corpus: list[Path]) -> None:
     """Raises UsageError for what is to be seen before the names are."""
     for file in corpus:
         if not file.is_file():
-            raise UsageError(
-                f"{file}: {'a folder' if file.is_dir() else 'no such file'}, expected a text file or a table; give its path"
-            )
+            raise UsageError(f"{file}: {_kind_of(file)}, expected a text file or a table; give its path")
     if len(corpus) == 2 and corpus[0].samefile(corpus[1]):
         raise UsageError(f"{corpus[0]} and {corpus[1]} are the same file; give the source and its translation")
 
 
-def _suffix(file: Path) -> str:
-    return Path(file.name.removesuffix(".gz")).suffix.lower()
+def _kind_of(file: Path) -> str:
+    return "a folder" if file.is_dir() else "a pipe or a device" if file.exists() else "no such file"
 
 
 def _languages(
@@ -236,35 +226,9 @@ def _first_row(corpus: list[Path], columns: str | None) -> str:
     layout = find_layout(corpus[0], columns) if len(corpus) == 1 else None
     if layout is None or layout.header is not None:
         return ""
-    cells = next(iter(read_rows(corpus[0], layout)), (0, "", ""))[1:]
-    told = " | ".join(shortened(cell, 30) for cell in cells)
-    return f"; if its first row, {told}, names the columns, give these names as --columns SOURCE,TARGET, too"
-
-
-def _refuse_exchanged(sets: dict[str, list[Path]], src_lang: str, tgt_lang: str, columns: str | None = None) -> None:
-    """Raises UsageError for two files whose names tell that they stand the other way round, and for a table other than the
-    corpus whose header tells it."""
-    expected = f"expected source {src_lang} and target {tgt_lang}"
-    for name, files in sets.items():
-        if len(files) == 2 and languages_of_files(str(files[0]), str(files[1])) == (tgt_lang, src_lang):
-            raise UsageError(
-                f"{files[0]} {files[1]}: by their names {tgt_lang} and {src_lang}, {expected}; exchange the two files of"
-                f" {name}, or rename them"
-            )
-        if name == "the corpus" or not _is_table(files) or not files[0].is_file():
-            continue
-        try:
-            layout = find_layout(files[0], columns)
-        except DataError as error:
-            if name != "--words":
-                raise
-            raise DataError(str(error).replace("--columns ", "--set data.words.columns=")) from None
-        if languages_of(layout) == (tgt_lang, src_lang):
-            src, tgt = layout.columns
-            advice = (
-                f"add --set data.words.columns={tgt + 1},{src + 1}" if name == "--words" else "exchange the columns"
-            )
-            raise UsageError(f"{files[0]}: by its header first {tgt_lang}, then {src_lang}, {expected}; {advice}")
+    _, *cells = next(read_rows(layout), (0, "", ""))
+    row = " | ".join(shortened(cell.encode("utf-8", "replace").decode(), 30) for cell in cells)
+    return f"; if its first row, {row}, names the columns, give these names as --columns SOURCE,TARGET, too"
 
 
 def _warn_of_others(
@@ -280,20 +244,16 @@ def _warn_of_others(
                 f" if they are, the scores on {name.removeprefix('--')} mean nothing"
             )
     for file in monolingual:
-        code = code_of_name(_suffix(file).removeprefix("."))
+        code = code_of_name(suffix_of(file).removeprefix("."))
         if code is not None and is_other_language(code, expected):
             log.warning(
                 f"{file}: by its name {code}, expected {languages[1]}; if it is, the run learns to write {code}"
             )
 
 
-def _is_table(files: list[Path] | None) -> bool:
-    return files is not None and len(files) == 1 and _suffix(files[0]) in _TABLES
-
-
 def _languages_of_table(file: Path, columns: str | None) -> tuple[str, str] | None:
     """From the header, or from a name such as es-gn.tsv."""
-    src, tgt = languages_of(find_layout(file, columns))
+    src, tgt = find_layout(file, columns).languages
     if src and tgt:
         return src, tgt
     named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(file))

@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 
 from tqdm import tqdm
 
-from mt_cli.data.corpus import NotUtf8Error, decode_line
+from mt_cli.data.lines import NotUtf8Error, decode_line
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from mt_cli.cli.corpus import (
     TgtLangOption,
     files_of_set,
     read_config,
-    refuse_exchanged_words,
     usual_run_dir,
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
@@ -101,7 +100,6 @@ def train(
     with StopSignals() as signals:
         for suffix, chosen in combinations(settings).items():
             config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen, monolingual, init_from)
-            refuse_exchanged_words(words or [], config.data)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

@@ -1,29 +1,27 @@
-"""Opens text files and decides what a line is: the only place that does.
+"""Reads a corpus as pairs of normalized text, and says what was left out.
 
-A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without `\\n` is a line, too. Files are read as
-bytes and decoded as UTF-8 line by line, so that an error names file and line; a file whose name ends in `.gz` is
-unpacked. Every line that is trained on or translated passes `normalize`; what `mt evaluate` scores stays as it is. This
-file knows nothing of tokens, and of tables only the rows that `tables.py` reads.
+Every line that is trained on or translated passes `normalize`; what `mt evaluate` scores stays as it is. This file knows
+nothing of tokens, and of tables only the rows that `tables.py` reads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
-import stat
 import sys
 import unicodedata
-import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain, islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from mt_cli.data.tables import TableLayout, describe, find_layout, open_text, read_rows
+from mt_cli.data.lines import NotUtf8Error, decode_line, raw_lines, refuse_special_files
+from mt_cli.data.tables import SAVE_AS_UTF_8, find_layout, read_rows
 from mt_cli.errors import DataError, further_lines
 
 
@@ -40,18 +38,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 
-_SAVE_AS_UTF_8 = "fix the line, save the file as UTF-8"
-_MT_CHECK = " (mt check lists such lines)"
+_SAVE_FILE = "fix the line, or save the file as UTF-8 (mt check lists such lines)"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
-_PACKED = re.compile(
-    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
-)
-# The first line of a file in UTF-16 without a byte order mark: it begins with four characters, or is shorter.
-_UTF_16 = re.compile(
-    rb"(?P<LE>(?:[^\0]\0){4}|[\x20-\xff]\0(?:[^\0]\0){0,2}\n?\Z)"
-    rb"|(?P<BE>(?:\0[^\0]){4}|\0[\x20-\xff](?:\0[^\0]){0,3}\0?\Z)"
-)
-_UTF_16_IN_LINE_2 = re.compile(rb"\0[\x20-\xff]\0")  # to be seen where line 1 is empty
 
 
 def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
@@ -103,64 +91,14 @@ class UnequalLinesError(DataError):
     files: tuple[str, str]
 
 
-class NotUtf8Error(DataError):
-    """The bytes of a line are not UTF-8; a caller may skip the line or decode it in another way."""
-
-
-def decode_line(raw: bytes, number: int, name: str) -> str:
-    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first lines show
-    that the file is not text in UTF-8 at all."""
-    if number <= 2:
-        _refuse_other_files(raw, number, name)
-    if number == 1:
-        raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
-    try:
-        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
-        raise NotUtf8Error(where) from None
-
-
-def _refuse_other_files(raw: bytes, number: int, name: str) -> None:
-    if number == 2:
-        if _UTF_16_IN_LINE_2.match(raw):
-            raise DataError(f"{name}:2: UTF-16 file; convert with: iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE")
-        return
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16 -t UTF-8")
-    if found := _UTF_16.match(raw):
-        raise DataError(f"{name}:1: UTF-16 file; convert with: iconv -f UTF-16{found.lastgroup} -t UTF-8")
-    if found := _PACKED.match(raw):
-        is_spreadsheet = name.lower().endswith((".xlsx", ".ods"))
-        as_table = (
-            "save the spreadsheet as .tsv, as a whole corpus with source and target in two columns, or as .txt with nothing"
-            " but the sentences to translate"
-        )
-        remedy = as_table if is_spreadsheet else "unpack it"
-        raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
-
-
 def read_lines(path: Path) -> list[str]:
-    """All lines of a small file, such as a test set."""
+    """All lines of a small file, such as a test set. Raises DataError for a device, which may have no end."""
+    if not path.is_fifo() and path != Path(os.devnull):
+        refuse_special_files([path])
     try:
-        return [decode_line(raw, number, str(path)) for number, raw in enumerate(_raw_lines(path), 1)]
+        return [decode_line(raw, number, str(path)) for number, raw in enumerate(raw_lines(path), 1)]
     except NotUtf8Error as error:
-        raise DataError(f"{error}; fix the line") from None
-
-
-_MANY_LINES = 30  # of a file that has no other line ends: fewer carriage returns may be dirt in a line
-
-
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    try:
-        with open_text(path) as file:
-            first = file.readline()
-            if first.count(b"\r") >= _MANY_LINES and not first.endswith(b"\n"):
-                raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with other line ends")
-            yield from chain([first] if first else [], file)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
-        raise DataError(f"{path}: {reason}; give the path of a text file, plain or .gz") from None
+        raise DataError(f"{error}; fix the line, or save the file as UTF-8") from None
 
 
 @dataclass
@@ -211,7 +149,7 @@ def read_pairs(
     have different numbers of lines, a row of a table has not its columns, more than half of the pairs have an empty side, no
     pair is left, or, after the last pair, when the files are no longer those whose `sha256_of` is `sha256`.
     """
-    _refuse_special_files(files)
+    refuse_special_files(files)
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
     for pair in _decoded_pairs(files, columns, on_bad_line, report, may_leave_out=True):
@@ -239,7 +177,7 @@ def read_pairs(
     n_undecoded = report.dropped.get("not UTF-8", 0)
     if n_empty + n_undecoded == report.n_pairs:
         raise DataError(
-            f"{files[0]}: no pair is left, {n_undecoded:,} of {report.n_pairs:,} are not UTF-8; convert with: iconv -t UTF-8"
+            f"{files[0]}: no pair is left, {n_undecoded:,} of {report.n_pairs:,} are not UTF-8; save the file as UTF-8"
         )
     if sha256 is not None and sha256_of(files) != sha256:
         raise DataError(
@@ -275,7 +213,7 @@ def read_raw_pairs(
     files: list[str], *, columns: str | None = None, on_bad_line: str, report: CorpusReport
 ) -> Iterator[SentencePair]:
     """The pairs as they are in the files, one at a time: not normalized, with those that have an empty side."""
-    _refuse_special_files(files)
+    refuse_special_files(files)
     yield from _decoded_pairs(files, columns, on_bad_line, report)
 
 
@@ -283,33 +221,20 @@ def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusRe
     """The lines of text in one language as they are in its files, which are counted in `report` as pairs are. Raises DataError
     when a file cannot be read or has no lines."""
     for file in files:
-        _refuse_special_files([file])
+        refuse_special_files([file])
         n_before = report.n_pairs
-        rows = ((number, ((raw, file),)) for number, raw in enumerate(_raw_lines(Path(file)), 1))
-        for _, (text,) in _decoded(rows, on_bad_line, report, _SAVE_AS_UTF_8 + _LEAVE_OUT):
+        rows = ((number, ((raw, file),)) for number, raw in enumerate(raw_lines(Path(file)), 1))
+        for _, (text,) in _decoded(rows, on_bad_line, report, _SAVE_FILE + _LEAVE_OUT):
             yield text
         if report.n_pairs == n_before:
             raise DataError(f"{file}: no lines; give a file with a sentence on each line")
-
-
-def _refuse_special_files(files: Iterable[str]) -> None:
-    """Raises DataError for a pipe, which can block for ever, and for a device, which may have no end."""
-    for file in files:
-        try:
-            mode = Path(file).stat().st_mode
-        except OSError:
-            continue  # opening it says why
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")
 
 
 def _decoded_pairs(
     files: list[str], columns: str | None, on_bad_line: str, report: CorpusReport, may_leave_out: bool = False
 ) -> Iterator[SentencePair]:
     rows = enumerate(_rows_of_two(*files), 1) if len(files) == 2 else _rows_of_one(files[0], columns, report)
-    is_csv = ".csv" in Path(files[0]).name.lower() and len(files) == 1  # other spreadsheets' usual .csv is not UTF-8
-    save = "save the table as CSV UTF-8" if is_csv else _SAVE_AS_UTF_8 + _MT_CHECK
-    remedy = save + _LEAVE_OUT if may_leave_out else f"{save}, or fix the line" if is_csv else "fix the line"
+    remedy = (_SAVE_FILE if len(files) == 2 else SAVE_AS_UTF_8) + (_LEAVE_OUT if may_leave_out else "")
     for number, (src, tgt) in _decoded(rows, on_bad_line, report, remedy):
         yield SentencePair(src, tgt, number)
 
@@ -337,85 +262,56 @@ def _decoded(
 
 def _further_bad_lines(rows: Iterator[tuple[int, tuple[Side, ...]]]) -> Iterator[int]:
     with contextlib.suppress(DataError):  # of another mistake
-        yield from (number for number, sides in rows if not all(_is_utf_8(raw) for raw, _ in sides))
-
-
-def _is_utf_8(raw: bytes) -> bool:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        for number, sides in rows:
+            try:
+                for raw, _ in sides:
+                    raw.decode()
+            except UnicodeDecodeError:
+                yield number
 
 
 Side = tuple[bytes, str]  # the raw line, and the file's name for messages
 
 
 def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[Side, Side]]:
-    first_empty = ""
-    src_lines, tgt_lines = _raw_lines(Path(src_file)), _raw_lines(Path(tgt_file))
-    for n_lines, (src, tgt) in enumerate(zip_longest(src_lines, tgt_lines)):
+    for src, tgt in zip_longest(raw_lines(Path(src_file)), raw_lines(Path(tgt_file))):
         if src is None or tgt is None:
-            longer, rest = (
-                (tgt_file, chain([tgt or b""], tgt_lines)) if src is None else (src_file, chain([src], src_lines))
-            )
-            n_longer = n_lines
-            for n_longer, line in enumerate(rest, n_lines + 1):
-                if not first_empty and not line.strip():
-                    first_empty = f"{longer}:{n_longer}"
-            n_src, n_tgt = (n_lines, n_longer) if src is None else (n_longer, n_lines)
-            hint = f" (first empty line: {first_empty})" if first_empty else ""
-            error = UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel{hint}")
-            error.files = src_file, tgt_file
-            raise error
-        if not first_empty and not (src.strip() and tgt.strip()):
-            first_empty = f"{tgt_file if src.strip() else src_file}:{n_lines + 1}"
+            raise _unequal_lines(src_file, tgt_file)
         yield (src, src_file), (tgt, tgt_file)
+
+
+def _unequal_lines(*files: str) -> UnequalLinesError:
+    counts = list[str]()
+    first_empty = list[tuple[int, str]]()
+    for file in files:
+        number = 0
+        for number, line in enumerate(raw_lines(Path(file)), 1):
+            if not line.strip() and not (first_empty and first_empty[0][0] <= number):
+                first_empty = [(number, file)]
+        counts.append(f"{file} has {number} lines")
+    hint = "".join(f" (first empty line: {file}:{number})" for number, file in first_empty)
+    error = UnequalLinesError(f"{counts[0]}, {counts[1].removesuffix(' lines')}; make them parallel{hint}")
+    error.files = files[0], files[1]
+    return error
 
 
 def _rows_of_one(file: str, columns: str | None, report: CorpusReport) -> Iterator[tuple[int, tuple[Side, Side]]]:
     """The rows of a table, each with the line where it begins; says in `report` how the table was read."""
-    path = Path(file)
-    if path.suffix.lower() != ".xlsx":
-        for number, raw in enumerate(islice(_raw_lines(path), 2), 1):
-            if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which spreadsheets write
-                break
-            _refuse_other_files(raw, number, file)
-    layout = find_layout(path, columns)
-    if layout.is_plain:
-        return _rows_of_tsv(file)
-    report.notes.append(describe(layout))
-    return _rows_of_table(layout)
-
-
-def _rows_of_table(layout: TableLayout) -> Iterator[tuple[int, tuple[Side, Side]]]:
-    for line, *cells in read_rows(layout.file, layout):
-        src, tgt = ((_LINE_END.sub(" ", cell).encode("utf-8", "surrogateescape"), str(layout.file)) for cell in cells)
+    layout = find_layout(Path(file), columns)
+    if not layout.is_plain:
+        report.notes.append(str(layout))
+    for line, *cells in read_rows(layout):
+        src, tgt = ((_LINE_END.sub(" ", cell).encode("utf-8", "surrogateescape"), file) for cell in cells)
         yield line, (src, tgt)
 
 
 _LINE_END = re.compile("\r?\n|\r")  # within a cell: a pair has a line on either side
 
 
-def _rows_of_tsv(file: str) -> Iterator[tuple[int, tuple[Side, Side]]]:
-    """The rows of a table that has source, tab and target in each line; blank lines are none."""
-    rows = enumerate(_raw_lines(Path(file)), 1)
-    for number, raw in rows:
-        if number <= 2:
-            _refuse_other_files(raw, number, file)
-        if not raw.strip(b" \r\n"):
-            continue
-        columns = raw.split(b"\t")  # the last one with its line end, which `_decoded_pairs` notes and removes
-        if len(columns) != 2:
-            others = further_lines(n for n, later in rows if later.count(b"\t") != 1 and later.strip(b" \r\n"))
-            raise DataError(f"{file}:{number}: {len(columns)} columns, expected 2 (source, a tab, target){others}")
-        yield number, ((columns[0], file), (columns[1], file))
-
-
 def sha256_of(files: Iterable[str]) -> str:
     """One hash of the bytes of all files, in order. Raises DataError when one cannot be read."""
     files = list(files)
-    _refuse_special_files(files)
+    refuse_special_files(files)
     digest = hashlib.sha256()
     for name in files:
         try:

@@ -1,108 +1,106 @@
-"""Reads the rows of an .xlsx workbook: the only file that knows openpyxl, and what damaged workbooks do to it."""
+"""Reads the rows of a workbook (.xlsx, .xls, .ods) by calamine, in a process of its own: a damaged or hostile file makes
+calamine ask for any amount of memory, or abort."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-import warnings
+import importlib.util
+import json
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
 
+from mt_cli.display import shortened
 from mt_cli.errors import DataError, missing_extra
 
 _MAX_UNPACKED = 1 << 30  # bytes: a sheet of a million long sentence pairs has a third of it
-_STRINGS, _MAX_STRINGS = "sharedStrings.xml", 1 << 28  # bytes of the texts, all of which are read before the first row
-_MAX_ROWS = 1 << 20  # of a sheet, by the format
+_MAX_MEMORY = 2 << 30  # bytes of the process that reads
 _MAX_COLUMNS = 100
-_CHUNK = 1024  # rows read at once; divides _MAX_ROWS
-_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")  # a UTF-16 code unit that XML cannot hold
+_DAMAGED = "cannot be read as a workbook ({}); save it anew as .xlsx without a password, or as .csv"
 
 
 def read_workbook(file: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """What to tell of the sheets, and each row of the first one that is not hidden, with its number, counted from 1. A
-    formula is its value as it was saved, so that `#REF!` is text; an empty cell is "". Raises DataError for a file that cannot
-    be read, UsageError if openpyxl is missing."""
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError:
-        raise missing_extra(f"{file}: reading .xlsx", "openpyxl", "xlsx") from None
+    """Which sheet is read, if there are others, and each row that is not empty of the first visible one, with its number,
+    counted from 1. A formula is its value as it was saved; an error such as #REF! is an empty cell. Raises DataError for
+    a file that cannot be read, UsageError if calamine is missing."""
+    if importlib.util.find_spec("python_calamine") is None:
+        raise missing_extra(f"{file}: reading {file.suffix}", "python-calamine", "xlsx")
     rows = _rows(file)
-    told = next(rows)
-    assert isinstance(told, str)
-    return told, cast(Iterator[tuple[int, list[str]]], rows)
+    _, [sheet] = next(rows)
+    return sheet, rows
 
 
-def _rows(file: Path) -> Iterator[str | tuple[int, list[str]]]:
-    """First what to tell of the sheets, then the rows."""
+def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """What `_write_rows` writes in another process."""
     try:
-        with file.open("rb") as handle, contextlib.ExitStack() as stack:
-            with _explained(file):
-                workbook = _open(file, handle)
-                stack.callback(workbook.close)
-                sheets = workbook.worksheets
-                if not sheets:
-                    raise DataError(f"{file}: no sheet with cells; save the table as .csv")
-                sheet = next((one for one in sheets if one.sheet_state == "visible"), sheets[0])
-                sheet.reset_dimensions()  # some programs write wrong ones
-                rows = sheet.iter_rows(values_only=True)
-                others = len(sheets) - 1
-                title = " ".join(str(sheet.title).split())
-            yield f'sheet "{title}" ({others} other{"s" * (others > 1)} not read)' if others else ""
-            for start in range(1, _MAX_ROWS + 2, _CHUNK):
-                with _explained(file):
-                    chunk = [_cells_of(row) for row in islice(rows, _CHUNK)]
-                yield from enumerate(chunk, start)
-                if len(chunk) < _CHUNK:
-                    return
-                if start > _MAX_ROWS:
-                    raise DataError(f"{file}: more than {_MAX_ROWS:,} rows, which no workbook has; save it as .csv")
+        with file.open("rb") as handle:
+            n_bytes = 0
+            if zipfile.is_zipfile(handle):
+                with zipfile.ZipFile(handle) as archive:
+                    n_bytes = sum(member.file_size for member in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{file}: {_DAMAGED.format(error)}") from None
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}; give the path of a table") from None
-
-
-def _open(file: Path, handle: IO[bytes]) -> Any:
-    import openpyxl
-
-    with zipfile.ZipFile(handle) as archive:
-        n_bytes = sum(member.file_size for member in archive.infolist())
-        n_strings = sum(member.file_size for member in archive.infolist() if member.filename.endswith(_STRINGS))
     if n_bytes > _MAX_UNPACKED:
         raise DataError(f"{file}: unpacks to {n_bytes >> 20:,} MiB, expected at most 1,024; save the table as .csv")
-    if n_strings > _MAX_STRINGS:
-        raise DataError(f"{file}: {n_strings >> 20:,} MiB of texts, expected at most 256; save the table as .csv")
-    return openpyxl.load_workbook(handle, read_only=True, data_only=True, keep_links=False)
+    command = [sys.executable, "-P", "-c", f"from {__name__} import _write_rows; _write_rows()", str(file)]
+    same_modules = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=same_modules) as child:
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                number, content = json.loads(line)
+                if number is None:
+                    break
+                yield number, content
+            else:  # it crashed
+                content = _DAMAGED.format("calamine crashed, or needs more than 2 GiB of memory")
+        finally:
+            child.kill()
+    if content:
+        raise DataError(f"{file}: {content}")
 
 
-@contextlib.contextmanager
-def _explained(file: Path) -> Iterator[None]:
-    """Where openpyxl is at work: it warns of what it leaves out, such as colours, and answers damage with a dozen kinds of
-    exception."""
+def _write_rows() -> None:
+    """Writes a line for each row: its number and its cells; before them 0 and which sheet it is, at the end None and what
+    went wrong."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where memory cannot be limited
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+    error = ""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:100]
-        raise DataError(
-            f"{file}: cannot be read as a workbook ({reason}); save it anew as .xlsx without a password, or as .csv"
-        ) from None
+        sys.stdout.writelines(f"{json.dumps(row)}\n" for row in _read(sys.argv[1]))
+    except DataError as problem:
+        error = str(problem)
+    except BaseException as problem:  # also a panic of the library in Rust
+        error = _DAMAGED.format(shortened(f"{type(problem).__name__}: {problem}", 100))
+    sys.stdout.writelines(json.dumps((None, error)))
 
 
-def _cells_of(row: tuple[object, ...]) -> list[str]:
-    """Without the empty cells at the end."""
-    row = row[:_MAX_COLUMNS]
-    n_cells = max((i for i, value in enumerate(row, 1) if value is not None), default=0)
-    return [_text_of(value) for value in row[:n_cells]]
+def _read(file: str) -> Iterator[tuple[int, list[str]]]:
+    from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
+
+    with CalamineWorkbook.from_path(file) as workbook:
+        sheets = [sheet for sheet in workbook.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
+        if not sheets:
+            raise DataError("no sheet with cells; save the table as .csv")
+        name = next((sheet for sheet in sheets if sheet.visible == SheetVisibleEnum.Visible), sheets[0]).name
+        others = len(sheets) - 1
+        yield 0, [f'sheet "{shortened(name)}" ({others} other{"s" * (others > 1)} not read)' if others else ""]
+        sheet = workbook.get_sheet_by_name(name)
+        left = [""] * (sheet.start or (0, 0))[1]  # the empty columns before the first one
+        for number, row in enumerate(sheet.iter_rows(), 1):
+            cells = left + [_text_of(value) for value in row[:_MAX_COLUMNS]]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells:
+                yield number, cells
 
 
 def _text_of(value: object) -> str:
-    text = "" if value is None else str(value)
-    if not _ESCAPED.search(text):
-        return text
-    unescaped = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
-    return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

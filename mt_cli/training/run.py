@@ -15,6 +15,7 @@ import torch
 
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config
+from mt_cli.data.direction import refuse_exchanged
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, as_typed
 from mt_cli.run.checkpoint import build_model, load_model
@@ -90,6 +91,8 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     """The config to train with. From here on the run is locked, until `stack` ends."""
     config = continued_config(config, run)
     _refuse_missing_files(config, run.is_prepared)
+    if not run.is_prepared:
+        refuse_exchanged(config.data)
     if not run.steps() and (parent := parent_of(config)) is not None:
         load_model(parent)  # so that damage shows before anything is prepared
     choose_device(config.training.device)

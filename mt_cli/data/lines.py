@@ -1,0 +1,87 @@
+"""Opens text files and decides what a line is: the only place that does.
+
+A line ends at `\\n` and nowhere else, as `wc -l` counts; a last line without `\\n` is a line, too. Files are read as
+bytes and decoded as UTF-8 line by line, so that an error names file and line; a file whose name ends in `.gz` is unpacked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, cast
+
+from mt_cli.errors import DataError
+
+_PACKED = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
+)
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# The first line of a file in UTF-16 without a byte order mark: it begins with four characters, or is shorter.
+_UTF_16 = re.compile(
+    rb"(?:[^\0]\0){4}|[\x20-\xff]\0(?:[^\0]\0){0,2}\n?\Z|(?:\0[^\0]){4}|\0[\x20-\xff](?:\0[^\0]){0,3}\0?\Z"
+)
+_UTF_16_IN_LINE_2 = re.compile(rb"\0[\x20-\xff]\0")  # to be seen where line 1 is empty
+_MANY_LINES = 30  # of a file that has no other line ends: fewer carriage returns may be dirt in a line
+
+
+class NotUtf8Error(DataError):
+    """The bytes of a line are not UTF-8; a caller may skip the line or decode it in another way."""
+
+
+def decode_line(raw: bytes, number: int, name: str) -> str:
+    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first lines show
+    that the file is not text in UTF-8 at all."""
+    refuse_other_formats(raw, number, name)
+    if number == 1:
+        raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
+        raise NotUtf8Error(where) from None
+
+
+def refuse_other_formats(raw: bytes, number: int, name: str) -> None:
+    """Raises DataError if this line of a file, its first or second, is UTF-16 or packed."""
+    is_utf_16 = raw.startswith(UTF_16_MARKS) or _UTF_16.match(raw) if number == 1 else _UTF_16_IN_LINE_2.match(raw)
+    if number <= 2 and is_utf_16:
+        raise DataError(f"{name}:{number}: UTF-16 text, expected UTF-8; save the file as UTF-8")
+    if number == 1 and (found := _PACKED.match(raw)):
+        is_spreadsheet = name.lower().endswith((".xlsx", ".ods"))
+        as_table = "give it alone as a whole corpus, or save its sentences as text, one on each line"
+        remedy = as_table if is_spreadsheet else "unpack it"
+        raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines with their ends. Raises DataError for a file that cannot be read."""
+    try:
+        with open_text(path) as file:
+            first = file.readline()
+            if first.count(b"\r") >= _MANY_LINES and not first.endswith(b"\n"):
+                raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with other line ends")
+            yield from chain([first] if first else [], file)
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from None
+
+
+def open_text(file: Path) -> IO[bytes]:
+    """Plain or packed by gzip."""
+    return cast(IO[bytes], gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
+
+
+def unreadable(path: Path | str, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
+    return DataError(f"{path}: {reason}; give the path of a text file, plain or .gz")
+
+
+def refuse_special_files(files: Iterable[str | Path]) -> None:
+    """Raises DataError for a pipe, which can block for ever, and for a device, which may have no end. What is missing is
+    named when it is opened."""
+    for file in map(Path, files):
+        if file.exists() and not file.is_file() and not file.is_dir():
+            raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")

@@ -14,7 +14,6 @@ from mt_cli.checking import check as check_module
 from mt_cli.checking import statistics
 from mt_cli.checking.alignment import Misaligned
 from mt_cli.checking.check import check, quick_check
-from mt_cli.checking.report import Tally
 from mt_cli.checking.spelling import SpellingCounter
 from mt_cli.checking.statistics import MAX_CHARACTERS
 from mt_cli.config import DataConfig
@@ -244,11 +243,11 @@ def test_an_apostrophe_between_spaces_is_one_and_a_quotation_mark_is_none_and_de
     counter = SpellingCounter()
     for n, text in enumerate(["jach ’ a uta", "jach'a uta"] * 10 + ["“so ‘jach’ uta”"] * 10):
         counter.add(SentencePair("", text, n))
-    [finding] = counter.findings(30, Tally(), ({}, {}))
+    [finding] = counter.findings(30, None, ({}, {}))
     assert "' (U+0027) in 10 lines" in finding.what and "’ (U+2019) in 10 lines" in finding.what
     assert "‘" not in finding.what
     for settled, n_found in (({"ĝ": "g̃"}, 1), ({"’": "'"}, 0), ({" ’ ": "'"}, 0)):
-        assert len(list(counter.findings(30, Tally(), ({}, settled)))) == n_found
+        assert len(list(counter.findings(30, None, ({}, settled)))) == n_found
 
 
 # Sets ----------------------------------------------------------------------------------------------------------------
@@ -286,6 +285,16 @@ def test_a_dev_set_of_other_words_or_of_another_length_ratio_is_unlike_training(
     assert "other_ratio" in kinds(look(PLAIN, dev=[(f"{src} {src}", tgt) for src, tgt in DEV]), "dev")
     report = look(PLAIN, dev=[("старый человек видит", "дом и река на")] * 3)
     assert the(report, "unknown_words", "dev").severity == the(report, "wrong_script", "dev").severity == "fatal"
+
+
+def test_what_a_set_has_beyond_training_is_nothing_unknown_where_another_run_has_taught_it(tiny, mt, trained_run):
+    for side, word in (("en", "ŵŷ"), ("de", "ŵŷŵ")):
+        Path(f"dev.{side}").write_text("".join(f"{word} {n}\n" for n in range(20)))
+    command = ["train", "tiny.yaml", "--set", "training.max_steps=1", "--set", "data.test={}"]
+    alone, continued = mt(*command, "--run-dir", "alone"), mt(*command, "--from", trained_run, "--run-dir", "more")
+    assert alone.code == continued.code == 0
+    assert b"unknown characters in the source" in alone.err and b"unknown characters in the target" in alone.err
+    assert b"unknown" not in continued.err
 
 
 def test_faults_of_single_pairs_are_reported_of_dev_too_and_nothing_of_it_is_dropped(look):
@@ -364,10 +373,11 @@ def test_the_json_has_all_findings_and_dropped_lines(look):
     assert report["findings"][0]["examples"] == [] and report["src"]["language"] == "en"
 
 
-def test_the_dropped_lines_are_a_table_with_reason_and_text(look, tmp_path):
-    look([PLAIN[0], *PLAIN, ("The\train", "\x0b")]).write_dropped(tmp_path / "dropped.tsv")
+def test_the_dropped_lines_are_a_table_with_reason_and_text_and_no_formula(look, tmp_path):
+    look([PLAIN[0], *PLAIN, ("The\train", "\x0b"), ("=1+1", "#REF!")]).write_dropped(tmp_path / "dropped.tsv")
     src, tgt = PLAIN[0]
     rows = f"line\treason\tsource\ttarget\n2\trepeated\t{src}\t{tgt}\n202\tempty\tThe rain\t\n"
+    rows += "203\tdebris\t'=1+1\t#REF!\n"  # with the apostrophe no spreadsheet computes it
     assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == rows
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 
 from mt_cli.checking.alignment import Alignment, Misaligned
 from mt_cli.checking.faults import FaultFinder, Kind
-from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, Tally
+from mt_cli.checking.report import Example, Finding, Report, SideFacts, Tally
 from mt_cli.checking.sets import HeldOut, compare, folded_words
 from mt_cli.checking.spelling import SIDES, SpellingCounter, other_spelling_findings
 from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
@@ -40,7 +40,8 @@ class ReadCorpus(NamedTuple):
 
     read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
     held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
-    signs: Signs  # of all that no machine translated
+    signs: Signs | None = None  # of all that no machine translated, where they were counted already
+    has_parent: bool = False  # whether the network has learnt from other text before
 
 
 def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report:
@@ -89,33 +90,42 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
             compare(sets.values(), pair, folded_words(pair))
 
     statistics = CorpusStatistics(survey.sample.pairs)
-    finder = FaultFinder(statistics, data.src_lang, data.tgt_lang)
-    n_lines, dropped, tally = reading.n_pairs or survey.n_read, Dropped(), Tally(text=text)
-    for line in reading.bad_lines:
+    finder, tally = FaultFinder(statistics, data.src_lang, data.tgt_lang), Tally(text=text)
+    raw_pairs = islice(read(), survey.n_read)  # a file may grow meanwhile
+    _add_faults(tally, finder, raw_pairs, reading.bad_lines, survey.repetitions())
+    n_lines = reading.n_pairs or survey.n_read
+    facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
+    findings = list(survey.findings(len(reading.bad_lines)))
+    if (share := statistics.common_words) > _MANY_COMMON_WORDS and not finder.is_one_language:
+        findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
+    findings += tally.findings(n_lines)
+    findings += other_spelling_findings(spellings, survey.signs, data.spelling)
+    findings += survey.spellings.findings(n_lines, text, trained_spellings)
+    for name, (set_pairs, bad_lines) in raw_sets.items():
+        of_set = Tally(name)
+        _add_faults(of_set, finder, set_pairs, bad_lines, {})
+        findings += of_set.findings(len(set_pairs) + len(bad_lines))
+        findings += sets[name].findings(statistics, has_parent=corpus is not None and corpus.has_parent)
+    return Report(text, reading.notes, n_lines, survey.n_distinct, facts, findings, tally.dropped, read, spellings)
+
+
+def _add_faults(
+    tally: Tally,
+    finder: FaultFinder,
+    raw_pairs: Iterable[SentencePair],
+    bad_lines: Iterable[int],
+    repetitions: dict[Kind, bytes],
+) -> None:
+    """`bad_lines`: that are not UTF-8. `repetitions`: what `_Survey.repetitions` gave."""
+    for line in bad_lines:
         tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
-        dropped.add(line, Kind.NOT_UTF8)
-    repetitions = survey.repetitions()
-    for index, raw in enumerate(islice(read(), survey.n_read)):  # a file may grow meanwhile
+    for index, raw in enumerate(raw_pairs):
         pair = _normalized(raw)
         kinds = [*finder.faults(pair), *finder.faults_of_characters(raw)]
         if Kind.EMPTY not in kinds:
             kinds = [kind for kind, flags in repetitions.items() if flags[index]] + kinds
         for kind in kinds:
             tally.add(kind, pair)
-            if kind.is_dropped:
-                dropped.add(pair.line, kind)
-    facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
-    findings = list(survey.findings(len(reading.bad_lines)))
-    if statistics.common_words > _MANY_COMMON_WORDS and not finder.is_one_language:
-        share = statistics.common_words
-        findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
-    findings += tally.findings(n_lines)
-    findings += other_spelling_findings(spellings, survey.signs, data.spelling)
-    findings += survey.spellings.findings(n_lines, tally, trained_spellings)
-    for name, (raw_pairs, bad_lines) in raw_sets.items():
-        findings += _faults_of_set(name, raw_pairs, bad_lines, finder)
-        findings += sets[name].findings(statistics)
-    return Report(text, reading.notes, n_lines, survey.n_distinct, facts, findings, dropped, read, spellings)
 
 
 def _normalized(pair: SentencePair) -> SentencePair:
@@ -126,9 +136,7 @@ def _with_text(pairs: Sequence[SentencePair]) -> list[SentencePair]:
     return [pair for pair in map(_normalized, pairs) if pair.src and pair.tgt]
 
 
-RawSet = tuple[
-    Sequence[SentencePair], Sequence[int]
-]  # the pairs as they are in the files; the lines that are not UTF-8
+RawSet = tuple[Sequence[SentencePair], Sequence[int]]  # pairs as they are in the files; lines that are not UTF-8
 
 
 def _read_sets(data: DataConfig) -> dict[str, RawSet]:
@@ -143,25 +151,10 @@ def _read_sets(data: DataConfig) -> dict[str, RawSet]:
     return found
 
 
-def _faults_of_set(
-    name: str, raw_pairs: Sequence[SentencePair], bad_lines: Sequence[int], finder: FaultFinder
-) -> Iterator[Finding]:
-    """The faults of single pairs of a dev or test set, by what is usual in training."""
-    tally = Tally(name)
-    for line in bad_lines:
-        tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
-    for raw in raw_pairs:
-        pair = _normalized(raw)
-        for kind in (*finder.faults(pair), *finder.faults_of_characters(raw)):
-            tally.add(kind, pair)
-    return tally.findings(len(raw_pairs) + len(bad_lines))
-
-
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
     def __init__(self, text: TrainingText, sets: dict[str, HeldOut], signs: Signs | None):
-        """`signs`: where they were counted already."""
         self._sets, self._is_synthetic = sets.values(), [corpus.synthetic for corpus in text.corpora]
         self.sample, self.spellings, self.signs = Sample(), SpellingCounter(), signs or (SignCounter(), SignCounter())
         self._counts_signs = signs is None
@@ -227,21 +220,19 @@ def _first_misaligned(files: tuple[str, str]) -> str:
     return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
 
-def _alignment_findings(report: Report) -> list[Finding]:
+def _alignment_findings(report: Report) -> Iterator[Finding]:
     """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
     are added to the report's dropped ones."""
-    found, tally = list[Finding](), Tally(text=report.text)
+    tally = Tally(text=report.text, dropped=report.dropped)
     for chunk in _chunks(map(cut, map(_normalized, report.read()))):
         alignment = Alignment(chunk)
         for stretch in alignment.stretches:
-            finding = _stretch_finding(chunk, stretch, tally, report)
-            found.append(finding)
+            yield (finding := _stretch_finding(chunk, stretch, report))
             for pair in chunk[stretch.first : stretch.last + 1]:
                 report.dropped.add(pair.line, finding.kind)
         for index in alignment.wrong_partners():
             tally.add(Kind.WRONG_PARTNER, chunk[index])
-            report.dropped.add(chunk[index].line, Kind.WRONG_PARTNER)
-    return [*found, *tally.findings(report.n_pairs)]
+    yield from tally.findings(report.n_pairs)
 
 
 def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
@@ -251,10 +242,10 @@ def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
             yield chunk
 
 
-def _stretch_finding(chunk: list[SentencePair], stretch: Misaligned, tally: Tally, report: Report) -> Finding:
+def _stretch_finding(chunk: list[SentencePair], stretch: Misaligned, report: Report) -> Finding:
     first, last, shift = stretch
-    n_pairs, examples = last - first + 1, tuple(map(tally.example, chunk[first : last + 1][:2]))
-    share, lines = n_pairs / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
+    share, lines = (last - first + 1) / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
+    n_pairs, examples = last - first + 1, tuple(Example.of(pair, report.text) for pair in chunk[first : last + 1][:2])
     if shift is not None:
         return Finding.of(Kind.SHIFTED, n_pairs, share, examples, lines=lines, distance=abs(shift), shift=shift)
     languages = "".join(

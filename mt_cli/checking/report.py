@@ -35,6 +35,12 @@ class Example:
     tgt: str
     file: str = ""  # where the training text is of several corpora
 
+    @classmethod
+    def of(cls, pair: SentencePair, text: TrainingText | None = None) -> Example:
+        """`text`: the training text, if the pair is of it."""
+        file = text.corpus_names[corpus_of(pair.line)] if text and len(text.corpora) > 1 else ""
+        return cls(line_of(pair.line), pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
+
     @property
     def location(self) -> str:
         return f"{self.file}:{self.line}" if self.file else f"line {self.line}"
@@ -90,38 +96,6 @@ class Finding:
         return lines + [f"    {line}" for line in _wrapped(f"→ {self.advice}", width - 4)]
 
 
-class Tally:
-    """Counts the faults of a set by kind, and keeps the first examples of each."""
-
-    def __init__(self, name: str = "train", text: TrainingText | None = None):
-        """`text`: that the pairs are of, if it is the training text."""
-        self._name, self._text = name, text
-        self._counts = Counter[Kind]()
-        self._examples: dict[Kind, list[Example]] = {}
-        self._places: dict[Kind, tuple[int, int]] = {}  # the first and the last
-
-    def add(self, kind: Kind, pair: SentencePair) -> None:
-        self._counts[kind] += 1
-        self._places[kind] = self._places.get(kind, (pair.line,))[0], pair.line
-        examples = self._examples.setdefault(kind, [])
-        if len(examples) < N_EXAMPLES:
-            examples.append(self.example(pair))
-
-    def example(self, pair: SentencePair) -> Example:
-        file = self._text.corpus_names[corpus_of(pair.line)] if self._text and len(self._text.corpora) > 1 else ""
-        return Example(line_of(pair.line), pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
-
-    def findings(self, n_pairs: int) -> Iterator[Finding]:
-        """One for each kind. It says between which lines its pairs are, where they are most of those there."""
-        for kind, count in self._counts.items():
-            found = Finding.of(kind, count, count / n_pairs, tuple(self._examples[kind]), self._name)
-            first, last = self._places[kind]
-            n_lines = last - first + 1
-            is_stretch = count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
-            lines = f"; all are in lines {line_of(first):,} to {line_of(last):,}"
-            yield replace(found, what=found.what + lines) if is_stretch else found
-
-
 class Dropped:
     """The places that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
 
@@ -143,6 +117,37 @@ class Dropped:
 
     def counts(self) -> Counter[Kind]:
         return Counter(kind for _, kind in self)
+
+
+class Tally:
+    """Counts the faults of a set by kind, keeps the first examples of each, and which pairs are dropped."""
+
+    def __init__(self, name: str = "train", text: TrainingText | None = None, dropped: Dropped | None = None):
+        """`text`: the training text, if the pairs are of it."""
+        self.dropped = dropped or Dropped()
+        self._name, self._text = name, text
+        self._counts = Counter[Kind]()
+        self._examples: dict[Kind, list[Example]] = {}
+        self._places: dict[Kind, tuple[int, int]] = {}  # the first and the last
+
+    def add(self, kind: Kind, pair: SentencePair) -> None:
+        self._counts[kind] += 1
+        self._places[kind] = self._places.get(kind, (pair.line,))[0], pair.line
+        if kind.is_dropped:
+            self.dropped.add(pair.line, kind)
+        examples = self._examples.setdefault(kind, [])
+        if len(examples) < N_EXAMPLES:
+            examples.append(Example.of(pair, self._text))
+
+    def findings(self, n_pairs: int) -> Iterator[Finding]:
+        """One for each kind. It says between which lines its pairs are, where they are most of those there."""
+        for kind, count in self._counts.items():
+            found = Finding.of(kind, count, count / n_pairs, tuple(self._examples[kind]), self._name)
+            first, last = self._places[kind]
+            n_lines = last - first + 1
+            is_stretch = count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
+            lines = f"; all are in lines {line_of(first):,} to {line_of(last):,}"
+            yield replace(found, what=found.what + lines) if is_stretch else found
 
 
 @dataclass(frozen=True)

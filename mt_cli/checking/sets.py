@@ -69,11 +69,13 @@ class HeldOut:
         """The pairs of the set that training has, each with its line there."""
         return [(pair, line) for pair in self.pairs if (line := self._exact[pair.src, pair.tgt])]
 
-    def findings(self, statistics: CorpusStatistics) -> Iterator[Finding]:
-        """What to know of the set, after all training pairs have passed."""
+    def findings(self, statistics: CorpusStatistics, has_parent: bool) -> Iterator[Finding]:
+        """What to know of the set, after all training pairs have passed. A network that `has_parent` knows words and
+        characters of other text."""
         yield from self._overlap()
-        yield from self._unknown_characters()
-        yield from self._unknown_words(statistics)
+        if not has_parent:
+            yield from self._unknown_characters()
+            yield from self._unknown_words(statistics)
         yield from self._other_ratio(statistics)
 
     def _overlap(self) -> Iterator[Finding]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from mt_cli.checking.faults import Kind
-from mt_cli.checking.report import Finding, Tally
+from mt_cli.checking.report import Example, Finding
 from mt_cli.checking.statistics import MAX_CHARACTERS
+from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spelling import APOSTROPHES, LETTER_AFTER, LETTER_BEFORE, Signs, Spellings, told
 
@@ -56,7 +57,7 @@ class SpellingCounter:
                         sides = (shown, "") if side == 0 else ("", shown)
                         self._first[side, character, spelling] = SentencePair(*sides, pair.line)
 
-    def findings(self, n_pairs: int, tally: Tally, settled: Spellings) -> Iterator[Finding]:
+    def findings(self, n_pairs: int, text: TrainingText | None, settled: Spellings) -> Iterator[Finding]:
         """A finding for each character that has two spellings on a side, but for apostrophes that are `settled`."""
         for (side, character), counts in sorted(self._counts.items()):
             if character == "apostrophe" and not set(APOSTROPHES).isdisjoint(settled[side].values()):
@@ -69,7 +70,7 @@ class SpellingCounter:
                 Kind.TWO_SPELLINGS,
                 n_rarer,
                 n_rarer / n_pairs,
-                tuple(tally.example(self._first[side, character, spelling]) for spelling, _ in used[:2]),
+                tuple(Example.of(self._first[side, character, spelling], text) for spelling, _ in used[:2]),
                 severity="info" if character in _HARMLESS else None,
                 where=f"of the {character} in the {SIDES[side]}",
                 side=SIDES[side],

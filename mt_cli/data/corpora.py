@@ -88,15 +88,17 @@ class TrainingText:
 
     def table(self, rows: Iterable[tuple[str, SentencePair]], about: str = "reason") -> Iterator[str]:
         """The lines of a table of pairs, each with its line and what is said about it; of several corpora also with the
-        number, from 1, and the name of its own."""
+        number, from 1, and the name of its own. Text that a spreadsheet takes for a formula begins with an apostrophe."""
         is_one = len(self.corpora) == 1
         yield f"line\t{about}\tsource\ttarget{'' if is_one else CORPUS_COLUMNS}\n"
         for said, (src, tgt, place) in rows:
             corpus = corpus_of(place)
             own = "" if is_one else f"\t{corpus + 1}\t{self.corpus_names[corpus]}"
+            src, tgt = (f"'{text}" if text.startswith(_FORMULA) else text for text in (src, tgt))
             yield f"{line_of(place)}\t{said}\t{src}\t{tgt}{own}\n"
 
 
+_FORMULA = ("=", "+", "-", "@")  # at the beginning of a cell, which a spreadsheet would compute
 CORPUS_COLUMNS = "\tcorpus\tfile"
 
 

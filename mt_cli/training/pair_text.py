@@ -107,7 +107,7 @@ class PairText:
         train, sets = self.train, self.folder.sets
         if train.words is not None:
             self._check.warn_of_words(train.words.read())
-        report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs))
+        report = look_through(train.data, ReadCorpus(train.pairs, self._sets, self._signs, parent is not None))
         sets.forget()  # what a start wrote that broke off
         spellings = self._spellings(report, parent)
         if self.data.dev is None:

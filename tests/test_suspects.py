@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import TINY
+from tiny_trainer import options
 
-from mt_cli.config import DataConfig
+from mt_cli.config import DataConfig, ModelConfig
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.evaluation import suspects
@@ -20,31 +22,24 @@ from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.run.run_dir import RunDir
 
 
-def plant(src: str, tgt: str, n: int) -> set[int]:
-    """Exchanges targets of a corpus for those of other sentences; gives the lines."""
-    targets = Path(tgt).read_text().splitlines()
-    lines = random.Random(1).sample([i for i, text in enumerate(targets) if len(text.split()) > 1], n)
-    kept = list(targets)
-    for line, other in zip(lines, lines[1:] + lines[:1], strict=True):
-        targets[line] = kept[other]
-    Path(tgt).write_text("".join(f"{text}\n" for text in targets))
-    same = {line for line in lines if targets[line] == kept[line]}
-    return {line + 1 for line in lines} - {line + 1 for line in same}
-
-
 @pytest.mark.parametrize("at_once", [100_000, 70])
 def test_wrong_partners_are_the_worst_of_a_corpus_whatever_is_ranked_at_once(
     mt, tiny, trained_run, monkeypatch, at_once
 ):
     monkeypatch.setattr(suspects, "_AT_ONCE", at_once)
-    planted = plant("train.en", "train.de", 10)
+    targets = Path("train.de").read_text().splitlines()
+    lines = random.Random(1).sample([i for i, text in enumerate(targets) if len(text.split()) > 1], 10)
+    exchanged = dict(zip(lines, lines[1:] + lines[:1], strict=True))
+    planted = {line + 1 for line, other in exchanged.items() if targets[line] != targets[other]}
+    tgt = [targets[exchanged.get(line, line)] for line in range(len(targets))]
+    Path("train.de").write_text("".join(f"{text}\n" for text in tgt))
     answer = mt("check", "train.en", "train.de", "--with", trained_run)
     assert answer.code == 0, answer.err.decode()
     header, *rows = (line.split("\t") for line in answer.lines)
     assert header == ["line", "score", "source", "target"] and len(rows) == 20  # the least of a small corpus
     assert planted <= {int(row[0]) for row in rows[: 2 * len(planted)]}
     assert [float(row[1]) for row in rows] == sorted((float(row[1]) for row in rows), reverse=True)
-    src, tgt = (Path(f"train.{code}").read_text().splitlines() for code in ("en", "de"))
+    src = Path("train.en").read_text().splitlines()
     assert all(row[2:] == [src[int(row[0]) - 1], tgt[int(row[0]) - 1]] for row in rows)
     assert answer.said[-1].startswith("20 of 200 pairs, the worst first; look at them, and delete those that are no ")
 
@@ -70,7 +65,7 @@ def test_both_directions_count_where_both_were_learnt_to_the_end(tiny, trained_r
     assert seen[1] == seen[0] and seen[2] == seen[0][::-1]
 
 
-def test_a_pair_is_compared_with_other_sources_only(tiny, trained_run):
+def test_a_pair_is_compared_with_other_sources_only():
     pairs = [TokenPair([5], [6], 1)] * 5 + [TokenPair([7], [6], 2), TokenPair([8, 9], [6], 3)]
     others = suspects._others(TokenDataset.in_memory(pairs), list(range(7)))
     assert others.tolist() == [[5, 6]] * 5 + [[6, 0], [0, 1]]
@@ -78,11 +73,7 @@ def test_a_pair_is_compared_with_other_sources_only(tiny, trained_run):
     assert alone.tolist() == [[0, 0], [1, 1], [2, 2]], "and gains nothing where there is no other"
 
 
-def test_a_gain_is_the_loss_beside_other_sources_less_the_loss(batch_of):
-    from conftest import TINY  # the fixtures' own sizes
-
-    from mt_cli.config import ModelConfig
-
+def test_a_gain_is_the_loss_beside_other_sources_less_the_loss():
     torch.manual_seed(1)
     model = Transformer(ModelConfig(**TINY), 12, 12, 0).eval()
     ids = [([5, 6], [7, 8]), ([6, 6], [9, 10]), ([9, 5], [4, 5])]
@@ -93,53 +84,37 @@ def test_a_gain_is_the_loss_beside_other_sources_less_the_loss(batch_of):
         return -sum(log_probs) / 3
 
     expected = [np.mean([loss(src, tgt) for src, _ in ids if src != own]) - loss(own, tgt) for own, tgt in ids]
-    found = suspects._gains(model, dataset, 16, lambda _: None)
-    assert found == pytest.approx(expected, abs=1e-5)
+    assert suspects._gains(model, dataset, 16, lambda _: None) == pytest.approx(expected, abs=1e-5)
 
 
 def test_what_does_not_fit_is_told(mt, tiny, trained_run):
-    long = "red " * 40
     for code in ("en", "de"):
+        Path(f"long.{code}").write_text(f"{'red ' * 40}\n")
         with Path(f"train.{code}").open("a") as file:
-            file.write(f"{long}\n")
+            file.write(f"{'red ' * 40}\n")
     answer = mt("check", "train.en", "train.de", "--with", trained_run)
     assert "20 of 200 pairs, the worst first; 1 too long for the model are not ranked; look at them" in answer.said[-1]
+    answer = mt("check", "long.en", "long.de", "--with", trained_run)
+    assert answer.code == 1 and answer.said[0].startswith("error: long.en: no pair is short enough for ")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (
-            ["train.de", "train.en", "--with", "RUN"],
-            "error: RUN: translates en to de, the corpus de to en; give a run of these languages",
-        ),
-        (["train.en", "train.de", "--with", "RUN", "--json"], "error: --with prints no report; leave out --json"),
-        (
-            ["train.en", "train.de", "--with", "nowhere"],
-            "error: nowhere: no such directory; expected a run directory, as `mt train` makes it",
-        ),
+        (["train.de", "train.en", "--with", "RUN"], 2, "RUN: translates en to de, the corpus de to en; "),
+        (["train.en", "train.de", "--with", "RUN", "--json"], 2, "--with prints no report; leave out --json"),
+        (["train.en", "train.de", "--with", "nowhere"], 1, "nowhere: no such directory; "),
     ],
 )
-def test_a_run_that_cannot_judge_is_refused(mt, tiny, trained_run, arguments, message):
+def test_a_run_that_cannot_judge_is_refused(mt, tiny, trained_run, arguments, code, message):
     answer = mt("check", *(str(trained_run) if one == "RUN" else one for one in arguments))
-    assert answer.code in {1, 2} and answer.out == b""
-    assert answer.said == [message.replace("RUN", str(trained_run))]
-
-
-def test_a_corpus_of_which_no_pair_fits_is_refused(mt, tiny, trained_run):
-    for code in ("en", "de"):
-        Path(f"long.{code}").write_text("red " * 40 + "\n")
-    answer = mt("check", "long.en", "long.de", "--with", trained_run)
-    assert answer.code == 1
-    assert answer.said == [
-        f"error: long.en: no pair is short enough for {trained_run}; give a run with a larger data.max_length"
-    ]
+    assert (answer.code, answer.out) == (code, b"")
+    assert answer.said[0].startswith(f"error: {message}".replace("RUN", str(trained_run)))
 
 
 def test_the_longest_pair_fits_with_its_tag(mt, tiny):
     sizes = ("model.max_positions=16", "data.max_length=15", "training.max_steps=2", "training.both_directions=1")
-    command = [word for size in sizes for word in ("--set", size)]
-    assert mt("train", "tiny.yaml", "--run-dir", "both", *command).code == 0
+    assert mt("train", "tiny.yaml", "--run-dir", "both", *options(*sizes)).code == 0
     tokenizer = RunDir(Path("both")).text.load_tokenizer(True)
     lengths = set()
     for code in ("en", "de"):
@@ -149,5 +124,4 @@ def test_the_longest_pair_fits_with_its_tag(mt, tiny):
         Path(f"train.{code}").write_text("".join(f"{text}\n" for text in texts))
     assert {14, 15} <= lengths
     answer = mt("check", "train.en", "train.de", "--with", "both")
-    assert answer.code == 0, answer.err.decode()
-    assert "too long for the model" in answer.said[-1]
+    assert answer.code == 0 and "too long for the model" in answer.said[-1], answer.err.decode()

@@ -99,12 +99,9 @@ def test_few_sentences_that_differ_are_no_evidence(texts: tuple[list[str], ...],
         assert paired_tests(counted(worse, refs)[name], counts).p_randomization >= 2.0 ** (1 - n)
 
 
-def test_text_against_itself_differs_by_nothing(texts: tuple[list[str], ...]) -> None:
+def test_what_cannot_vary_has_no_difference_and_no_width(texts: tuple[list[str], ...]) -> None:
     counts = counted(texts[0], texts[2])["bleu"]
     assert paired_tests(counts, counts) == PairedTests(0, 1, 1)
-
-
-def test_a_sentence_alone_has_an_interval_of_no_width() -> None:
     found = [interval(one) for one in counted(["a cat sees it"], ["a cat saw it"]).values()]
     assert all(one.half_width == 0 and np.isfinite(one.mean) for one in found)
 

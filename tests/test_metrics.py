@@ -148,6 +148,17 @@ def test_translations_that_are_far_too_long_are_told():
     assert _warnings_of_length(["ab"], [""]) == [], "blank references have no length"
 
 
+def test_input_without_end_is_refused(mt, trained_run, tiny):
+    for command in (
+        ["evaluate", "--hyp", "/dev/zero", "--ref", "test.de"],
+        ["evaluate", "--hyp", "test.de", "--ref", "/dev/zero"],
+        ["score", trained_run, "--src", "test.en", "--ref", "/dev/zero"],
+        ["score", trained_run, "--src", "/dev/zero", "--ref", "test.de"],
+    ):
+        answer = mt(*command)
+        assert (answer.code, len(answer.said)) == (1, 1) and answer.said[0].startswith("error: /dev/zero:"), command
+
+
 # Languages -----------------------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,8 @@ def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
             ) from None
         raise DataError(f"{file}: {error.strerror}; give a text file, or none to read stdin") from None
     with source:
+        if file.is_char_device() and file != Path(os.devnull) and not source.isatty():
+            raise DataError(f"{file}: a device, which may have no end; give a text file, or none to read stdin")
         yield source
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_lo
 from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.errors import CheckpointError
-from mt_cli.model import attention, decoder_state
+from mt_cli.model import attention
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.layers import ACTIVATIONS
 from mt_cli.model.packed_linear import Linear, PackedLinear, linear
@@ -115,10 +116,13 @@ def test_searches_with_a_recorded_state_find_the_same(make_model: MakeModel, pos
 def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: MakeModel, monkeypatch) -> None:
     """There is no GPU here: what it would be asked for, in order."""
     done: list[str] = []
-    monkeypatch.setattr(decoder_state.RecordedState, "_record", lambda self, step: done.append("record") or setattr(self, "graph", SimpleNamespace(replay=lambda: done.append("replay"))))  # fmt: skip
-    monkeypatch.setattr(decoder_state, "_can_record", lambda device: True)
+
+    def record(step):
+        done.append("record")
+        return SimpleNamespace(replay=lambda: done.append("replay")), step()
+
     decoder = InferenceModel(make_model())
-    decoder.is_recorded = True
+    decoder.is_recorded, decoder._recorder = True, SimpleNamespace(record=record, lock=contextlib.nullcontext())
     state = decoder.start(*source_batch(SOURCES), 5)
     for _ in range(3):
         decoder.advance(state, torch.full((len(SOURCES),), BOS_ID))

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_packing import SHAPE, some_pairs
 
 from mt_cli.config_file import load_config
+from mt_cli.data.batching import make_batch, source_batch, subsequent_mask
+from mt_cli.data.packing import pack
 from mt_cli.errors import ConfigError
+from mt_cli.model import transformer
 from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.inference import InferenceModel
 from mt_cli.model.positions import Positions, RotaryPositions, SinusoidPositions, sinusoid_table
+from mt_cli.training.objective import summed_loss
 
 FLOAT32 = 1e-5
 
@@ -136,6 +142,66 @@ def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(
     for layer in model.decoder_layers:
         assert layer.cross_attention.positions is (model.positions if name == "rotary_cross" else None)
     assert not [key for key in model.state_dict() if "positions" in key]  # a formula makes them
+
+
+# A bias on the scores ------------------------------------------------------------------------------------------------
+
+
+class Alibi(Positions):
+    """Press et al. 2022, for both directions; with weights of its own, as T5's bias has (Raffel et al. 2020)."""
+
+    in_self_attention, in_cross_attention, has_bias = True, True, True
+
+    def __init__(self, n_positions: int, n_heads: int):
+        super().__init__(n_positions)
+        self.slopes = torch.nn.Parameter(2.0 ** -torch.arange(1.0, n_heads + 1))
+
+    def bias(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return -self.slopes[:, None, None] * (queries[:, None] - keys).abs()
+
+
+@pytest.fixture
+def with_alibi(make_model: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(transformer, "positions_of", lambda config: Alibi(config.max_positions, config.n_heads))
+    return make_model(vocab_size=13)
+
+
+def test_a_bias_is_added_to_the_scores() -> None:
+    attention = MultiHeadAttention(12, 2, positions=Alibi(32, 2)).eval()
+    x, memory = torch.randn(1, 4, 12), torch.randn(1, 6, 12)
+    _, weights = attention(x, memory, memory, return_weights=True)
+    query, key = (attention.split_heads(w(y)) for w, y in ((attention.w_q, x), (attention.w_k, memory)))
+    scores = (query @ key.mT / math.sqrt(6)).detach()
+    for head, slope in enumerate((0.5, 0.25)):
+        for t in range(4):
+            for s in range(6):
+                scores[0, head, t, s] -= slope * abs(t - s)
+    torch.testing.assert_close(weights, scores.softmax(-1))
+
+
+def test_with_a_bias_packed_sentences_train_as_padded_ones_and_its_weights_learn(with_alibi: Any) -> None:
+    dataset, chosen = some_pairs(7), [6, 2, 3, 0, 5]
+    results = []
+    for batch in make_batch(dataset, chosen), pack(dataset, chosen, SHAPE):
+        loss = summed_loss(with_alibi, batch, 0.1, is_fused=True)
+        results.append([loss, *torch.autograd.grad(loss, list(with_alibi.parameters()))])
+    for packed, padded in zip(*results, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-4, atol=1e-4)
+    assert results[0][1 + [name for name, _ in with_alibi.named_parameters()].index("positions.slopes")].any()
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("width", [1, 3])
+def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi: Any, width: int, is_recorded: bool) -> None:
+    src_ids, src_mask = source_batch([[4, 5, 6, 7], [8, 9]])
+    decoder = InferenceModel(with_alibi)
+    decoder.is_recorded = is_recorded
+    state, n = decoder.start(src_ids, src_mask, 6, beam_size=width), 2 * width
+    tokens = torch.randint(4, 13, (n, 6), generator=torch.Generator().manual_seed(1))
+    found = torch.stack([decoder.advance(state, tokens[:, step]) for step in range(6)], 1)
+    sides = src_ids.repeat_interleave(width, 0), src_mask.repeat_interleave(width, 0)
+    expected = with_alibi.project(with_alibi(*sides, tokens, subsequent_mask(6)))
+    torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
 
 
 def test_rotary_positions_add_nothing_to_embeddings() -> None:

@@ -28,21 +28,25 @@ def attend(
     dropout: Dropout | None = None,
     return_weights: bool = False,
     is_inference: bool = False,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q K^T / temperature) V, equation 1, in which the temperature is the square root of d_k.
+    """softmax(Q K^T / temperature + bias) V, equation 1, in which the temperature is the square root of d_k.
 
-    query (B,H,T,K), key (B,H,S,K), value (B,H,S,V), mask broadcast to (B,H,T,S) -> output (B,H,T,V) and, if
+    query (B,H,T,K), key (B,H,S,K), value (B,H,S,V), mask broadcast to (B,H,T,S), bias (H,T,S) -> output (B,H,T,V) and, if
     `return_weights`, the weights after dropout (B,H,T,S). A query that may attend to no key gets zeros.
     """
+    may_be_fused = bias is None and not return_weights
     if isinstance(mask, PackedMask):
-        if query.device.type == "cuda" and not return_weights:
+        if query.device.type == "cuda" and may_be_fused:
             return attend_packed(query, key, value, mask, temperature), None
         mask = mask.dense()  # (T,S)
-    if not return_weights and _is_fused_better(query.device, is_inference):
+    if may_be_fused and _is_fused_better(query.device, is_inference):
         dropout_p = dropout.p if dropout is not None and dropout.training else 0.0
         return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=1 / temperature), None
 
     scores = (query / temperature) @ key.transpose(-2, -1)  # (B,H,T,S)
+    if bias is not None:
+        scores = scores + bias
     if mask is not None:
         # The smallest finite number: with -inf, a row without any key would be NaN after the softmax.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
@@ -97,6 +101,7 @@ def has_packed_kernel(attention: MultiHeadAttention) -> bool:
         and size % 8 == 0
         and size <= 256
         and attention.dropout.n_dropped == 0
+        and not attention.has_bias
     )
 
 
@@ -114,7 +119,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
         positions: Positions | None = None,
     ):
-        """`positions`: applied to queries and keys; None: they are left as they are."""
+        """`positions`: applied to queries and keys, or to scores; None: they are left as they are."""
         super().__init__()
         if head_dim is None and d_model % n_heads:
             raise ValueError(f"d_model {d_model} does not split into {n_heads} heads")
@@ -138,8 +143,18 @@ class MultiHeadAttention(nn.Module):
         query = self.split_heads(self.apply_positions(self.w_q(query), first[0]))  # (B,H,T,K)
         key = self.split_heads(self.apply_positions(self.w_k(key), first[1]))  # (B,H,S,K)
         value = self.split_heads(self.w_v(value))  # (B,H,S,V)
-        output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights)
+        bias = self.bias(_positions(first[0], query), _positions(first[1], key)) if self.has_bias else None
+        output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights, bias=bias)
         return self.w_o(self.concat_heads(output)), weights
+
+    @property
+    def has_bias(self) -> bool:
+        return self.positions is not None and self.positions.has_bias
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """That of the position encoding, (H,T,S), for queries at positions (T) and keys at positions (S)."""
+        assert self.positions is not None
+        return self.positions.bias(queries, keys)
 
     def apply_positions(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
         """Queries or keys (B,T,H*K), the first of T at position `first`, or all at positions (T) -> (B,T,H*K)."""
@@ -154,3 +169,8 @@ class MultiHeadAttention(nn.Module):
     def concat_heads(self, x: Tensor) -> Tensor:
         """(B,H,T,V) -> (B,T,H*V), the inverse of `split_heads`."""
         return x.transpose(1, 2).flatten(2)
+
+
+def _positions(given: int | Tensor, x: Tensor) -> Tensor:
+    """Those of x (B,H,T,K): as given, or counted from 0."""
+    return given if isinstance(given, Tensor) else torch.arange(x.size(2), device=x.device)

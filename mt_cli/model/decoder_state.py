@@ -7,6 +7,8 @@ state those that there is room for. Masks: True means "may be attended".
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -100,10 +102,11 @@ class RecordedState(DecoderState):
     last_ids: Tensor  # (B*W)
     kept: Tensor  # which of the B sentences are still selected, in their order
     logits: Tensor | None = None  # (B*W,V)
+    recorder: Recorder | None = None  # None in tests: every step is computed
     graph: torch.cuda.CUDAGraph | None = None
 
     @classmethod
-    def of(cls, state: DecoderState) -> RecordedState:
+    def of(cls, state: DecoderState, recorder: Recorder | None) -> RecordedState:
         """A new `state`, before the first target token."""
         key, width = state.layers[0].key, state.beam_size
         n_sentences, n_tokens, _ = key.shape
@@ -120,6 +123,7 @@ class RecordedState(DecoderState):
             n_tokens=torch.zeros(1, dtype=torch.long, device=key.device),
             last_ids=torch.zeros(n_sentences * width, dtype=torch.long, device=key.device),
             kept=torch.arange(n_sentences, device=key.device),
+            recorder=recorder,
         )
 
     @property
@@ -131,25 +135,14 @@ class RecordedState(DecoderState):
         """The logits of `step(self, last_ids)`, which is recorded at its second call."""
         rows = self.rows
         self.last_ids.index_copy_(0, rows, last_ids)
-        if self.logits is None or not _can_record(self.last_ids.device):
+        if self.logits is None or self.recorder is None:
             self.logits = step(self, self.last_ids)  # which also makes what a recording must find ready
-        else:
+            return self.logits[rows]
+        with self.recorder.lock:
             if self.graph is None:
-                self._record(step)
-            assert self.graph is not None
+                self.graph, self.logits = self.recorder.record(lambda: step(self, self.last_ids))
             self.graph.replay()
-        return self.logits[rows]
-
-    def _record(self, step: Callable[[DecoderState, Tensor], Tensor]) -> None:
-        self.graph = torch.cuda.CUDAGraph()
-        device = self.last_ids.device
-        aside, stream = torch.cuda.Stream(device), torch.cuda.current_stream(device)
-        aside.wait_stream(stream)
-        with torch.cuda.stream(aside):  # not torch.cuda.graph, which collects all of Python's garbage first
-            self.graph.capture_begin(capture_error_mode="thread_local")
-            self.logits = step(self, self.last_ids)
-            self.graph.capture_end()
-        stream.wait_stream(aside)
+            return self.logits[rows]
 
     def select(self, rows: Tensor) -> None:
         rows = rows.view(-1, self.beam_size)
@@ -167,8 +160,34 @@ class RecordedState(DecoderState):
         return self.token_mask[:, None]
 
 
-def _can_record(device: torch.device) -> bool:
-    return device.type == "cuda"
+class Recorder:
+    """Records the steps of a model, one state after another, in one stream and one pool of memory.
+
+    What a graph leaves in the pool is its logits, which are copied before another graph is replayed: hence the lock.
+    """
+
+    def __init__(self, device: torch.device):
+        self.lock = threading.Lock()
+        self._stream = torch.cuda.Stream(device)
+        self._newest: torch.cuda.CUDAGraph | None = None  # which keeps the pool
+
+    def record(self, step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        """The graph of a step, and its logits."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._stream.device)
+        pool = self._newest.pool() if self._newest is not None else None
+        self._stream.wait_stream(stream)
+        with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which collects all of Python's garbage first
+            graph.capture_begin(pool, capture_error_mode="thread_local")
+            try:
+                logits = step()
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # that the recording is broken, which the first error explains
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        stream.wait_stream(self._stream)
+        self._newest = graph
+        return graph, logits
 
 
 class RecordedLayer(LayerState):

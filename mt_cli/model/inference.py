@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from mt_cli.model.attention import MultiHeadAttention, attend
-from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState
+from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState, Recorder
 from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer
 from mt_cli.model.packed_linear import joined, linear
 from mt_cli.model.transformer import Transformer
@@ -37,6 +38,7 @@ class InferenceModel:
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm
         self._project = linear(model.scaled_projection(), model.projection.bias)
         self.is_recorded = model.device.type == "cuda"
+        self._recorder = Recorder(model.device) if self.is_recorded else None
 
     def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> DecoderState:
         """The state before the first target token of src_ids (B,S), src_mask (B,1,1,S), with room for `max_length`."""
@@ -51,7 +53,7 @@ class InferenceModel:
             layers=[layer.start(memory, n_sentences, max_length * beam_size) for layer in self._decoder_layers],
             beam_size=beam_size,
         )
-        return RecordedState.of(state) if self.is_recorded else state
+        return RecordedState.of(state, self._recorder) if self.is_recorded else state
 
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         """Feeds the last token of each partial hypothesis, last_ids (B*W); returns the logits (B*W,V) of the next."""
@@ -129,15 +131,29 @@ class _Attention(_Branch):
     def __init__(self, attention: MultiHeadAttention, add_norm: AddNorm):
         super().__init__(add_norm)
         self.temperature, self.apply_positions = attention.temperature, attention.apply_positions
+        self.has_bias, self.bias = attention.has_bias, attention.bias
         self.split_heads, self.concat_heads = attention.split_heads, attention.concat_heads
         self.w_o = joined(attention.w_o)
 
-    def finish(self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def finish(
+        self,
+        x: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        at: int | Tensor | None,
+        width: int = 1,
+    ) -> Tensor:
         """The residual x (B*T,D) plus what its query (B*T,1,H*K) or (B,T,H*K) finds in key and value (B,N,H*K), with
-        mask (B,1,1 or T,N)."""
+        mask (B,1,1 or T,N). `at`: the position of all queries, or None for 0, 1, ...; the keys have each `width` times."""
         query = self.split_heads(query.view(key.size(0), -1, query.size(-1)))  # (B,H,T,K)
         key, value = self.split_heads(key), self.split_heads(value)  # (B,H,N,K)
-        output, _ = attend(query, key, value, mask, self.temperature, is_inference=True)
+        bias = None
+        if self.has_bias:
+            queries, keys = (torch.arange(n, device=x.device) for n in (query.size(2), key.size(2)))
+            bias = self.bias(queries if at is None else torch.zeros_like(queries) + at, keys // width)
+        output, _ = attend(query, key, value, mask, self.temperature, is_inference=True, bias=bias)
         return self.after(self.w_o.add(self.concat_heads(output).flatten(0, 1), x))
 
 
@@ -151,13 +167,14 @@ class _SelfAttention(_Attention):
     def encode(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (B*S,D), mask (B,1,1,S) -> (B*S,D): every position attends to all of its sentence."""
         query, key, value = self.w_qkv(self.before(x)).view(len(mask), -1, sum(self.sizes)).split(self.sizes, dim=2)
-        return self.finish(x, self.apply_positions(query), self.apply_positions(key), value, mask)
+        return self.finish(x, self.apply_positions(query), self.apply_positions(key), value, mask, None)
 
     def advance(self, x: Tensor, layer: LayerState, state: DecoderState, mask: Tensor | None) -> Tensor:
         """x (B*W,D) -> (B*W,D): each token attends to itself and to those before it, whose keys are in `layer`."""
         query, key, value = self.w_qkv(self.before(x)).view(len(x), 1, -1).split(self.sizes, dim=2)
         query, key = self.apply_positions(query, state.n_tokens), self.apply_positions(key, state.n_tokens)
-        return self.finish(x, query, *layer.append(key, value, state.n_tokens * state.beam_size), mask)
+        key, value = layer.append(key, value, state.n_tokens * state.beam_size)
+        return self.finish(x, query, key, value, mask, state.n_tokens, state.beam_size)
 
 
 class _CrossAttention(_Attention):
@@ -175,4 +192,4 @@ class _CrossAttention(_Attention):
     def advance(self, x: Tensor, layer: LayerState, state: DecoderState) -> Tensor:
         """x (B*W,D) -> (B*W,D): each token attends to the source."""
         query = self.apply_positions(self.w_q(self.before(x)).unsqueeze(1), state.n_tokens)
-        return self.finish(x, query, layer.memory_key, layer.memory_value, state.memory_mask)
+        return self.finish(x, query, layer.memory_key, layer.memory_value, state.memory_mask, state.n_tokens)

@@ -1,9 +1,10 @@
 """Position encodings: how the network knows where a token stands. Only this file distinguishes one from another.
 
-An encoding either adds something to the embeddings or changes the queries and keys of attention. A new one is a class
-here, a case in `positions_of`, and a name in `ModelConfig.positions`; exports refuse what they do not name.
+An encoding adds something to the embeddings, changes the queries and keys of attention, or adds a bias to its scores. A
+new one is a class here, a case in `positions_of`, and a name in `ModelConfig.positions`; exports refuse what they do not
+name.
 
-Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
+Shapes: B sentences, T positions of queries, S of keys, D d_model, H heads, K head_dim.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ def positions_of(config: ModelConfig) -> Positions:
 
 
 class Positions(nn.Module):
-    """No encoding at all, and the two methods of which a subclass overrides one.
+    """No encoding at all, and the three methods of which a subclass overrides one.
 
     Tables are buffers: they move with the model, are not trained, and are not saved, since a formula makes them.
     """
 
-    in_self_attention, in_cross_attention = False, False  # whether `apply_to_heads` is called there
+    in_self_attention, in_cross_attention = False, False  # whether the two methods for attention are called there
+    has_bias = False  # whether `bias` is one of them
 
     def __init__(self, n_positions: int):
         super().__init__()
@@ -44,6 +46,11 @@ class Positions(nn.Module):
         """Queries or keys (B,T,H*K split into H,K), the first of T at position `first`, counted from 0, or all at positions
         (T) -> the same shape."""
         return x
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """What is added to the scores of queries at positions (T) for keys at positions (S), counted from 0: (H,T,S), as in
+        ALiBi (Press et al. 2022) or T5 (Raffel et al. 2020)."""
+        raise NotImplementedError
 
 
 class SinusoidPositions(Positions):

@@ -1,4 +1,4 @@
-"""The config: every key with its type, range, default and explanation, and the rules between keys.
+"""The config: every key with its type, range, default and explanation, and below the keys of a section the rules between them.
 
 The string below a key explains it; `mt config` prints these strings, and an editor shows them. This file knows nothing of
 YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config is reported at once.
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,33 +24,76 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-_FILES_SCHEMA = [
-    {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
-    {"title": "one .tsv, .csv or .xlsx file", "type": "string"},
-]
-Files = Annotated[
-    list[str],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(min_length=1, max_length=2),
-    WithJsonSchema({"anyOf": _FILES_SCHEMA}),
-]
-"""`[source file, target file]`, line n beside line n; or one table: `.tsv`, `.csv` or `.xlsx`. All but the last may end in
-`.gz`."""
-
-TextFiles = Annotated[
-    list[str],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(min_length=1),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-"""Text files that follow one another. Each may end in `.gz`."""
-
-Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=35)]
+LANGUAGE_PATTERN = r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$"
+COLUMNS_PATTERN = r"^[^,]+,[^,]+$"
+NAME_PATTERN = r"^[\w.-]+$"
+DEVICE_PATTERN = r"^(auto|cpu|mps|cuda(:\d+)?)$"
 MAX_HEADS = 128
 AUTO = 0
 """What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config, by the
 smallest number that is about as fast as any that fits into memory."""
 
+_LANGUAGE_CODES = {
+    "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
+    "burmese": "my", "tibetan": "bo",
+}  # fmt: skip
+"""What people write instead of a language code, and the code. Only languages without spaces between words are listed: for
+the others a wrong code changes no score."""
+
+
+def meant_language(tag: str) -> str | None:
+    """The code of the language that is meant by that of a country, such as zh by cn."""
+    return _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower())
+
+
+def is_table(file: str) -> bool:
+    """Whether, by its name, the file holds both languages in columns."""
+    return re.search(r"\.([tc]sv|xlsx?|ods)(\.gz)?$", file, re.IGNORECASE) is not None
+
+
+def _language(tag: str) -> str:
+    if code := meant_language(tag):
+        raise ValueError(f"expected the code of a language, such as '{code}'")
+    return tag
+
+
+def _files(value: Any) -> Any:
+    files = [value] if isinstance(value, str) else value
+    if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
+        raise ValueError("expected [source file, target file] or one table (.tsv, .csv or .xlsx)")
+    if len(files) == 1 and not is_table(files[0]):
+        raise ValueError("expected two files, source and target, or one table (.tsv, .csv or .xlsx)")
+    if len(files) == 2 and files[0] == files[1]:
+        raise ValueError("expected two different files, source and target")
+    return files
+
+
+def _texts(value: Any) -> Any:
+    files = [value] if isinstance(value, str) else value
+    if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
+        raise ValueError("expected a text file or a list of text files")
+    if any(map(is_table, files)):
+        raise ValueError("expected text with a sentence on each line (save a column of a table as such)")
+    return files
+
+
+_FILES_SCHEMA = [
+    {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+    {"title": "one .tsv, .csv or .xlsx file", "type": "string"},
+]
+Files = Annotated[list[str], BeforeValidator(_files), WithJsonSchema({"anyOf": _FILES_SCHEMA})]
+"""`[source file, target file]`, line n beside line n; or one table: `.tsv`, `.csv` or `.xlsx`. All but the last may end in
+`.gz`."""
+
+TextFiles = Annotated[
+    list[str],
+    BeforeValidator(_texts),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""Text files that follow one another. Each may end in `.gz`."""
+
+Language = Annotated[str, Field(pattern=LANGUAGE_PATTERN, max_length=35), AfterValidator(_language)]
+Columns = Annotated[str, Field(pattern=COLUMNS_PATTERN)]
 BatchTokens = Annotated[
     int,
     Field(ge=16, le=4_000_000),
@@ -59,19 +103,14 @@ BatchTokens = Annotated[
 ]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
+Contradiction = tuple[str, str]
+"""Keys that contradict each other though each is right by itself, such as "model.n_heads model.d_model", and why."""
+
 
 class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-
-
-_LANGUAGE_CODES = {
-    "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
-    "burmese": "my", "tibetan": "bo",
-}  # fmt: skip
-"""What people write instead of a language code, and the code. Only languages without spaces between words are listed: for
-the others a wrong code changes no score."""
 
 
 class Corpus(Section):
@@ -94,12 +133,20 @@ class Monolingual(Section):
     tgt: TextFiles
     """A text file in the target language with a sentence on each line, or a list of such files."""
     src: TextFiles | None = None
-    """The same in the source language. The run that translates back learns from it as this run learns from tgt."""
+    """The same in the source language. The reverse model learns from it as this run learns from tgt."""
     search: Literal["greedy", "beam", "sampling"] = "greedy"
-    """How its sources are searched for: the most probable token at each step (greedy), the search of the way back's config
-    (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
+    """How its sources are searched for: the most probable token at each step (greedy), the search of the reverse model's
+    config (beam), or each token drawn by its probability (sampling; Edunov et al. 2018)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.src and self.back is not None:
+            yield (
+                "data.monolingual.src data.monolingual.back",
+                f"data.monolingual.src is for a reverse model that is trained here, not for {self.back}; leave out one of"
+                " the two",
+            )
 
 
 class WordList(Section):
@@ -110,7 +157,7 @@ class WordList(Section):
     share: float = Field(0.1, gt=0, le=0.5)
     """The share of an epoch's pairs that are of the list. Of a longer list epochs take the entries in turn, a shorter one is
     repeated, up to ten times."""
-    columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
+    columns: Columns | None = None
     """Which columns of a table are source and target, as data.columns."""
 
 
@@ -140,13 +187,13 @@ class LanguagePair(Section):
     """The validation text, in the same form. It decides which checkpoint is the best and when training stops early, so it
     must not contain training pairs. 500 to 3,000 pairs are usual. null: some pairs of the training text are held out as
     dev set, and, where data.test is empty, some more as test set."""
-    test: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Files] = {}
+    test: dict[Annotated[str, Field(pattern=NAME_PATTERN)], Files] = {}
     """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them; it only warns about
     training pairs that occur in them."""
     words: Annotated[WordList, Field(title="a section")] | None = None
     """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are, small
     so that training on them shortens no translation. None is held out."""
-    columns: Annotated[str, Field(pattern=r"^[^,]+,[^,]+$")] | None = None
+    columns: Columns | None = None
     """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
     they are found by themselves, and told. It has no effect on pairs of files."""
 
@@ -160,14 +207,35 @@ class LanguagePair(Section):
         corpora = [item for item in self.train if isinstance(item, Corpus)]
         return corpora or [Corpus(files=[str(file) for file in self.train])]
 
+    def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
+        """`at`: the section that the keys are in."""
+        if self.src_lang.lower() == self.tgt_lang.lower():
+            told = f"{at}.src_lang and {at}.tgt_lang are both '{self.src_lang}'; they must differ"
+            yield f"{at}.tgt_lang {at}.src_lang", told
+        corpora = self.corpora
+        for number, corpus in enumerate(corpora):
+            first = next(i for i, other in enumerate(corpora) if other.files == corpus.files)
+            if first < number:
+                weight = corpus.weight + corpora[first].weight
+                told = f"the files of {at}.train.{first} once more; name them once, with a weight of {weight:g}"
+                yield f"{at}.train.{number}", f"{at}.train.{number}: {told}"
+        if all(corpus.synthetic for corpus in corpora):
+            yield f"{at}.train", f"{at}.train: all corpora are synthetic; add one that people translated"
+        elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in corpora):
+            told = f"no corpus from which a dev set may be held out; give {at}.dev, or leave out hold_out: false"
+            yield f"{at}.train {at}.dev", f"{at}.train: {told}"
+        if "dev" in self.test:
+            told = f"{at}.test.dev is what the scores of {at}.dev are called; choose another name"
+            yield f"{at}.test.dev", told
+
 
 class DataConfig(LanguagePair):
     """The data of one language pair."""
 
     monolingual: Annotated[Monolingual, Field(title="a section")] | None = None
-    """Text in the target language alone: {tgt: news.gn}, or a list of files. First a run is trained that translates back,
-    then it translates this text, and then the run learns from these synthetic pairs, too, which a tag tells apart. src: text in
-    the source language, from which the run that translates back learns in the same way; search: greedy, beam or sampling;
+    """Text in the target language alone: {tgt: news.gn}, or a list of files. First a reverse model is trained, then it
+    translates this text, and then the run learns from these synthetic pairs, too, which a tag tells apart. src: text in the
+    source language, from which the reverse model learns in the same way; search: greedy, beam or sampling;
     back: a run to translate with, instead of training one."""
     max_length: int = Field(256, ge=4, le=4096)
     """The largest number of tokens on either side. Longer training pairs are dropped and counted; longer input of
@@ -182,7 +250,7 @@ class DataConfig(LanguagePair):
     spelling: Literal["dev", "own"] = "dev"
     """Whose spelling training is read in, where its text has an apostrophe or a Latin letter with marks that data.dev hardly
     ever has: ã for its â, ’ for its '. dev: that of the dev set, in `mt translate`, too; own: that of the files. `mt check`
-    and `mt train` list the signs. With training.init_from, the other run's spelling is kept."""
+    and `mt train` list these characters. With training.init_from, the other run's spelling is kept."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with scores that
     were computed with another tokenizer."""
@@ -197,6 +265,11 @@ class DataConfig(LanguagePair):
         """Whether some of the sources are written by a machine, and have a tag."""
         corpora = [corpus for pair in self.directions for corpus in pair.corpora]
         return self.monolingual is not None or any(corpus.synthetic for corpus in corpora)
+
+    def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
+        yield from super().contradictions(at)
+        if self.monolingual is not None:
+            yield from self.monolingual.contradictions()
 
 
 _Absent = Annotated[SkipJsonSchema[Any], Field(exclude=True)]  # neither shown nor written into a run's config
@@ -234,6 +307,21 @@ class SeveralPairs(DataConfig):
             )
             for pair in self.pairs
         ]
+
+    def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
+        for name in [name for name in LanguagePair.model_fields if name in self.model_fields_set]:
+            told = "where each pair has its own; move it into the pairs, or leave out data.pairs"
+            yield f"data.{name} data.pairs", f"data.{name} beside data.pairs, {told}"
+        if self.monolingual is not None:
+            told = "data.monolingual is for one language pair so far; leave it out, or data.pairs"
+            yield "data.monolingual data.pairs", told
+        # Neither --to nor the folders of some systems tell en-de from en-DE.
+        names = [pair.name.lower() for pair in self.pairs]
+        for number, pair in enumerate(self.pairs):
+            yield from pair.contradictions(f"data.pairs.{number}")
+            if (first := names.index(names[number])) < number:
+                told = f"{pair.name}, as data.pairs.{first}; give the corpora of both as one data.pairs.{first}.train"
+                yield f"data.pairs.{number}", f"data.pairs.{number} is {told}"
 
 
 def _form_of_data(data: Any) -> str:
@@ -334,6 +422,40 @@ class ModelConfig(Section):
         """Dimensions of a head's values."""
         return self.value_dim or self.d_k
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.head_dim is None and self.d_model % self.n_heads:
+            near = next(n for n in range(self.n_heads, 0, -1) if self.d_model % n == 0)
+            yield (
+                "model.n_heads model.d_model",
+                f"model.d_model {self.d_model} does not split into {self.n_heads} heads; set model.n_heads to {near}, or"
+                " give model.head_dim",
+            )
+        if self.d_model % 2:
+            told = f"model.d_model {self.d_model} is odd; positions are pairs of sine and cosine"
+            yield "model.d_model", told
+        if self.positions != "sinusoid" and self.d_k % 2:
+            yield (
+                "model.positions model.head_dim model.n_heads",
+                f"model.positions '{self.positions}' turns pairs of a head's dimensions, which are {self.d_k}; give an even"
+                " model.head_dim",
+            )
+        if self.embedding_scale == "none" and self.embedding_init == "normal" and self.tie_embeddings != "none":
+            yield (
+                "model.embedding_scale model.embedding_init model.tie_embeddings",
+                "model.embedding_scale 'none' makes embeddings that are also the projection too large to begin with; set"
+                " model.embedding_init: xavier",
+            )
+        key, width = ("d_model", self.d_model) if self.positions == "sinusoid" else ("head_dim", self.d_k)
+        if self.max_positions * width > _MAX_POSITION_TABLE:
+            yield (
+                f"model.max_positions model.{key}",
+                f"model.max_positions {self.max_positions} times model.{key} {width} is more than"
+                f" {_MAX_POSITION_TABLE:,} numbers; lower one",
+            )
+
+
+_MAX_POSITION_TABLE = 1 << 25  # numbers: a short config must not allocate gigabytes
+
 
 class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
@@ -410,10 +532,29 @@ class TrainingConfig(Section):
     pip install 'mt-cli[tensorboard]'."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of the initial weights, the order of batches and dropout. Another seed shows how much scores vary by chance."""
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    device: str = Field("auto", pattern=DEVICE_PATTERN)
     """Where to compute: cpu, cuda, cuda:N or mps. auto: the GPU if there is one."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Precision of the matrix products; weights are float32 in any case. auto: bf16 where the device is fast at it."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.both_directions == 1 and self.r_drop:
+            yield (
+                "training.r_drop training.both_directions",
+                "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
+                " end; lower it, or set r_drop: 0",
+            )
+        if self.schedule == "noam" and not self.warmup_steps:
+            told = "training.schedule 'noam' needs training.warmup_steps of at least 1"
+            yield "training.warmup_steps training.schedule", told
+        if self.extend_vocabulary and self.init_from is None:
+            told = (
+                "training.extend_vocabulary adds to the tokenizer of another run; set training.init_from (--from RUN)"
+            )
+            yield "training.extend_vocabulary", told
+        frozen = set(self.freeze)
+        if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):
+            yield "training.freeze", "training.freeze: nothing is left to learn; leave out one of the parts"
 
 
 class DecodingConfig(Section):
@@ -450,6 +591,30 @@ class DecodingConfig(Section):
     batch_size: int = Field(64, ge=1, le=100_000)
     """Sentences decoded together. It changes speed and memory, not translations."""
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        if not self.sample and self.n_best > self.beam_size:
+            yield (
+                "decoding.n_best decoding.beam_size",
+                f"decoding.n_best {self.n_best} is more than decoding.beam_size {self.beam_size}; raise the latter",
+            )
+        if not self.sample and self.beam_size * self.batch_size > _MAX_ROWS:
+            yield (
+                "decoding.batch_size decoding.beam_size",
+                f"decoding.batch_size {self.batch_size} times decoding.beam_size {self.beam_size} is more than"
+                f" {_MAX_ROWS:,} sentences at once; lower one",
+            )
+
+    def keys_without_effect(self) -> dict[str, str]:
+        """The keys that the others switch off: key -> the only searches that use it."""
+        length_keys = ("length_normalization", "length_penalty")
+        if self.sample:
+            return dict.fromkeys(("beam_size", *length_keys), "a search without sampling")
+        unused = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sampling")
+        return unused | (dict.fromkeys(length_keys, "a beam") if self.beam_size == 1 else {})
+
+
+_MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust memory without a speedup
+
 
 class Config(Section):
     data: Data
@@ -463,10 +628,31 @@ class Config(Section):
     decoding: DecodingConfig = DecodingConfig()
     """How translations are searched for."""
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        for section in (self.data, self.model, self.training, self.decoding):
+            yield from section.contradictions()
+        tag = " and a tag" if self.data.has_synthetic else ""
+        if self.data.max_length + bool(tag) >= self.model.max_positions:  # the end symbol takes one more
+            yield (
+                "data.max_length model.max_positions",
+                f"data.max_length {self.data.max_length}{tag} is not below model.max_positions"
+                f" {self.model.max_positions}; raise the latter",
+            )
+        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+            yield (
+                "model.tie_embeddings tokenizer.joint",
+                "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
+            )
+        if self.training.both_directions and not self.tokenizer.joint:
+            yield (
+                "training.both_directions tokenizer.joint",
+                "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
+            )
 
-FREE_TO_CHANGE = {
-    # Where they lie: what is in the files decides whether they are the run's; weights and searches stay.
-    "data.train", "data.dev", "data.pairs", "data.monolingual", "data.words",
+
+# What may change within a run -----------------------------------------------------------------------------------------
+
+_FREE_TO_CHANGE = {
     "data.test",
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
@@ -475,68 +661,38 @@ FREE_TO_CHANGE = {
 }  # fmt: skip
 """What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew: the
 learning rate, which rises again in a finished run that gets more steps, until when both directions are learnt, patience."""
+_NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files decides whether they are the run's
 
 
 def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list[str]:
     """`section.key is X here, Y there` for each key that differs and may not change within a run. `names`: sections, or
     single keys such as data.max_length."""
-    found = []
-    here, there = mine.model_dump(), theirs.model_dump()
-    for section, _, only in (name.partition(".") for name in names):
-        for key, value in here[section].items():
-            if only and key != only:
-                continue
-            other = there[section].get(key)
-            if value != other and f"{section}.{key}" not in FREE_TO_CHANGE:
-                mine_told, theirs_told = ("null" if x is None else x for x in (value, other))
-                found.append(f"{section}.{key} is {mine_told} here, {theirs_told} there")
-    if not {"data", "data.src_lang"} & set(names):
-        return found
-    if (pairs := _told_pairs(mine)) != _told_pairs(theirs):
-        return [*found, f"data.pairs are {pairs} here, {_told_pairs(theirs)} there"]
-    if "data" in names and (weights := _weights(mine)) != _weights(theirs):
-        found.append(f"data.train has the weights {weights} here and {_weights(theirs)} there")
-    if "data" in names and (dev := _told_dev(mine)) != _told_dev(theirs):
-        found.append(f"data.dev is {dev} here, {_told_dev(theirs)} there")
-    if "data" in names and (text := _told_monolingual(mine)) != _told_monolingual(theirs):
-        found.append(f"data.monolingual is {text} here, {_told_monolingual(theirs)} there")
-    if "data" in names and (words := _told_words(mine)) != _told_words(theirs):
-        found.append(f"data.words are {words} here, {_told_words(theirs)} there")
-    return found
+    here, there = dict(_settled(mine)), dict(_settled(theirs))
+    shown = lambda value: "null" if value is None else value  # noqa: E731
+    return [
+        f"{key} is {shown(here.get(key))} here, {shown(there.get(key))} there"
+        for key in dict.fromkeys([*here, *there])
+        if here.get(key) != there.get(key)
+        and any(f"{re.sub('pairs[.][0-9]+[.]', '', key)}.".startswith(f"{name}.") for name in names)
+    ]
 
 
-def _told_pairs(config: Config) -> str:
-    """Nothing where there is but one."""
-    pairs = config.data.directions if isinstance(config.data, SeveralPairs) else []
-    columns = (f" ({pair.columns})" if pair.columns else "" for pair in pairs)
-    return ", ".join(f"{pair.name}{own}" for pair, own in zip(pairs, columns, strict=True)) or "none"
-
-
-def _told_dev(config: Config) -> str:
-    return ", ".join("null" if pair.dev is None else "given" for pair in config.data.directions)
-
-
-def _weights(config: Config) -> str:
-    return "; ".join(", ".join(map(_weight, pair.corpora)) for pair in config.data.directions)
-
-
-def _weight(corpus: Corpus) -> str:
-    mark = " (synthetic)" if corpus.synthetic else "" if corpus.hold_out else " (not held out)"
-    return f"{corpus.weight:g}{mark}"
-
-
-def _told_monolingual(config: Config) -> str:
-    text = config.data.monolingual
-    if text is None:
-        return "null"
-    by = " by data.monolingual.back" if text.back else ""
-    return f"translated by {text.search}{by}{' with src' if text.src else ''}"
-
-
-def _told_words(config: Config) -> str:
-    lists = [pair.words for pair in config.data.directions]
-    told = (f"a share of {one.share:g}{f', columns {one.columns}' if one.columns else ''}" for one in lists if one)
-    return "; ".join(told) or "null"
+def _settled(config: Config) -> Iterator[tuple[str, Any]]:
+    """What may not change within a run: each key and its value, or `given` for names of files."""
+    values = config.model_dump()
+    for pair, dumped in zip(config.data.directions, values["data"].get("pairs") or [values["data"]], strict=True):
+        dumped["train"] = [corpus.model_dump() for corpus in pair.corpora]
+    keys = [(name, values[name]) for name in values]
+    while keys:
+        key, value = keys.pop(0)
+        if re.sub("pairs[.][0-9]+[.]", "", key) in _FREE_TO_CHANGE:
+            continue
+        if isinstance(value, dict):
+            keys = [*((f"{key}.{name}", one) for name, one in value.items()), *keys]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            keys = [*((f"{key}.{number}", one) for number, one in enumerate(value)), *keys]
+        else:
+            yield key, "given" if value is not None and key.rpartition(".")[2] in _NAMES_OF_FILES else value
 
 
 # Keys that are left open ----------------------------------------------------------------------------------------------
@@ -569,206 +725,3 @@ def with_open_keys(config: Config, values: Mapping[str, Any]) -> Config:
         found = {key: values[f"{name}.{key}"] for key in type(section).model_fields if f"{name}.{key}" in values}
         update[name] = section.model_copy(update={k: v for k, v in found.items() if k not in section.model_fields_set})
     return config.model_copy(update=update)
-
-
-# Rules between keys ---------------------------------------------------------------------------------------------------
-
-Key = tuple[str, ...]
-Contradiction = tuple[list[Key], str]
-_MAX_POSITION_TABLE = 1 << 25  # numbers: a short config must not allocate gigabytes
-_MAX_ROWS = 100_000  # partial hypotheses in a batch: larger batches exhaust memory without a speedup
-
-
-def contradictions(config: Config) -> Iterator[Contradiction]:
-    """Rules between keys that this config breaks, though each key is right by itself: (the keys, message)."""
-    if isinstance(config.data, SeveralPairs):
-        yield from _pairs_contradictions(config.data)
-    else:
-        yield from _data_contradictions(config.data)
-        yield from _monolingual_contradictions(config.data.monolingual)
-    yield from _model_contradictions(config.model)
-    yield from _training_contradictions(config.training)
-    yield from decoding_contradictions(config.decoding)
-    tag = " and a tag" if config.data.has_synthetic else ""
-    if config.data.max_length + bool(tag) >= config.model.max_positions:  # the end symbol takes one more
-        yield (
-            [("data", "max_length"), ("model", "max_positions")],
-            f"data.max_length {config.data.max_length}{tag} is not below model.max_positions {config.model.max_positions};"
-            " raise the latter",
-        )
-    if config.model.tie_embeddings == "all" and not config.tokenizer.joint:
-        yield (
-            [("model", "tie_embeddings"), ("tokenizer", "joint")],
-            "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
-        )
-    if config.training.extend_vocabulary and config.training.init_from is None:
-        keys: list[Key] = [("training", "extend_vocabulary")]
-        yield (
-            keys,
-            "training.extend_vocabulary adds to the tokenizer of another run; set training.init_from (--from RUN)",
-        )
-    frozen = set(config.training.freeze)
-    if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):
-        yield [("training", "freeze")], "training.freeze: nothing is left to learn; leave out one of the parts"
-    if config.training.both_directions and not config.tokenizer.joint:
-        yield (
-            [("training", "both_directions"), ("tokenizer", "joint")],
-            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
-        )
-
-
-def _monolingual_contradictions(text: Monolingual | None) -> Iterator[Contradiction]:
-    if text is None:
-        return
-    for side, files in {"tgt": text.tgt, "src": text.src or []}.items():
-        for file in files:
-            if _TABLE.search(file):
-                told = (
-                    f"data.monolingual.{side}: found the table {file}, expected text with a sentence on each line; save its"
-                    " column as such"
-                )
-                yield [("data", "monolingual", side)], told
-    if text.src and text.back is not None:
-        keys: list[Key] = [("data", "monolingual", "src"), ("data", "monolingual", "back")]
-        told = f"data.monolingual.src is for a way back that is trained here, not for {text.back}"
-        yield keys, f"{told}; leave out one of the two"
-
-
-_TABLE = re.compile(r"\.([tc]sv(\.gz)?|xlsx?|ods)$", re.IGNORECASE)
-
-
-def _pairs_contradictions(data: SeveralPairs) -> Iterator[Contradiction]:
-    for name in [name for name in LanguagePair.model_fields if name in data.model_fields_set]:
-        yield (
-            [("data", name), ("data", "pairs")],
-            f"data.{name} beside data.pairs, where each pair has its own; move it into the pairs, or leave out data.pairs",
-        )
-    if data.monolingual is not None:
-        keys: list[Key] = [("data", "monolingual"), ("data", "pairs")]
-        yield keys, "data.monolingual is for one language pair so far; leave it out, or data.pairs"
-    # Neither --to nor the folders of some systems tell en-de from en-DE.
-    names = [pair.name.lower() for pair in data.directions]
-    for number, pair in enumerate(data.directions):
-        yield from _data_contradictions(pair, ("data", "pairs", str(number)))
-        if (first := names.index(names[number])) < number:
-            keys = [("data", "pairs", str(number))]
-            told = f"{pair.src_lang} to {pair.tgt_lang}, as data.pairs.{first}"
-            yield keys, f"data.pairs.{number} is {told}; give the corpora of both as one data.pairs.{first}.train"
-
-
-def meant_language(tag: str) -> str | None:
-    """The code of the language that is meant by that of a country, such as zh by cn."""
-    return _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower())
-
-
-def _data_contradictions(data: LanguagePair, at: Key = ("data",)) -> Iterator[Contradiction]:
-    """`at`: the section that they are in."""
-    section = ".".join(at)
-    if data.src_lang.lower() == data.tgt_lang.lower():
-        keys: list[Key] = [(*at, "tgt_lang"), (*at, "src_lang")]
-        yield keys, f"{section}.src_lang and {section}.tgt_lang are both '{data.src_lang}'; they must differ"
-    for name, tag in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
-        if code := meant_language(tag):
-            yield [(*at, name)], f"{section}.{name} '{tag}' is no code of a language; did you mean '{code}'?"
-    corpora = data.corpora
-    named: dict[Key, list[str]] = {("train",): corpora[0].files}
-    if isinstance(data.train[0], Corpus):
-        named = {("train", str(number), "files"): corpus.files for number, corpus in enumerate(corpora)}
-        yield from _repeated_corpora(corpora, at)
-    if data.dev is not None:
-        named["dev",] = data.dev
-    if data.words is not None:
-        named["words", "files"] = data.words.files
-    for key, files in (named | {("test", name): files for name, files in data.test.items()}).items():
-        name = ".".join((*at, *key))
-        if len(files) == 2 and files[0] == files[1]:
-            yield [(*at, *key)], f"{name}: source and target are the same file, {files[0]}"
-        if len(files) == 1 and not _TABLE.search(files[0]):
-            yield [(*at, *key)], f"{name}: one file must be a table (.tsv, .csv or .xlsx), found {files[0]}"
-    if all(corpus.synthetic for corpus in corpora):
-        yield [(*at, "train")], f"{section}.train: all corpora are synthetic; add one that people translated"
-    elif data.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in corpora):
-        told = f"{section}.train: no corpus from which a dev set may be held out"
-        yield [(*at, "train"), (*at, "dev")], f"{told}; give {section}.dev, or leave out hold_out: false"
-    if "dev" in data.test:
-        told = f"{section}.test.dev is what the scores of {section}.dev are called; choose another name"
-        yield [(*at, "test", "dev")], told
-
-
-def _repeated_corpora(corpora: list[Corpus], at: Key) -> Iterator[Contradiction]:
-    for number, corpus in enumerate(corpora):
-        first = next(i for i, other in enumerate(corpora) if other.files == corpus.files)
-        if first < number:
-            keys: list[Key] = [(*at, "train", str(number))]
-            train = ".".join((*at, "train"))
-            name = f"{train}.{number}: the files of {train}.{first} once more, {' '.join(corpus.files)}"
-            yield keys, f"{name}; name them once, with a weight of {corpus.weight + corpora[first].weight:g}"
-
-
-def _model_contradictions(model: ModelConfig) -> Iterator[Contradiction]:
-    if model.head_dim is None and model.d_model % model.n_heads:
-        near = next(n for n in range(model.n_heads, 0, -1) if model.d_model % n == 0)
-        yield (
-            [("model", "n_heads"), ("model", "d_model")],
-            f"model.d_model {model.d_model} does not split into {model.n_heads} heads;"
-            f" set model.n_heads to {near}, or give model.head_dim",
-        )
-    if model.d_model % 2:
-        yield [("model", "d_model")], f"model.d_model {model.d_model} is odd; positions are pairs of sine and cosine"
-    if model.positions != "sinusoid" and model.d_k % 2:
-        yield (
-            [("model", "positions"), ("model", "head_dim"), ("model", "n_heads")],
-            f"model.positions '{model.positions}' turns pairs of a head's dimensions, which are {model.d_k};"
-            " give an even model.head_dim",
-        )
-    if model.embedding_scale == "none" and model.embedding_init == "normal" and model.tie_embeddings != "none":
-        yield (
-            [("model", "embedding_scale"), ("model", "embedding_init"), ("model", "tie_embeddings")],
-            "model.embedding_scale 'none' makes embeddings that are also the projection too large to begin with;"
-            " set model.embedding_init: xavier",
-        )
-    width_key, width = ("d_model", model.d_model) if model.positions == "sinusoid" else ("head_dim", model.d_k)
-    if model.max_positions * width > _MAX_POSITION_TABLE:
-        yield (
-            [("model", "max_positions"), ("model", width_key)],
-            f"model.max_positions {model.max_positions} times model.{width_key} {width} is more than"
-            f" {_MAX_POSITION_TABLE:,} numbers; lower one",
-        )
-
-
-def _training_contradictions(training: TrainingConfig) -> Iterator[Contradiction]:
-    if training.both_directions == 1 and training.r_drop:
-        yield (
-            [("training", "r_drop"), ("training", "both_directions")],
-            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
-            " end; lower it, or set r_drop: 0",
-        )
-    if training.schedule == "noam" and not training.warmup_steps:
-        yield (
-            [("training", "warmup_steps"), ("training", "schedule")],
-            "training.schedule 'noam' needs training.warmup_steps of at least 1",
-        )
-
-
-def decoding_contradictions(decoding: DecodingConfig) -> Iterator[Contradiction]:
-    """Of the section `decoding` alone, whose keys the options of a command can change."""
-    if not decoding.sample and decoding.n_best > decoding.beam_size:
-        yield (
-            [("decoding", "n_best"), ("decoding", "beam_size")],
-            f"decoding.n_best {decoding.n_best} is more than decoding.beam_size {decoding.beam_size}; raise the latter",
-        )
-    if not decoding.sample and decoding.beam_size * decoding.batch_size > _MAX_ROWS:
-        yield (
-            [("decoding", "batch_size"), ("decoding", "beam_size")],
-            f"decoding.batch_size {decoding.batch_size} times decoding.beam_size {decoding.beam_size} is more than"
-            f" {_MAX_ROWS:,} sentences at once; lower one",
-        )
-
-
-def keys_without_effect(decoding: DecodingConfig) -> dict[str, str]:
-    """The keys of `decoding` that the others switch off: key -> the only searches that use it."""
-    length_keys = ("length_normalization", "length_penalty")
-    if decoding.sample:
-        return dict.fromkeys(("beam_size", *length_keys), "a search without sampling")
-    unused = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sampling")
-    return unused | (dict.fromkeys(length_keys, "a beam") if decoding.beam_size == 1 else {})

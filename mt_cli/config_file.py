@@ -7,34 +7,33 @@ is Norwegian, `1e-4` a number and `010` ten; a key that is given twice is refuse
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mt_cli.config import (
+    COLUMNS_PATTERN,
+    DEVICE_PATTERN,
+    LANGUAGE_PATTERN,
+    NAME_PATTERN,
     OPEN_KEYS,
     Config,
-    Corpus,
-    DataConfig,
     DecodingConfig,
-    LanguagePair,
-    Monolingual,
-    SeveralPairs,
-    WordList,
-    contradictions,
     given_keys,
     with_open_keys,
 )
+from mt_cli.display import shortened
 from mt_cli.errors import ConfigError
 
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False) -> Config:
@@ -44,9 +43,8 @@ def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False
     `is_open`; in any other the keys that it does not name have their defaults. Raises ConfigError with a line for every
     problem found.
     """
-    draft = _Draft(str(path))
-    draft.read_file(path)
-    return _checked(draft, overrides, is_open=is_open or set(draft.values) == {"data"})
+    draft = _Draft.of_file(path)
+    return draft.checked(overrides, is_open=is_open or set(draft.values) == {"data"})
 
 
 def config_of(data: dict[str, Any], overrides: Iterable[str] = ()) -> Config:
@@ -54,37 +52,7 @@ def config_of(data: dict[str, Any], overrides: Iterable[str] = ()) -> Config:
 
     Raises ConfigError with a line for every problem found.
     """
-    return _checked(_Draft("the command line", {"data": deepcopy(data)}), overrides, is_open=True)
-
-
-def _checked(draft: _Draft, overrides: Iterable[str], is_open: bool) -> Config:
-    """`is_open`: the keys that are not set may still be chosen from the corpus, so no rule speaks of them yet."""
-    for override in overrides:
-        draft.apply_override(override)
-    config = None
-    try:
-        config = Config.model_validate(draft.values)
-    except ValidationError as error:
-        draft.problems += [draft.explain(details) for details in error.errors()]
-    if config is not None:
-        config = config if is_open else _with_all_keys(config)
-        still_open = OPEN_KEYS - given_keys(config).keys()
-        for keys, message in contradictions(config):
-            if any(".".join(key[:2]) in still_open for key in keys):
-                continue
-            written = next((key for key in keys if key in draft.locations), keys[0])
-            draft.problems.append(f"{draft.location_of(written)}: {message}")
-    draft.raise_problems()
-    assert config is not None
-    return config
-
-
-def _with_all_keys(config: Config) -> Config:
-    """The config in which every key is set, but for those that a run takes over from the one that it begins with."""
-    completed = Config.model_validate(config.model_dump())
-    if config.training.init_from is None:
-        return completed
-    return completed.model_copy(update={name: getattr(config, name) for name in ("tokenizer", "model", "decoding")})
+    return _Draft("the command line", {"data": deepcopy(data)}).checked(overrides, is_open=True)
 
 
 def alternatives(override: str) -> list[str]:
@@ -94,14 +62,10 @@ def alternatives(override: str) -> list[str]:
     """
     key, _, text = override.partition("=")
     try:
-        node = yaml.compose(f"[{text}]", Loader=_Loader)
+        node = _compose(f"[{text}]")
     except (yaml.YAMLError, RecursionError):
-        return [override]  # is told when it is read
-    if (
-        key.strip() in {"data.columns", "data.words.columns"}
-        or not isinstance(node, yaml.SequenceNode)
-        or len(node.value) < 2
-    ):
+        return [override]  # refused when it is read
+    if key.strip().endswith("columns") or not isinstance(node, yaml.SequenceNode) or len(node.value) < 2:
         return [override]
     values = [text[value.start_mark.index - 1 : value.end_mark.index - 1] for value in node.value]
     return [f"{key}={value}" for value in dict.fromkeys(values)]
@@ -113,10 +77,10 @@ def complete(config: Config, values: Mapping[str, Any]) -> Config:
     Raises ConfigError where a key that was set contradicts one of these.
     """
     completed = with_open_keys(config, values)
-    if problems := [
-        f"{message} (what the config leaves open is chosen from the corpus)" for _, message in contradictions(completed)
-    ]:
-        raise ConfigError(*problems)
+    if problems := [message for _, message in completed.contradictions()]:
+        raise ConfigError(
+            *(f"{message} (what the config leaves open is chosen from the corpus)" for message in problems)
+        )
     return completed
 
 
@@ -126,33 +90,25 @@ def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = (
 
     Raises ConfigError with a line for every problem found in one value alone.
     """
-    draft = _Draft("the command line")
+    draft = _Draft("the command line", {})
     for override in overrides:
         draft.apply_override(override)
-    values = draft.values.pop("decoding", {})
-    for key, value in draft.values.items():
-        location = draft.location_of((key,))
-        if key in _KEYS:
-            draft.problems.append(f"{location}: only decoding.KEY can be set here; set the rest in `mt train`")
-        else:
-            draft.problems.append(f"{location}: {key}: unknown key, {suggest_key((key,), value)}")
-    if isinstance(values, dict):
-        for name, value in options.items():
-            values[name] = value
-            draft.locations["decoding", name] = f"--{name.replace('_', '-')} {value}"
-    settings = None
-    try:
-        settings = DecodingConfig.model_validate(values)
-    except ValidationError as error:
-        draft.problems += [draft.explain(details, "decoding") for details in error.errors()]
-    draft.raise_problems()
+    for key in [key for key in draft.values if key != "decoding"]:
+        told = "only decoding.KEY can be set here; set the rest in `mt train`"
+        if key not in Config.model_fields:
+            told = f"{key}: unknown key, {suggest_key((key,))}"
+        draft.problems.append(f"{draft.location_of((key,))}: {told}")
+    values = draft.values.get("decoding", {})
+    for name, value in options.items():
+        values[name] = value
+        draft.locations["decoding", name] = f"--{name.replace('_', '-')} {value}"
+    settings = draft.validated(DecodingConfig, values, "decoding")
     return {key: getattr(settings, key) for key in values}
 
 
 def explain_errors(error: ValidationError, section: str) -> list[str]:
     """A line for each wrong key of a section that was made in Python, not read from a file."""
-    draft = _Draft("")
-    return [draft.explain(details, section).removeprefix(": ") for details in error.errors()]
+    return [_explain((section, *map(str, details["loc"])), details) for details in error.errors()]
 
 
 def to_yaml(config: Config, comments: Mapping[str, str] | None = None, only_given: bool = False) -> str:
@@ -183,53 +139,46 @@ def comments_of(text: str) -> dict[str, str]:
 
 # YAML 1.2 ------------------------------------------------------------------------------------------------------------
 
-# The core schema, https://yaml.org/spec/1.2.2/#103-core-schema, replaces PyYAML's rules, which are those of YAML 1.1.
-_RESOLVERS = [
-    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
-    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
-    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789")),
-    (
-        "tag:yaml.org,2002:float",
-        re.compile(
-            r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN))$"
-        ),
-        list("-+0123456789."),
-    ),
+# The core schema, https://yaml.org/spec/1.2.2/#103-core-schema. PyYAML's own rules are those of YAML 1.1.
+_CORE: list[tuple[str, Callable[[str], Any]]] = [
+    (r"~|null|Null|NULL|", lambda text: None),
+    (r"true|True|TRUE|false|False|FALSE", lambda text: text.lower() == "true"),
+    (r"[-+]?[0-9]+", int),
+    (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", float),
+    (r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN)", lambda text: float(text.replace(".", "", 1))),
 ]
 
 
-class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's way)
-
+class _Loader(yaml.BaseLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            # A few lines of aliases of aliases stand for gigabytes, and configs need no alias.
-            raise yaml.MarkedYAMLError(
-                problem="found an alias, write the value out", problem_mark=self.peek_event().start_mark
-            )
+        event = self.peek_event()
+        if self.check_event(yaml.AliasEvent):  # a few lines of aliases of aliases stand for gigabytes
+            raise _error(event, "YAML aliases (*name) are not supported; write the value out")
+        if getattr(event, "tag", None):
+            raise _error(event, "YAML tags (!name) are not supported; write the value alone")
         return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
-    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's way)
+    pass
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Without quotes, line ends that only Unicode knows would be folded into spaces.
-    style = '"' if re.search("[\x85\u2028\u2029]", text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _yaml_float(text: str) -> float:
-    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    # Without quotes, line ends that only Unicode knows would be folded into spaces, and 1e-4 would be a number.
+    is_plain = not re.search("[\x85\u2028\u2029]", text) and not any(re.fullmatch(one, text) for one, _ in _CORE)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
 
 _Dumper.add_representer(str, _represent_text)
-for _tag, _pattern, _first in _RESOLVERS:
-    _Loader.add_implicit_resolver(_tag, _pattern, _first)
-    _Dumper.add_implicit_resolver(_tag, _pattern, _first)
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _yaml_float(node.value))
+
+
+def _error(place: Any, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
+
+
+def _compose(text: str) -> yaml.Node | None:
+    node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    return node
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -241,30 +190,24 @@ _CLEARER_WORDS = {  # PyYAML's messages for the most frequent mistakes, and mess
     "expected <block end>, but found '<block mapping start>'": "not indented as the lines above it",
     "mapping values are not allowed here": "a colon too much, or not indented as the lines above it",
 }
-_NO_KEYS = {"[key]", "[files]", "[corpora]", "[pair]", "[pairs]"}  # of a pydantic location
 _CONFIG_EXPECTED = "give the path of a YAML config, such as configs/phrasebook.yaml"
 
 
-@dataclass
 class _Draft:
     """A config while it is read: plain values, where each of them is written, and the problems found so far."""
 
-    file: str
-    values: dict[str, Any] = field(default_factory=dict)
-    locations: dict[Keys, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, file: str, values: dict[str, Any]):
+        self.file, self.values = file, values
+        self.locations: dict[Keys, str] = {}
+        self.problems: list[str] = []
 
-    def read_file(self, path: Path) -> None:
+    @classmethod
+    def of_file(cls, path: Path) -> _Draft:
         """Raises ConfigError for a file that cannot be parsed at all."""
-        text = _read_text(path)
+        text, draft = _read_text(path), cls(str(path), {})
         try:
-            node = yaml.compose(text, Loader=_Loader)
-            if node is None:
-                raise ConfigError(f"{path}:1: empty file, expected 'key: value' lines")
-            if not isinstance(node, yaml.MappingNode):
-                kind = "a list" if isinstance(node, yaml.SequenceNode) else f"'{_show(node.value)}'"
-                raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
-            self.values = self._build(node, ())
+            node = _compose(text)
+            draft.values = draft._build(node, (), lambda node: f"{path}:{node.start_mark.line + 1}")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             problem = str(error.problem or error.context)
@@ -273,10 +216,11 @@ class _Draft:
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             raise ConfigError(f"{path}:{line}: a control character (0x{error.character:02x}); delete it") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
         except RecursionError:
             raise ConfigError(f"{path}: nested too deeply, expected sections with keys") from None
+        if not isinstance(draft.values, dict):
+            raise ConfigError(f"{path}:1: expected 'key: value' lines, found {_show(draft.values)}")
+        return draft
 
     def apply_override(self, override: str) -> None:
         """Lays the value of `section.key=value` over what is there."""
@@ -285,14 +229,6 @@ class _Draft:
         if not equals or not all(keys):
             self.problems.append(f"{location}: expected KEY=VALUE, such as training.max_steps=1000")
             return
-        option = _Draft(location)
-        try:
-            node = yaml.compose(text, Loader=_Loader)
-            value = None if node is None else option._build(node, keys)
-        except (yaml.YAMLError, RecursionError):
-            self.problems.append(f"{location}: cannot read the value as YAML")
-            return
-        self.problems += option.problems
         section = self.values
         for key in keys[:-1]:
             if section.get(key) is None:  # missing, or with nothing below it
@@ -301,59 +237,78 @@ class _Draft:
                 self.problems.append(f"{location}: {key} is no section")
                 return
             section = section[key]
-        section[keys[-1]] = value
         for replaced in [written for written in self.locations if written[: len(keys)] == keys]:
             del self.locations[replaced]
+        try:
+            section[keys[-1]] = self._build(_compose(text), keys, lambda node: location)
+        except (yaml.YAMLError, RecursionError):
+            self.problems.append(f"{location}: cannot read the value as YAML")
         for depth in range(1, len(keys)):
             self.locations.setdefault(keys[:depth], location)
         self.locations[keys] = location
 
-    def _build(self, node: yaml.Node, keys: Keys) -> Any:
-        """The plain value of a node of YAML, which stands at `keys`."""
-        if isinstance(node, yaml.ScalarNode):
-            try:
-                return _Loader("").construct_object(node)
-            # PyYAML raises all of these for tags such as !!bool.
-            except (ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError):
-                self.problems.append(f"{self._line_of(node)}: cannot read the value '{node.value[:80]}'")
-                return None
+    def _build(self, node: yaml.Node | None, keys: Keys, where: Callable[[yaml.Node], str]) -> Any:
+        """The plain value of a node of YAML, which stands at `keys`. Raises MarkedYAMLError for a key that is no word."""
+        if node is None:
+            return None
+        self.locations.setdefault(keys, where(node))
         if isinstance(node, yaml.SequenceNode):
-            items = []
-            for index, child in enumerate(node.value):
-                item_keys = (*keys, str(index))
-                self.locations[item_keys] = self._line_of(child)
-                items.append(self._build(child, item_keys))
-            return items
+            return [self._build(item, (*keys, str(index)), where) for index, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            forms = _CORE if node.style is None else []
+            make = next((make for pattern, make in forms if re.fullmatch(pattern, node.value)), str)
+            try:
+                return make(node.value)
+            except ValueError:  # of thousands of digits
+                raise _error(node, f"cannot read the number {shortened(node.value)}") from None
         values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            location = self._line_of(key_node)
-            if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(f"{location}: a key is one word, found a list or a section")
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _error(key, "a key is one word, found a list or a section")
+            name = (*keys, str(key.value))
+            if key.value in values:
+                first = self.locations[name].rpartition(":")[2]
+                self.problems.append(f"{where(key)}: duplicate key '{key.value}' (first on line {first}); delete one")
                 continue
-            key = str(key_node.value)
-            if key in values:
-                first_line = self.locations[(*keys, key)].rpartition(":")[2]
-                self.problems.append(f"{location}: duplicate key '{key}' (first on line {first_line}); delete one")
-                continue
-            self.locations[(*keys, key)] = location
-            values[key] = self._build(value_node, (*keys, key))
+            self.locations[name] = where(key)
+            values[key.value] = self._build(item, name, where)
         return values
 
-    def _line_of(self, node: yaml.Node) -> str:
-        return f"{self.file}:{node.start_mark.line + 1}"
+    def checked(self, overrides: Iterable[str], is_open: bool) -> Config:
+        """`is_open`: the keys that are not set may still be chosen from the corpus, so no rule applies to them yet."""
+        for override in overrides:
+            self.apply_override(override)
+        config = self.validated(Config, self.values)
+        if not is_open:
+            config = _with_all_keys(config)
+        still_open = OPEN_KEYS - given_keys(config).keys()
+        for names, message in config.contradictions():
+            if still_open.isdisjoint(names.split()):
+                keys = [tuple(name.split(".")) for name in names.split()]
+                written = next((one for one in keys if one in self.locations), keys[0])
+                self.problems.append(f"{self.location_of(written)}: {message}")
+        self._raise_problems()
+        return config
+
+    def validated(self, model: type[_Model], values: Any, *section: str) -> _Model:
+        settings = None
+        try:
+            settings = model.model_validate(values)
+        except ValidationError as error:
+            for details in error.errors():
+                keys = (*section, *(str(part) for part in details["loc"] if not str(part).startswith("[")))
+                self.problems.append(f"{self.location_of(keys)}: {_explain(keys, details)}")
+        self._raise_problems()
+        assert settings is not None
+        return settings
 
     def location_of(self, keys: Keys) -> str:
         """The file and line, or the option, where a key is written, or else the section that it would be in."""
         while keys and keys not in self.locations:
             keys = keys[:-1]
-        return self.locations.get(keys, self.file)
+        return self.locations[keys] if keys else self.file
 
-    def explain(self, details: ErrorDetails, *section: str) -> str:
-        """A problem that pydantic has found below `section`, with its location."""
-        keys = (*section, *(str(part) for part in details["loc"] if part not in _NO_KEYS))
-        return f"{self.location_of(keys)}: {'.'.join(keys)}: {_explain(keys, details)}"
-
-    def raise_problems(self) -> None:
+    def _raise_problems(self) -> None:
         """Raises ConfigError if there are any: first those of options, then those of the file from top to bottom."""
 
         def line_number(problem: str) -> int:
@@ -362,6 +317,14 @@ class _Draft:
 
         if self.problems:
             raise ConfigError(*sorted(self.problems, key=line_number))
+
+
+def _with_all_keys(config: Config) -> Config:
+    """The config in which every key is set, but for those that a run takes over from the one that it begins with."""
+    completed = Config.model_validate(config.model_dump())
+    if config.training.init_from is None:
+        return completed
+    return completed.model_copy(update={name: getattr(config, name) for name in ("tokenizer", "model", "decoding")})
 
 
 def _read_text(path: Path) -> str:
@@ -383,65 +346,50 @@ def _read_text(path: Path) -> str:
 
 # Explaining ----------------------------------------------------------------------------------------------------------
 
+_EXPECTED = {  # of a section, or of text with this pattern
+    "Corpus": "a corpus: {files: ..., weight: ...}",
+    "LanguagePair": "a language pair: {src_lang: ..., tgt_lang: ..., train: ...}",
+    "Monolingual": "{tgt: FILE}",
+    "WordList": "{files: FILE}",
+    LANGUAGE_PATTERN: "a language code such as en, de or zh",
+    COLUMNS_PATTERN: "two columns such as es,gn or 1,3",
+    NAME_PATTERN: "a name of letters, digits, '.', '_' and '-'",
+    DEVICE_PATTERN: "auto, cpu, cuda, cuda:N or mps",
+}
+
 
 def _explain(keys: Keys, details: ErrorDetails) -> str:
-    found, kind = details["input"], details["type"]
-    is_in_pair = keys[:2] == ("data", "pairs") and len(keys) > 2
-    if is_in_pair and len(keys) > 3 and kind != "extra_forbidden":
-        keys = ("data", *keys[3:])  # which has the same keys
-    is_train = keys[:2] == ("data", "train")
+    """What is wrong with the value at `keys`."""
+    found, kind, context = details["input"], details["type"], details.get("ctx", {})
+    name = ".".join(keys)
     if kind == "extra_forbidden":
-        return f"unknown key, {suggest_key(keys, found)}"
+        return f"{name}: unknown key, {suggest_key(keys)}"
     if kind == "missing":
-        return "missing, this key has no default"
-    if len(keys) == 3 and is_in_pair:
-        expected = "expected a language pair: {src_lang: ..., tgt_lang: ..., train: ...}"
-    elif keys == ("data", "pairs"):
-        expected = "expected a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}"
-    elif is_train and kind in {"model_type", "string_type"}:
-        expected = "expected file names alone, or corpora alone: {files: ..., weight: ...}"
-    elif keys[-1] == "test" and kind == "dict_type" and isinstance(found, list):
-        expected = f"expected a name for each test set: {{NAME: {_show(found)}}}"
-    elif keys == ("data", "words") and kind == "model_type":
-        expected = "expected {files: FILE}"
-    elif keys == ("data", "monolingual") and kind == "model_type":
-        expected = "expected {tgt: FILE}"
-    elif keys[:3] in {("data", "monolingual", "tgt"), ("data", "monolingual", "src")}:
-        expected = "expected a text file or a list of text files"
-    elif kind in {"model_type", "model_attributes_type", "dict_type"}:
-        expected = "expected a section with keys"
-    elif kind.startswith("bool"):
-        return f"expected true or false, found {_show(found)}; write true or false"
+        return f"{name}: missing, this key has no default"
+    expected = details["msg"][0].lower() + details["msg"][1:]
+    if kind == "value_error":
+        expected = str(context["error"])
+    elif kind in {"model_type", "model_attributes_type"}:
+        expected = f"expected {_EXPECTED.get(context.get('class_name', ''), 'a section with keys')}"
+    elif kind == "string_pattern_mismatch":
+        expected = f"expected {_EXPECTED[context['pattern']]}"
+    elif kind == "dict_type":
+        expected = "expected a section with a name for each: {NAME: ...}"
+    elif kind == "list_type":
+        expected = f"expected a list such as [{_show(found)}]"
     elif kind == "literal_error":
-        expected = f"expected {details['ctx']['expected']}"
-    elif keys == ("training", "freeze"):
-        expected = "expected a list of embeddings, encoder, decoder and all_but_embeddings, such as [encoder]"
-    elif kind in {"list_type", "too_long", "too_short"}:
-        corpora = " or a list of corpora: {files: ..., weight: ...}" if is_train and len(keys) == 2 else ""
-        expected = f"expected [source file, target file] or one .tsv, .csv or .xlsx file{corpora}"
-    elif kind == "string_pattern_mismatch" and keys[-1] == "device":
-        expected = "expected auto, cpu, cuda, cuda:N or mps"
-    elif kind == "string_pattern_mismatch" and keys[-1] == "columns":
-        expected = "expected two columns such as es,gn or 1,3"
-    elif kind == "string_pattern_mismatch" and keys[-1].endswith("lang"):
-        expected = "expected a language code such as en, de or zh"
-    else:
-        expected = f"{details['msg'][0].lower()}{details['msg'][1:]}"
-    return f"{expected}, found {_show(found)}"
+        expected = f"expected {context['expected']}"
+    elif kind.startswith("bool"):
+        expected = "expected true or false"
+    return f"{name}: {expected}, found {_show(found)}"
 
 
 def _show(value: Any) -> str:
-    text = "nothing" if value is None else "a section" if isinstance(value, dict) else " ".join(str(value).split())
-    text = {"True": "true", "False": "false"}.get(text, text)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, (dict, list)):
+        return "a section" if isinstance(value, dict) else shortened(str(value))
+    return "nothing" if value is None else shortened(str(value).lower() if isinstance(value, bool) else str(value))
 
 
-def _keys_of(section: str) -> list[str]:
-    model: Any = SeveralPairs if section == "data" else Config.model_fields[section].annotation
-    return list(model.model_fields)
-
-
-_KEYS = {section: _keys_of(section) for section in Config.model_fields}
 _OTHER_NAMES = {  # what other toolkits call a key
     "batch_size": ["training.batch_tokens", "decoding.batch_size"],
     "beam": ["decoding.beam_size"],
@@ -456,32 +404,38 @@ _OTHER_NAMES = {  # what other toolkits call a key
 }
 
 
-def suggest_key(keys: Keys, found: Any = None) -> str:
+def described_keys() -> dict[str, dict[str, Any]]:
+    """Each section and key, such as data, data.words and data.words.share, as the JSON schema of a config describes it. A
+    pair of data.pairs has the keys of data."""
+    schema = Config.model_json_schema()
+
+    def within(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        models = re.findall(r"#/\$defs/(\w+)", json.dumps(values))
+        return {name: one for model in models for name, one in schema["$defs"][model].get("properties", {}).items()}
+
+    found: dict[str, dict[str, Any]] = {}
+    for section, values in schema["properties"].items():
+        found[section] = values
+        for key, described in within(values).items():
+            found[f"{section}.{key}"] = described
+            if key != "pairs":
+                found |= {f"{section}.{key}.{name}": one for name, one in within(described).items()}
+    return found
+
+
+def suggest_key(keys: Keys) -> str:
     """Which key was probably meant by one that is unknown: in its section or in another, by its name or a similar one."""
-    *sections, name = keys
-    if sections[:2] == ["data", "pairs"] and sections[-1].isdecimal() and len(sections) == 3:
-        return f"known are {', '.join(LanguagePair.model_fields)}"
-    if sections[:2] == ["data", "pairs"]:
-        sections = ["data", *sections[3:]]
-    if sections == ["data"] and name in SeveralPairs.model_fields.keys() - DataConfig.model_fields.keys():
+    section, _, name = re.sub(r"\.pairs\.\d+|\.\d+", "", ".".join(keys)).rpartition(".")
+    known = [*described_keys()]
+    if f"{section}.{name}" in known:
         return "it goes with data.pairs alone"
-    if sections[:2] == ["data", "train"]:
-        return f"known are {', '.join(Corpus.model_fields)}"
-    if sections[:2] == ["data", "monolingual"]:
-        return f"known are {', '.join(Monolingual.model_fields)}"
-    if sections[:2] == ["data", "words"]:
-        return f"known are {', '.join(WordList.model_fields)}"
-    siblings = _KEYS[sections[0]] if sections else list(_KEYS)
-    everywhere = [f"{section}.{key}" for section, keys_of_section in _KEYS.items() for key in keys_of_section]
-    meant = [key for key in everywhere if key.endswith(f".{name}")]
+    siblings = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == section}
+    everywhere = {key.rpartition(".")[2]: key for key in known}
+    meant = [key for key in known if key.endswith(f".{name}")]
     meant += _OTHER_NAMES.get(name.lower().removeprefix("num_"), [])
-    if sections and (inside := [key for key in meant if key.startswith(f"{sections[0]}.")]):
-        meant = inside
-    if not meant or isinstance(found, dict):
-        meant = [f"{sections[0]}.{key}" if sections else key for key in difflib.get_close_matches(name, siblings, n=1)]
-    if not meant:
-        near = difflib.get_close_matches(name, [key.partition(".")[2] for key in everywhere], n=1, cutoff=0.8)
-        meant = [key for key in everywhere if near and key.endswith(f".{near[0]}")]
+    meant = [key for key in meant if key.startswith(f"{section}.")] or meant
+    meant = meant or [siblings[near] for near in difflib.get_close_matches(name, siblings, n=1)]
+    meant = meant or [everywhere[near] for near in difflib.get_close_matches(name, everywhere, n=1, cutoff=0.8)]
     if meant:
         return f"did you mean {' or '.join(repr(key) for key in dict.fromkeys(meant))}?"
-    return f"known are {', '.join(siblings)}"
+    return f"known are {', '.join(siblings or Config.model_fields)}"

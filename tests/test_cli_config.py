@@ -37,7 +37,7 @@ def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
         "tokenizer.vocab_size",
     ]
     key = mt("config", "model.dropout").lines
-    assert key[0] == "  model.dropout  (default 0.3; a number from 0, below 1)" and len(key) > 1
+    assert key[0] == "  model.dropout  (default 0.3; a number from 0 below 1)" and len(key) > 1
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
         ("data.dedup", "default false; true or false"),
         ("data.monolingual.search", 'default "greedy"; greedy, beam, sampling'),
         ("data.train.hold_out", "default true; true or false"),
-        ("decoding.max_length_ratio", "default null; a number above 0, at most 100 or null"),
+        ("decoding.max_length_ratio", "default null; a number above 0 to 100 or null"),
     ],
 )
 def test_what_a_key_may_be_is_said_in_words(mt: Mt, key: str, described: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mt_cli.config import DecodingConfig, keys_without_effect
+from mt_cli.config import DecodingConfig
 from mt_cli.config_file import read_search_options
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import ConfigError
@@ -107,7 +107,7 @@ def test_every_mistake_of_a_command_line_is_reported() -> None:
     ],
 )
 def test_keys_that_a_search_does_not_use_are_known(settings: dict[str, Any], unused: set[str]) -> None:
-    assert set(keys_without_effect(DecodingConfig(**settings))) == unused
+    assert set(DecodingConfig(**settings).keys_without_effect()) == unused
 
 
 def test_what_set_asks_for_is_what_the_option_asks_for(mt: Mt, tiny: Path, trained_run: Path) -> None:

@@ -1,4 +1,4 @@
-"""The config: what YAML means here, and what each mistake is told as."""
+"""The config: what YAML means here, and where each mistake is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.config import Config, differing_keys
+from mt_cli.config import Config, Corpus, differing_keys
 from mt_cli.config_file import load_config, suggest_key, to_yaml
 from mt_cli.errors import ConfigError
 
@@ -62,26 +62,15 @@ def test_only_languages_and_files_have_no_default(load):
     assert config.training.max_steps > 0 and config.model.d_model > 0
 
 
-@pytest.mark.parametrize("code", ["no", "NO", "on", "yes", "off", "en-GB", "zh_Hans"])
-def test_a_language_code_is_never_taken_for_a_truth_value(load, code):
-    assert load(BASE.replace("tgt_lang: de", f"tgt_lang: {code}")).data.tgt_lang == code
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("1e-4", 1e-4), ("1E-4", 1e-4), ("5.e-4", 5e-4), (".5", 0.5), ("+2", 2.0), ("1", 1.0), ("010", 10.0), ("1.", 1.0)],
-)
-def test_numbers_are_read_by_the_rules_of_yaml_1_2(load, written, meant):
-    assert load(BASE + f"training:\n  learning_rate: {written}\n").training.learning_rate == meant
-
-
-def test_a_leading_zero_is_no_octal_number(load):
-    assert load(BASE + "training:\n  max_steps: 010\n").training.max_steps == 10
-
-
-@pytest.mark.parametrize("word", ["true", "True", "TRUE"])
-def test_true_is_written_as_in_yaml_1_2(load, word):
-    assert load(BASE + f"tokenizer:\n  joint: {word}\n").tokenizer.joint is True
+def test_values_are_read_by_the_rules_of_yaml_1_2(load):
+    for code in ("no", "NO", "on", "yes", "off", "en-GB", "zh_Hans"):
+        assert load(BASE.replace("tgt_lang: de", f"tgt_lang: {code}")).data.tgt_lang == code
+    numbers = {"1e-4": 1e-4, "5.E-4": 5e-4, ".5": 0.5, "+2": 2.0, "1": 1.0, "010": 10.0, "1.": 1.0}
+    for written, meant in numbers.items():
+        assert load(BASE + f"training:\n  learning_rate: {written}\n").training.learning_rate == meant
+    assert load(BASE + "training:\n  max_steps: 010\n").training.max_steps == 10, "no octal number"
+    for word in ("true", "True", "TRUE"):
+        assert load(BASE + f"tokenizer:\n  joint: {word}\n").tokenizer.joint is True
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine(load):
@@ -96,274 +85,137 @@ def test_a_single_tsv_may_be_given_without_brackets(load):
 
 # One mistake, one line -----------------------------------------------------------------------------------------------
 
-IN_TRAINING = {
-    "max_stesp: 3": "training.max_stesp: unknown key, did you mean 'training.max_steps'?",
-    "max_steps: 1e5": "training.max_steps: input should be a valid integer, found 100000.0",
-    "max_steps: true": "training.max_steps: input should be a valid integer, found true",
-    "max_steps: 1_000": "training.max_steps: input should be a valid integer, found 1_000",
-    "max_steps: 12:30": "training.max_steps: input should be a valid integer, found 12:30",
-    "max_steps: 2026-01-01": "training.max_steps: input should be a valid integer, found 2026-01-01",
-    "max_steps: 0x10": "training.max_steps: input should be a valid integer, found 0x10",
-    "max_steps: '100'": "training.max_steps: input should be a valid integer, found 100",
-    "max_steps:": "training.max_steps: input should be a valid integer, found nothing",
-    "max_steps: [1]": "training.max_steps: input should be a valid integer, found [1]",
-    "max_steps: {a: 1}": "training.max_steps: input should be a valid integer, found a section",
-    "max_steps: 0": "training.max_steps: input should be greater than or equal to 1, found 0",
-    "max_steps: 1000000000": "training.max_steps: input should be less than or equal to 100000000, found 1000000000",
-    "learning_rate: .nan": "training.learning_rate: input should be a finite number, found nan",
-    "learning_rate: .inf": "training.learning_rate: input should be a finite number, found inf",
-    "learning_rate: -.inf": "training.learning_rate: input should be a finite number, found -inf",
-    "learning_rate: 1e400": "training.learning_rate: input should be a finite number, found inf",
-    "learning_rate: nan": "training.learning_rate: input should be a valid number, found nan",
-    "learning_rate: 0": "training.learning_rate: input should be greater than 0, found 0",
-    "learning_rate: '1e-4'": "training.learning_rate: input should be a valid number, found 1e-4",
-    "precision: fp16": "training.precision: expected 'auto', 'bf16' or 'fp32', found fp16",
-    "select_by: ter": "training.select_by: expected 'bleu', 'chrf' or 'loss', found ter",
-    "label_smoothing: 1": "training.label_smoothing: input should be less than 1, found 1",
-    "seed: -1": "training.seed: input should be greater than or equal to 0, found -1",
-    "device: cuda:": "a colon too much, or not indented as the lines above it",
-    "max_steps: *steps": "found an alias, write the value out",
-    "seed: 1:2: 3": "a colon too much, or not indented as the lines above it",
-}
-
-
-@pytest.mark.parametrize("line", IN_TRAINING)
-def test_a_wrong_value_is_named_with_file_line_and_key(problems, line):
-    assert problems(BASE + f"training:\n  {line}\n") == [f"run.yaml:7: {IN_TRAINING[line]}"]
-
-
-IN_TOKENIZER = {
-    "joint: on": "found on",
-    "joint: off": "found off",
-    "joint: yes": "found yes",
-    "joint: no": "found no",
-    "joint: 1": "found 1",
-    "joint: 'true'": "found true",
-    "joint:": "found nothing",
-}
-
-
-@pytest.mark.parametrize("line", IN_TOKENIZER)
-def test_a_truth_value_is_true_or_false_and_nothing_else(problems, line):
-    expected = f"run.yaml:7: tokenizer.joint: expected true or false, {IN_TOKENIZER[line]}; write true or false"
-    assert problems(BASE + f"tokenizer:\n  {line}\n") == [expected]
-
-
-def test_an_unknown_key_that_resembles_nothing_lists_the_known_ones(problems):
-    (line,) = problems(BASE + "tokenizer:\n  qqqqqq: 3\n")
-    assert line == "run.yaml:7: tokenizer.qqqqqq: unknown key, known are algorithm, joint, vocab_size"
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ("trainning:\n  max_steps: 3\n", "trainning: unknown key, did you mean 'training'?"),
-        ("qqq: 3\n", "qqq: unknown key, known are data, tokenizer, model, training, decoding"),
-        ("3: 3\n", "3: unknown key, known are data, tokenizer, model, training, decoding"),
-        ("tokenizer: 3\n", "tokenizer: expected a section with keys, found 3"),
-        ("tokenizer:\n", "tokenizer: expected a section with keys, found nothing"),
-        ("tokenizer: [a]\n", "tokenizer: expected a section with keys, found ['a']"),
+FILES = "expected [source file, target file] or one table"
+MISTAKES = [  # what is added to BASE, the line that is named, what the message begins with and holds
+    ("training:\n  max_stesp: 3", 7, "training.max_stesp: unknown key, ", "'training.max_steps'"),
+    ("training:\n  max_steps: true", 7, "training.max_steps: ", "found true"),
+    *[
+        (f"training:\n  max_steps: {value}", 7, "training.max_steps: input should be a valid integer, found ", found)
+        for value, found in {
+            "1e5": "100000.0", "1_000": "1_000", "12:30": "12:30", "2026-01-01": "2026-01-01", "0x10": "0x10",
+            "'100'": "100", "": "nothing", "[1]": "[1]", "{a: 1}": "a section",
+        }.items()
     ],
-)
-def test_a_wrong_section_is_named(problems, section, message):
-    assert problems(BASE + section) == [f"run.yaml:6: {message}"]
+    ("training:\n  max_steps: 0", 7, "training.max_steps: ", "greater than or equal to 1, found 0"),
+    ("training:\n  learning_rate: .nan", 7, "training.learning_rate: ", "finite number, found nan"),
+    ("training:\n  learning_rate: 1e400", 7, "training.learning_rate: ", "finite number, found inf"),
+    ("training:\n  precision: fp16", 7, "training.precision: ", "'auto', 'bf16' or 'fp32', found fp16"),
+    ("training:\n  freeze: encoder", 7, "training.freeze: ", "a list such as [encoder]"),
+    ("training:\n  device: tpu", 7, "training.device: ", "cuda:N or mps, found tpu"),
+    ("training:\n  device: cuda:", 7, "a colon too much", ""),
+    ("training:\n  max_steps: *steps", 7, "YAML aliases (*name) are not supported", ""),
+    ("training:\n  seed: !!python/object/apply:os.mkdir [made]", 7, "YAML tags (!name) are not supported", ""),
+    ("training:\n  seed: " + "9" * 5000, 7, "cannot read the number 999", ""),
+    ("tokenizer:\n  joint: on", 7, "tokenizer.joint: expected true or false", "found on"),
+    ("tokenizer:\n  joint: 'true'", 7, "tokenizer.joint: expected true or false", "found true"),
+    ("tokenizer:\n  qqqqqq: 3", 7, "tokenizer.qqqqqq: unknown key, known are algorithm, joint, vocab_size", ""),
+    ("trainning:\n  max_steps: 3", 6, "trainning: unknown key, ", "'training'"),
+    ("3: 3", 6, "3: unknown key, known are data, tokenizer, model, training, decoding", ""),
+    ("tokenizer: 3", 6, "tokenizer: expected a section with keys, found 3", ""),
+    ("tokenizer:", 6, "tokenizer: expected a section with keys, found nothing", ""),
+    ("training:\n  seed: 1\n  seed: 1", 8, "duplicate key 'seed' (first on line 7)", ""),
+    ("training:\n  seed: 1\ntraining:\n  seed: 1", 8, "duplicate key 'training' (first on line 6)", ""),
+    ("[a]: b", 6, "a key is one word", ""),
+    ("  test: [a, b]", 6, "data.test: expected a section with a name for each", "found ['a', 'b']"),
+    ("  test:\n    news: 3", 7, f"data.test.news: {FILES}", "found 3"),
+    ("  test:\n    news: a.txt", 7, "data.test.news: expected two files", "found a.txt"),
+    ("  test: {dev: [a, b]}", 6, "data.test.dev is what the scores of data.dev are called", ""),
+    ("  words: [a, b]", 6, "data.words: expected {files: FILE}", ""),
+    ("  monolingual: a", 6, "data.monolingual: expected {tgt: FILE}", ""),
+    ("  monolingual: {tgt: x.tsv}", 6, "data.monolingual.tgt: ", "found x.tsv"),
+    ("  columns: de", 6, "data.columns: expected two columns", "found de"),
+]  # fmt: skip
+IN_DATA = [  # what replaces a line of BASE, the line that is named, what the message begins with and holds
+    ("tgt_lang: english!", 3, "data.tgt_lang: expected a language code such as en, de or zh, found english!", ""),
+    ("tgt_lang: 3", 3, "data.tgt_lang: ", "found 3"),
+    ("tgt_lang: cn", 3, "data.tgt_lang: ", "'zh', found cn"),
+    ("tgt_lang: EN", 3, "data.src_lang and data.tgt_lang are both 'en'", ""),
+    *[(f"train: {given}", 4, f"data.train: {FILES}", "") for given in ("[a, b, c]", "[]", "", "3", "[a, 3]")],
+    ("train: {files: a.tsv}", 4, "data.train: expected a list", ""),
+    ("train: train.en", 4, "data.train: expected two files", "found train.en"),
+    ("train: [a, a]", 4, "data.train: expected two different files", ""),
+    ("train:\n  - {files: a.tsv}\n  - b.tsv", 6, "data.train.1: expected a corpus: {files: ", "found b.tsv"),
+    ("train:\n  - files: a.tsv\n    weight: 0", 6, "data.train.0.weight: ", "0.001, found 0"),
+    ("train: [{files: a.tsv, weigth: 2}]", 4, "data.train.0.weigth: unknown key, ", "'data.train.weight'"),
+    ("train: [{files: a.tsv, q: 2}]", 4, "data.train.0.q: unknown key, known are files, weight, ", ""),
+    ("train: [{weight: 2}]", 4, "data.train.0.files: missing", ""),
+    ("train: [{files: b.tsv}, {files: a}]", 4, "data.train.1.files: expected two files", "found a"),
+    (
+        "train:\n  - {files: [a, b]}\n  - {files: [c, b]}\n  - {files: [a, b], weight: 0.5}", 7,
+        "data.train.2: the files of data.train.0 once more", "a weight of 1.5",
+    ),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("line", "place", "message"),
-    [
-        ("tgt_lang: english!", 3, "tgt_lang: expected a language code such as en, de or zh, found english!"),
-        ("tgt_lang: 3", 3, "tgt_lang: input should be a valid string, found 3"),
-        (
-            "train: [a, b, c]",
-            4,
-            "train: expected [source file, target file] or one .tsv, .csv or .xlsx file or a list of corpora:"
-            " {files: ..., weight: ...}, found ['a', 'b', 'c']",
-        ),
-        *[
-            (
-                f"train: {given}",
-                4,
-                "train: expected [source file, target file] or one .tsv, .csv or .xlsx file or a list of corpora:"
-                f" {{files: ..., weight: ...}}, found {found}",
-            )
-            for given, found in [("[]", "[]"), ("", "nothing"), ("3", "3"), ("{files: a.tsv}", "a section")]
-        ],
-        *[
-            (
-                f"train: {given}",
-                line,
-                f"train.{number}: expected file names alone, or corpora alone: {{files: ..., weight: ...}}, found {found}",
-            )
-            for given, line, number, found in [
-                ("[a, 3]", 4, 1, "3"),
-                ("[[a, b]]", 4, 0, "['a', 'b']"),
-                ("\n  - {files: a.tsv}\n  - b.tsv", 6, 1, "b.tsv"),
-            ]
-        ],
-        (
-            "train:\n  - files: a.tsv\n    weight: 0",
-            6,
-            "train.0.weight: input should be greater than or equal to 0.001, found 0",
-        ),
-        (
-            "train: [{files: a.tsv, weigth: 2}]",
-            4,
-            "train.0.weigth: unknown key, known are files, weight, synthetic, hold_out",
-        ),
-        ("train: [{weight: 2}]", 4, "train.0.files: missing, this key has no default"),
-        (
-            "train: [{files: [a, b, c]}]",
-            4,
-            "train.0.files: expected [source file, target file] or one .tsv, .csv or .xlsx file, found ['a', 'b', 'c']",
-        ),
-        (
-            "train: [{files: b.tsv}, {files: a}]",
-            4,
-            "train.1.files: one file must be a table (.tsv, .csv or .xlsx), found a",
-        ),
-        ("train: [{files: [a, a]}]", 4, "train.0.files: source and target are the same file, a"),
-        (
-            "train:\n  - {files: [a, b]}\n  - {files: [c, b]}\n  - {files: [a, b], weight: 0.5}",
-            7,
-            "train.2: the files of data.train.0 once more, a b; name them once, with a weight of 1.5",
-        ),
-        ("train: train.en", 4, "train: one file must be a table (.tsv, .csv or .xlsx), found train.en"),
-        ("train: [a, a]", 4, "train: source and target are the same file, a"),
-    ],
-)
-def test_mistakes_in_the_data_section_are_named(problems, line, place, message):
-    key = line.split(":")[0]
-    text = "".join(f"  {line}\n" if old.strip().startswith(key) else f"{old}\n" for old in BASE.splitlines())
-    assert problems(text) == [f"run.yaml:{place}: data.{message}"]
+@pytest.mark.parametrize(("text", "line", "begin", "rest"), MISTAKES)
+def test_a_mistake_is_named_with_file_line_and_key(problems, text, line, begin, rest):
+    (problem,) = problems(BASE + text + "\n")
+    assert problem.startswith(f"run.yaml:{line}: {begin}") and rest in problem
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(("new", "line", "begin", "rest"), IN_DATA)
+def test_a_mistake_in_data_is_named_with_file_line_and_key(problems, new, line, begin, rest):
+    key = new.split(":")[0]
+    text = "".join(f"  {new}\n" if old.strip().startswith(key) else f"{old}\n" for old in BASE.splitlines())
+    (problem,) = problems(text)
+    assert problem.startswith(f"run.yaml:{line}: {begin}") and rest in problem
 
 
 def test_keys_of_a_language_pair_are_suggested_as_those_of_data():
-    assert suggest_key(("data", "pairs", "0", "train", "0", "wieght")) == "known are files, weight, synthetic, hold_out"
-    assert suggest_key(("data", "pairs", "0", "words", "shares")) == "known are files, share, columns"
-    assert suggest_key(("data", "pairs", "0", "devv")).startswith("known are src_lang, tgt_lang, train, dev, ")
-
-
-@pytest.mark.parametrize(
-    ("test_sets", "place", "message"),
-    [
-        (
-            "  test: [a, b]\n",
-            6,
-            "data.test: expected a name for each test set: {NAME: ['a', 'b']}, found ['a', 'b']",
-        ),
-        ("  test:\n", 6, "data.test: expected a section with keys, found nothing"),
-        (
-            "  test:\n    news: 3\n",
-            7,
-            "data.test.news: expected [source file, target file] or one .tsv, .csv or .xlsx file, found 3",
-        ),
-        ("  test:\n    news: [a, a]\n", 7, "data.test.news: source and target are the same file, a"),
-        (
-            "  test:\n    news: a.txt\n",
-            7,
-            "data.test.news: one file must be a table (.tsv, .csv or .xlsx), found a.txt",
-        ),
-    ],
-)
-def test_mistakes_in_test_sets_are_named(problems, test_sets, place, message):
-    assert problems(BASE + test_sets) == [f"run.yaml:{place}: {message}"]
+    assert suggest_key(("data", "pairs", "0", "train", "0", "wieght")) == "did you mean 'data.train.weight'?"
+    assert suggest_key(("data", "pairs", "0", "words", "qq")) == "known are files, share, columns"
+    assert suggest_key(("data", "temperature")) == "it goes with data.pairs alone"
 
 
 def test_a_missing_key_is_named_with_its_section(problems):
-    assert problems(BASE.replace("  tgt_lang: de\n", "")) == [
-        "run.yaml:1: data.tgt_lang: missing, this key has no default"
-    ]
-
-
-def test_a_key_given_twice_is_named_with_both_lines(problems):
-    assert problems(BASE + "training:\n  max_steps: 1\n  seed: 1\n  max_steps: 1\n") == [
-        "run.yaml:9: duplicate key 'max_steps' (first on line 7); delete one"
-    ]
-
-
-def test_a_section_given_twice_is_named_with_both_lines(problems):
-    assert problems(BASE + "training:\n  max_steps: 1\ntraining:\n  seed: 1\n") == [
-        "run.yaml:8: duplicate key 'training' (first on line 6); delete one"
-    ]
+    (problem,) = problems(BASE.replace("  tgt_lang: de\n", ""))
+    assert problem.startswith("run.yaml:1: data.tgt_lang: missing")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "begin"),
     [
-        ("", "run.yaml:1: empty file, expected 'key: value' lines"),
-        ("# nothing\n\n", "run.yaml:1: empty file, expected 'key: value' lines"),
-        ("- a\n- b\n", "run.yaml:1: expected 'key: value' lines, found a list"),
-        ("hello\n", "run.yaml:1: expected 'key: value' lines, found 'hello'"),
+        ("", "run.yaml:1: expected 'key: value' lines, found nothing"),
+        ("- a\n- b\n", "run.yaml:1: expected 'key: value' lines"),
+        ("hello\n", "run.yaml:1: expected 'key: value' lines, found hello"),
         ("training:\n\tmax_steps: 1\n", "run.yaml:2: a tab; indent with spaces"),
-        (
-            "training:\n   max_steps: 1\n  seed: 1\n",
-            "run.yaml:3: not indented as the lines above it",
-        ),
-        ("a: [1\n", "run.yaml:2: expected ',' or ']', but got '<stream end>'"),
-        ("a: &b 1\nc: *b\n", "run.yaml:2: found an alias, write the value out"),
-        ("data: &d [*d]\n", "run.yaml:1: found an alias, write the value out"),
+        ("training:\n   max_steps: 1\n  seed: 1\n", "run.yaml:3: not indented as the lines above it"),
+        ("a: [1\n", "run.yaml:2: expected ',' or ']'"),
+        ("data: &d [*d]\n", "run.yaml:1: YAML aliases"),
+        ("a: 1\n---\nb: 1\n", "run.yaml:2: a second document begins here"),
+        ("a: \0\n", "run.yaml:1: a control character (0x00)"),
+        (BASE.encode("utf-16"), "run.yaml: not UTF-8 at byte 0"),
+        ("# Größe\n".encode("latin-1") + BASE.encode(), "run.yaml: not UTF-8 at byte 4"),
+        *[(opening * 5000, "run.yaml") for opening in ("[", "{", "- ", "? ", "{a: ")],
+        ("a: &a [x,x,x]\n" + "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefgh", "bcdefghi", strict=True)), "run.yaml:2: "),
     ],
-)
-def test_what_is_no_mapping_is_named_with_its_line(problems, text, message):
-    assert problems(text) == [message]
+)  # fmt: skip
+def test_what_is_no_config_is_named_with_its_line(problems, text, begin):
+    (problem,) = problems(text)
+    assert problem.startswith(begin)
 
 
-def test_a_file_that_is_not_utf8_says_so(problems):
-    assert problems(BASE.encode("utf-16")) == ["run.yaml: not UTF-8 at byte 0; save it as UTF-8"]
-    assert problems("# Größe\n".encode("latin-1") + BASE.encode()) == [
-        "run.yaml: not UTF-8 at byte 4; save it as UTF-8"
-    ]
-
-
-@pytest.mark.parametrize("opening", ["[", "{", "- ", "? ", "{a: "])
-def test_deep_nesting_is_refused_and_does_not_crash(problems, opening):
-    (line,) = problems(opening * 5000)
-    assert line.startswith("run.yaml")
-
-
-def test_a_bomb_of_aliases_takes_no_memory(problems):
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
-        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-    )
-    assert problems(bomb) == ["run.yaml:2: found an alias, write the value out"]
-
-
-def test_a_tag_that_would_make_an_object_makes_none(problems, tmp_path):
-    evil = f"training:\n  seed: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n"
-    (line,) = problems(BASE + evil)
-    assert line.startswith("run.yaml:7: training.seed: ")
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_missing_file_and_a_folder_say_what_is_expected(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for path, reason in (("none.yaml", "No such file or directory"), (".", "a directory, expected a file")):
-        with pytest.raises(ConfigError) as caught:
-            load_config(Path(path))
-        assert str(caught.value).startswith(f"{path}: {reason}; give the path of a YAML config")
-
-
-def test_the_config_of_a_run_directory_is_named(tmp_path, monkeypatch):
+def test_a_path_that_is_no_config_says_what_is_expected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/config.yaml").touch()
-    with pytest.raises(ConfigError) as caught:
-        load_config(Path("run"))
-    message = "run: a directory, expected a file; to continue the run in it, give run/config.yaml"
-    assert caught.value.args == (message,)
+    expected = {"none.yaml": "configs/phrasebook.yaml", ".": "a directory", "run": "give run/config.yaml"}
+    expected["/dev/zero"] = "more than 1 MiB"
+    for path, words in expected.items():
+        with pytest.raises(ConfigError) as caught:
+            load_config(Path(path))
+        assert str(caught.value).startswith(f"{path}: ") and words in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once(problems):
+def test_all_mistakes_are_reported_at_once(problems):
     found = problems(
         BASE.replace("tgt_lang: de", "tgt_lang: 3")
         + "training:\n  max_stesp: 1\n  learning_rate: .nan\n  seed: -1\n  seed: 2\nmodel:\n  dropout: 2\nxyz: 1\n",
         "training.patience=x",
     )
-    places = {line.split(": ")[0] for line in found}
-    assert places == {f"run.yaml:{n}" for n in (3, 7, 8, 9, 10, 12, 13)} | {"--set training.patience=x"}
-    assert len(found) == len(places)
+    places = [line.split(": ")[0] for line in found]
+    assert places == ["--set training.patience=x", *(f"run.yaml:{n}" for n in (3, 7, 8, 9, 10, 12, 13))]
 
 
 # --set ---------------------------------------------------------------------------------------------------------------
@@ -371,8 +223,9 @@ def test_all_mistakes_are_told_at_once(problems):
 
 def test_a_value_of_set_replaces_that_of_the_file(load):
     config = load(
-        BASE + "training:\n  seed: 1\n",
+        BASE + "training:\n  seed: 1\n  max_steps: abc\n",
         "training.seed=5",
+        "training.max_steps=5",
         "model.d_model=64",
         "training.learning_rate=5e-5",
         "data.tgt_lang=no",
@@ -385,74 +238,37 @@ def test_a_value_of_set_replaces_that_of_the_file(load):
     assert (config.data.tgt_lang, config.data.train, config.data.test) == ("no", ["a", "b"], {"news": ["c", "d"]})
 
 
-def test_a_wrong_value_of_the_file_does_not_matter_once_it_is_set(load):
-    assert load(BASE + "training:\n  max_steps: abc\n", "training.max_steps=5").training.max_steps == 5
-
-
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "begin"),
     [
         ("train=3", "train: unknown key, did you mean 'data.train'?"),
-        ("trainin=3", "trainin: unknown key, did you mean 'training'?"),
-        ("learning_rate=1", "learning_rate: unknown key, did you mean 'training.learning_rate'?"),
         ("training.lr=1", "training.lr: unknown key, did you mean 'training.learning_rate'?"),
-        ("model.lr=1", "model.lr: unknown key, did you mean 'training.learning_rate'?"),
         ("batch_size=1", "batch_size: unknown key, did you mean 'decoding.batch_size' or 'training.batch_tokens'?"),
-        ("model.num_layers=1", "model.num_layers: unknown key, did you mean 'model.n_encoder_layers' or 'model.n_decoder_layers'?"),
-        ("seed=1", "seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
+        ("model.num_layers=1", "model.num_layers: unknown key, did you mean 'model.n_encoder_layers' or "),
         ("training.beamsize=1", "training.beamsize: unknown key, did you mean 'decoding.beam_size'?"),
-        ("training=3", "training: expected a section with keys, found 3"),
-        (
-            "training.freeze=encoder",
-            "training.freeze: expected a list of embeddings, encoder, decoder and all_but_embeddings, such as [encoder],"
-            " found encoder",
-        ),
-        ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("trainig.seed=1", "trainig: unknown key, did you mean 'training'?"),
-        ("training.max_stesp=1", "training.max_stesp: unknown key, did you mean 'training.max_steps'?"),
-        ("training.max_steps=abc", "training.max_steps: input should be a valid integer, found abc"),
+        ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
+        ("training=3", "training: expected a section with keys, found 3"),
         ("training.max_steps=1e3", "training.max_steps: input should be a valid integer, found 1000.0"),
         ("training.max_steps=", "training.max_steps: input should be a valid integer, found nothing"),
         ("training.max_steps.x=3", "training.max_steps: input should be a valid integer, found a section"),
-        ("tokenizer.joint=on", "tokenizer.joint: expected true or false, found on; write true or false"),
-        ("training.max_steps", "expected KEY=VALUE, such as training.max_steps=1000"),
-        ("=3", "expected KEY=VALUE, such as training.max_steps=1000"),
-        ("training.=3", "expected KEY=VALUE, such as training.max_steps=1000"),
-        (".seed=3", "expected KEY=VALUE, such as training.max_steps=1000"),
+        ("training.max_steps", "expected KEY=VALUE"),
+        ("training.=3", "expected KEY=VALUE"),
         ("training.max_steps=[", "cannot read the value as YAML"),
         ("training.max_steps=*a", "cannot read the value as YAML"),
-        ("model.n_heads=3", "model.d_model 256 does not split into 3 heads; set model.n_heads to 2, or give model.head_dim"),
-        ("data.max_length=2000", "data.max_length 2000 is not below model.max_positions 1024; raise the latter"),
+        (f"training.seed={'[' * 5000}", "cannot read the value as YAML"),
+        ("data.train=[a, [b]]", "data.train: expected [source file"),
+        ("model.n_heads=3", "model.d_model 256 does not split into 3 heads; set model.n_heads to 2"),
+        ("tokenizer.joint=false", "model.tie_embeddings 'all' needs one vocabulary"),
+        ("model.dropout.x=3", "dropout is no section"),
     ],
-)  # fmt: skip
-def test_a_mistake_in_set_names_the_option(problems, override, message):
-    assert problems(BASE + "model:\n  dropout: 0.1\n", override) == [f"--set {override}: {message}"]
-
-
-def test_a_key_below_a_value_is_no_section(problems):
-    assert "--set training.seed.x=3: seed is no section" in problems(
-        BASE + "training:\n  seed: 1\n", "training.seed.x=3"
-    )
-
-
-def test_a_deeply_nested_value_of_set_is_refused_and_does_not_crash(problems):
-    value = "[" * 5000
-    (line,) = problems(BASE, f"training.seed={value}")
-    assert line.startswith("--set training.seed=[[")
-
-
-def test_a_mistake_below_a_key_that_set_replaces_names_the_option(problems):
-    """Also where the file has something at that place."""
-    assert [line.split(": ")[0] for line in problems(BASE, "data.train=[a, [b]]")] == ["--set data.train=[a, [b]]"]
-
-
-def test_a_contradiction_made_by_set_names_the_option(problems):
-    (line,) = problems(BASE + "model:\n  dropout: 0.1\n", "tokenizer.joint=false")
-    assert line.startswith("--set tokenizer.joint=false: ")
+)
+def test_a_mistake_in_set_names_the_option(problems, override, begin):
+    assert problems(BASE + "model:\n  dropout: 0.1\n", override)[0].startswith(f"--set {override}: {begin}")
 
 
 def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
-    """As of a config that has data alone; contradictions among keys that are set are told at once."""
+    """As of a config that has data alone; contradictions among keys that are set are reported at once."""
     assert load(BASE, "tokenizer.joint=false").model.tie_embeddings == "all"
     (line,) = problems(BASE, "tokenizer.joint=false", "model.tie_embeddings=all")
     assert line.startswith("--set ") and "one vocabulary" in line
@@ -462,64 +278,25 @@ def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "message"),
+    ("text", "line", "begin"),
     [
-        (
-            "model:\n  d_model: 64\n  n_heads: 6\n",
-            8,
-            "model.d_model 64 does not split into 6 heads; set model.n_heads to 4, or give model.head_dim",
-        ),
-        (
-            "model:\n  d_model: 15\n  n_heads: 5\n",
-            7,
-            "model.d_model 15 is odd; positions are pairs of sine and cosine",
-        ),
-        (
-            "model:\n  tie_embeddings: all\ntokenizer:\n  joint: false\n",
-            7,
-            "model.tie_embeddings 'all' needs one vocabulary; set tokenizer.joint: true, or tie_embeddings: target",
-        ),
-        (
-            "training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n",
-            7,
-            "training.both_directions needs one vocabulary; set tokenizer.joint: true, or both_directions: 0",
-        ),
-        (
-            "training:\n  freeze: [embeddings, all_but_embeddings]\n",
-            7,
-            "training.freeze: nothing is left to learn; leave out one of the parts",
-        ),
-        (
-            "training:\n  both_directions: 1\n  r_drop: 2\n",
-            8,
-            "training.r_drop begins where both directions have been learnt, which training.both_directions 1 does to the"
-            " end; lower it, or set r_drop: 0",
-        ),
-        (
-            "  max_length: 65\nmodel:\n  max_positions: 64\n",
-            6,
-            "data.max_length 65 is not below model.max_positions 64; raise the latter",
-        ),
-        (
-            "model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n",
-            9,
-            "model.max_positions 65536 times model.head_dim 1024 is more than 33,554,432 numbers; lower one",
-        ),
-        (
-            "training:\n  schedule: noam\n  warmup_steps: 0\n",
-            8,
-            "training.schedule 'noam' needs training.warmup_steps of at least 1",
-        ),
+        ("model:\n  d_model: 64\n  n_heads: 6\n", 8, "model.d_model 64 does not split into 6 heads; set model.n_heads to 4"),
+        ("model:\n  d_model: 15\n  n_heads: 5\n", 7, "model.d_model 15 is odd"),
+        ("model:\n  tie_embeddings: all\ntokenizer:\n  joint: false\n", 7, "model.tie_embeddings 'all' needs one"),
+        ("training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n", 7, "training.both_directions needs one vocabulary"),
+        ("training:\n  freeze: [embeddings, all_but_embeddings]\n", 7, "training.freeze: nothing is left to learn"),
+        ("training:\n  both_directions: 1\n  r_drop: 2\n", 8, "training.r_drop begins where both directions"),
+        ("  max_length: 65\nmodel:\n  max_positions: 64\n", 6, "data.max_length 65 is not below model.max_positions 64"),
+        ("model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n", 9, "model.max_positions 65536 times model.head_dim 1024"),
+        ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),
+        ("training:\n  extend_vocabulary: true\n", 7, "training.extend_vocabulary adds to the tokenizer of another run"),
+        ("decoding:\n  n_best: 3\n", 7, "decoding.n_best 3 is more than decoding.beam_size 1"),
+        ("  monolingual: {tgt: a.de, src: a.en, back: r}\nmodel: {d_model: 64}\n", 6, "data.monolingual.src is for a reverse model"),
     ],
-)
-def test_keys_that_contradict_each_other_are_refused(problems, text, place, message):
-    assert problems(BASE + text) == [f"run.yaml:{place}: {message}"]
-
-
-def test_both_languages_the_same_are_refused(problems):
-    assert problems(BASE.replace("tgt_lang: de", "tgt_lang: en")) == [
-        "run.yaml:3: data.src_lang and data.tgt_lang are both 'en'; they must differ"
-    ]
+)  # fmt: skip
+def test_keys_that_contradict_each_other_are_refused(problems, text, line, begin):
+    (problem,) = problems(BASE + text)
+    assert problem.startswith(f"run.yaml:{line}: {begin}")
 
 
 def test_a_head_dim_of_its_own_frees_the_number_of_heads(load):
@@ -535,7 +312,8 @@ def test_a_head_dim_of_its_own_frees_the_number_of_heads(load):
     decay=st.floats(0, 1),
     steps=st.integers(1, 10**8),
     dropout=st.none() | st.floats(0, 1, exclude_max=True),
-    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+    | st.sampled_from(["1e-4", "010", "null", "true"]),
 )
 @example(rate=1e-5, decay=0.0, steps=1, dropout=None, name="a\x85b\u2028c: d")
 def test_a_written_config_is_read_back_equal(tmp_path_factory, rate, decay, steps, dropout, name):
@@ -560,7 +338,7 @@ def test_a_written_config_names_every_key(load):
 
 def test_only_how_long_and_where_may_change_within_a_run(load):
     mine = load(BASE)
-    free = load(BASE, "training.max_steps=7", "training.patience=3", "training.device=cpu", "decoding.beam_size=7")
+    free = load(BASE, "training.max_steps=7", "training.patience=3", "training.device=cpu", "data.test.x=[a, b]")
     sections = "data", "tokenizer", "model", "training"
     assert differing_keys(mine, free, sections) == []
     other = load(BASE, "model.d_model=64", "training.weight_decay=0.1", "training.seed=9")
@@ -572,14 +350,35 @@ def test_only_how_long_and_where_may_change_within_a_run(load):
     assert differing_keys(mine, other, ["model"]) == ["model.d_model is 256 here, 64 there"]
 
 
+@pytest.mark.parametrize(
+    ("override", "differing"),
+    [
+        ("data.train=[{files: [moved.en, moved.de]}]", []),
+        ("data.dev=dev.tsv", []),
+        ("data.dev=null", ["data.dev is given here, null there"]),
+        ("data.train=[{files: a.tsv, weight: 2}]", ["data.train.0.weight is 1.0 here, 2.0 there"]),
+        ("data.words={files: a.tsv}", ["data.words.files is null here, given there", "data.words.share is null here, 0.1 there"]),
+        ("data.monolingual={tgt: a.de}", ["data.monolingual.tgt is null here, given there", "data.monolingual.search is null here, greedy there"]),
+        ("data.max_length=9", ["data.max_length is 256 here, 9 there"]),
+    ],
+)  # fmt: skip
+def test_names_of_files_may_change_within_a_run_and_what_is_done_with_them_may_not(load, override, differing):
+    assert differing_keys(load(BASE), load(BASE, override), ["data"]) == differing
+
+
+def test_the_languages_of_several_pairs_are_compared(load):
+    pair = "{src_lang: en, tgt_lang: %s, train: [a, b]}"
+    mine, other = (load(f"data:\n  pairs: [{pair % 'de'}, {pair % code}]\n") for code in ("fr", "es"))
+    assert differing_keys(mine, other, ["data.src_lang", "data.tgt_lang"]) == [
+        "data.pairs.1.tgt_lang is fr here, es there"
+    ]
+    assert isinstance(mine.data.directions[0].corpora[0], Corpus)
+
+
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_config_loads(shipped):
     config = load_config(shipped)
     assert config.data.test, "a shipped config names a test set"
-
-
-def test_there_are_shipped_configs():
-    assert SHIPPED
 
 
 # Anything ------------------------------------------------------------------------------------------------------------

@@ -97,9 +97,9 @@ def test_another_share_is_another_training(words, mt):
     assert mt(*train, "--words", "words.tsv").code == 0
     assert mt(*train, "--words", "words.tsv").code == 0
     found = mt(*train, "--words", "words.tsv", "--set", "data.words.share=0.2")
-    assert found.code == 1 and b"data.words are a share of 0.2 here, a share of 0.1 there" in found.err
+    assert found.code == 1 and b"data.words.share is 0.2 here, 0.1 there" in found.err
     found = mt(*train)
-    assert found.code == 1 and b"data.words are null here, a share of 0.1 there" in found.err
+    assert found.code == 1 and b"data.words.share is null here, 0.1 there" in found.err
 
 
 def test_the_run_back_has_it_exchanged(words):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from mt_cli.config import DecodingConfig, keys_without_effect
+from mt_cli.config import DecodingConfig
 from mt_cli.config_file import read_search_options
 from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run.run_dir import RunDir
@@ -96,7 +96,7 @@ def _option(key: str) -> inspect.Parameter:
 
 def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -> None:
     """Raises UsageError when an option was given that the search would ignore."""
-    unused = keys_without_effect(settings)
+    unused = settings.keys_without_effect()
     if ignored := [key for key in search if key in unused]:
         options = spell(ignored)
         raise UsageError(f"only {unused[ignored[0]]} uses {options}; leave out {options}")

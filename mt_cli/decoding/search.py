@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from pydantic import ValidationError
 
-from mt_cli.config import DecodingConfig, decoding_contradictions
+from mt_cli.config import DecodingConfig
 from mt_cli.config_file import explain_errors
 from mt_cli.data.batching import source_batch
 from mt_cli.decoding.beam import beam_search
@@ -45,7 +45,7 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
         settings = DecodingConfig.model_validate({**defaults.model_dump(), **options})
     except ValidationError as error:
         raise UsageError(*explain_errors(error, "decoding")) from None
-    if problems := [problem for _, problem in decoding_contradictions(settings)]:
+    if problems := [problem for _, problem in settings.contradictions()]:
         raise UsageError(*problems)
     if not settings.sample and settings.beam_size >= vocab_size:
         raise UsageError(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from sacrebleu.metrics import TER
 
-from mt_cli.config import Config, DecodingConfig, keys_without_effect
+from mt_cli.config import Config, DecodingConfig
 from mt_cli.evaluation.metrics import TITLES, Counts, Scores, count_texts, perplexity, scores_of
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, Interval, PairedTests, interval, paired_tests
 from mt_cli.run.provenance import versions
@@ -224,7 +224,7 @@ def _differing_keys(results: Sequence[SetScores]) -> list[dict[str, Any]]:
 def keys_of(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> dict[str, Key]:
     """The keys of a run's config with an effect on translations. Those of a search are those that it used; text is known by
     its hash, and by the settings of its corpora, such as their weights."""
-    unused = keys_without_effect(decoding)
+    unused = decoding.keys_without_effect()
     search = {key: value for key, value in decoding.model_dump().items() if key not in unused}
     sections = config.model_dump() | {"decoding": search}
     flat = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}

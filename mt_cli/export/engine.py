@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mt_cli.config import DecodingConfig, keys_without_effect
+from mt_cli.config import DecodingConfig
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.search import Request
 from mt_cli.decoding.translator import Translator
@@ -72,7 +72,7 @@ class CTranslate2Translator(Translator):
             raise UsageError(
                 "--engine ctranslate2 does not sample; leave out --engine, or add --set decoding.sample=false"
             )
-        harmless = {*_SUPPORTED, *keys_without_effect(settings)}
+        harmless = {*_SUPPORTED, *settings.keys_without_effect()}
         for key, value in settings:
             default = DecodingConfig.model_fields[key].default
             if key not in harmless and value != default:

@@ -31,7 +31,6 @@ from mt_cli.config import (
     ModelConfig,
     SeveralPairs,
     TokenizerConfig,
-    contradictions,
     meant_language,
 )
 from mt_cli.config_file import explain_errors
@@ -410,8 +409,8 @@ def _config(folder: _Folder, data: DataConfig | SeveralPairs, tokenizer: Tokeniz
             no_repeat_ngram=folder.search.no_repeat_ngram_size,
         ),
     )
-    for keys, problem in contradictions(config):
-        if keys[0][0] == "data":
+    for keys, problem in config.contradictions():
+        if keys.startswith("data."):
             raise UsageError(f"{problem}; give --src-lang and --tgt-lang")
         raise CheckpointError(f"{folder.path / 'config.json'}: {problem}")
     return config

@@ -69,16 +69,17 @@ def spoken(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     return attention_maps_of_pair(translator, tokenizer.encode_src(src), [*tokenizer.encode_tgt(tgt), EOS_ID])
 
 
-def write_page(file: Path, all_maps: list[AttentionMaps]) -> None:
+def write_page(file: Path, *all_maps: AttentionMaps) -> None:
     page = AttentionPage(file)
     for maps in all_maps:
         page.add(maps)
     page.write()
 
 
-def embedded(page: str) -> Any:
-    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    return json.loads(data)
+def embedded(page: Path) -> Any:
+    """The data of a page."""
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    return json.loads(found[0])
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -125,7 +126,7 @@ def test_the_alignment_links_each_target_piece_to_the_source_piece_it_looks_at_m
 def test_an_empty_translation_has_an_empty_alignment(translator: Translator, tmp_path: Path) -> None:
     maps = spoken(translator, LINES[0], "")
     assert maps.tgt_pieces == ["</s>"] and maps.alignment == []
-    write_page(tmp_path / "a.html", [maps])
+    write_page(tmp_path / "a.html", maps)
 
 
 def test_the_alignment_of_a_split_line_counts_through_its_parts(tokenizer: Tokenizer) -> None:
@@ -157,108 +158,90 @@ def test_beam_search_decides_what_is_looked_at_when_asked_for(translator: Transl
     assert maps.translation == translator.translate([LINES[0]], beam_size=4)[0]
 
 
-def test_the_page_holds_the_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
     all_maps = [attend_once(translator, line) for line in LINES]
-    write_page(tmp_path / "a.html", all_maps)
-    sentences = embedded((tmp_path / "a.html").read_text(encoding="utf-8"))
-    for sentence, maps in zip(sentences, all_maps, strict=True):
-        assert (sentence["srcPieces"], sentence["tgtPieces"]) == (maps.src_pieces, maps.tgt_pieces)
-        assert (sentence["srcLang"], sentence["tgtLang"]) == ("zh-CN", "en")
-        assert sentence["alignment"] == format_alignment([(maps.alignment, 0, 0)])
+    write_page(tmp_path / "a.html", *all_maps)
+    page = (tmp_path / "a.html").read_text("utf-8")
+    for sentence, maps in zip(embedded(tmp_path / "a.html"), all_maps, strict=True):
+        assert all(part in page for part in (maps.source, f'lang="zh-CN" dir="auto">{maps.source}</span>'))
+        assert f'<div class="alignment">{format_alignment([(maps.alignment, 0, 0)]) or "none"}</div>' in page
+        assert (sentence["src_pieces"], sentence["tgt_pieces"]) == (maps.src_pieces, maps.tgt_pieces)
+        assert (sentence["src_lang"], sentence["tgt_lang"]) == ("zh-CN", "en")
         for name in ("encoder", "decoder", "cross"):
             found, expected = torch.tensor(sentence[name]) / 1000, torch.tensor(getattr(maps, name))
             torch.testing.assert_close(found, expected, atol=0.0005001, rtol=0)
 
 
-def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
-    write_page(tmp_path / "a.html", [spoken(translator, HOSTILE, HOSTILE)])
+@pytest.mark.parametrize("text", [HOSTILE, "{{ data }} {% block body %}"])
+def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path, text: str) -> None:
+    write_page(tmp_path / "a.html", spoken(translator, text, text))
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert page.count("<script") == page.count("</script") == 2
-    assert "<img" not in page
-    assert embedded(page)[0]["source"] == embedded(page)[0]["translation"] == HOSTILE
+    assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
+    assert html.unescape(page).count(text) == 2
 
 
 def test_json_in_the_page_has_no_character_that_ends_a_script_or_a_line() -> None:
     value = "</script>&<!--\u2028\u2029"
     text = safe_json([value])
-    assert not set(text) & set("<>&\u2028\u2029")
-    assert json.loads(text) == [value]
-
-
-def test_text_that_looks_like_a_place_of_the_template_is_not_filled(translator: Translator, tmp_path: Path) -> None:
-    text = "PAGE_DATA SCRIPT_POLICY PAGE_STYLE"
-    write_page(tmp_path / "a.html", [spoken(translator, text, text)])
-    assert embedded((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["source"] == text
+    assert not set(text) & set("<>&\u2028\u2029") and json.loads(text) == [value]
 
 
 def test_the_page_names_no_other_place_and_lets_only_its_own_script_run(tmp_path: Path) -> None:
-    write_page(tmp_path / "a.html", [])
+    write_page(tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page)
     assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
 
 
-def test_a_line_of_many_sentences_fills_a_page_no_further(
+def test_a_page_takes_no_more_than_a_browser_can_show(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_page, "MAX_SENTENCES", 3)
     page = AttentionPage(tmp_path / "a.html")
     process = AttendLines(translator, {}, page)
-    assert len(process([" ".join(["the red cat sees the dog"] * 90)], 0)) == 1
-    assert page.is_full and len(page._sentences) == 3 and process.n_shown == 0
-
-
-def test_a_page_takes_no_more_than_a_browser_can_show(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maps = attend_once(translator, LINES[0])
-    page = AttentionPage(tmp_path / "a.html")
-    monkeypatch.setattr(attention_page, "MAX_SENTENCES", 3)
-    filled = []
-    for _ in range(3):
-        filled.append(page.is_full)
-        page.add(maps)
-    assert filled == [False] * 3 and page.is_full
+    assert len(process([" ".join(["the red cat sees the dog"] * 90)], 0)) == 1  # one line of many sentences
+    assert page.is_full and process.n_shown == 0
+    page.write()
+    assert len(embedded(page.file)) == 3
     monkeypatch.setattr(attention_page, "_MAX_CHARACTERS", 10)
-    long = AttentionPage(tmp_path / "a.html")
-    long.add(maps)
+    long = AttentionPage(tmp_path / "b.html")
+    long.add(attend_once(translator, LINES[0]))
     assert long.is_full, "one sentence may be as large as many"
 
 
-def test_another_suffix_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a\.png: the attention is shown as an \.html page; name the file NAME\.html"):
-        write_page(tmp_path / "a.png", [])
-
-
-def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+def test_another_suffix_a_missing_folder_and_an_existing_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("mine")
-    with pytest.raises(UsageError, match="exists already; delete it or choose another --attention"):
-        write_page(tmp_path / "a.html", [])
-    assert (tmp_path / "a.html").read_text() == "mine"
+    refused = {"a.png": "name the file NAME.html", "none/a.html": "no such directory", "a.html": "exists already"}
+    for name, message in refused.items():
+        with pytest.raises(UsageError, match=message):
+            AttentionPage(tmp_path / name)
 
 
 CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 
 
-def browse(page: Path, *options: str) -> str:
-    """What headless Chromium prints when it opens the page."""
-    quiet = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    quiet += " --disable-component-update --disable-sync --virtual-time-budget=5000"
-    profile = f"--user-data-dir={page.parent / 'profile'}"
-    command = [str(CHROMIUM), *quiet.split(), profile, *options, page.as_uri()]
-    return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode("utf-8")
+def browse(page: Path, *options: str) -> tuple[str, list[str]]:
+    """The page as headless Chromium has it after its script ran, without its data, and what its console says."""
+    quiet = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --enable-logging=stderr"
+    )
+    command = [str(CHROMIUM), *quiet.split(), f"--user-data-dir={page.absolute().parent / 'profile'}", *options]
+    command += ["--virtual-time-budget=5000", "--dump-dom", page.absolute().as_uri()]
+    answer = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    console = [line for line in answer.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line]
+    return re.sub(r'id="data">.*?</script>', "", answer.stdout.decode("utf-8"), flags=re.DOTALL), console
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+@needs_chromium
 def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
     maps = [spoken(translator, LINES[3], LINES[1]), spoken(translator, HOSTILE, HOSTILE)]
-    page, picture = tmp_path / "a.html", tmp_path / "a.png"
-    write_page(page, maps)
-    drawn = browse(page, "--dump-dom", "--window-size=1440,1200")
+    write_page(tmp_path / "a.html", *maps)
+    drawn, console = browse(tmp_path / "a.html")
     for piece in maps[0].src_pieces + maps[0].tgt_pieces:
         assert f"<span>{html.escape(piece.removeprefix('▁'), quote=False)}</span></div>" in drawn
-    assert drawn.count("<canvas") == 3 * N_LAYERS * (N_HEADS + 1)  # only the first sentence is open
-    assert "<title>Attention</title>" in drawn and "<img" not in drawn
-    assert drawn.count("<script") == 2
-    browse(page, f"--screenshot={picture}", "--window-size=1440,1200")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert console == [] and drawn.count("<canvas") == 3 * N_LAYERS * (N_HEADS + 1)  # only the first sentence is open
+    assert "<title>Attention</title>" in drawn and "<img" not in drawn and drawn.count("<script") == 2

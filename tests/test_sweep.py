@@ -71,11 +71,11 @@ def test_a_mistake_in_one_value_is_told_before_anything_is_trained(tiny, mt):
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What `write_report` was called with."""
+    """What `report` was called with."""
     calls = list[Any]()
     module = ModuleType("mt_cli.explain.report")
     write = lambda runs, output, **settings: calls.append(([run.path for run in runs], output, settings))  # noqa: E731
-    module.write_report = write  # type: ignore[attr-defined]
+    module.report = write  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return calls
 
@@ -154,7 +154,7 @@ def test_the_page_of_a_run_is_written_at_each_validation_and_may_fail(tiny, mt, 
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a curve of\nno points")
 
-    monkeypatch.setattr(sys.modules["mt_cli.explain.report"], "write_report", fail)
+    monkeypatch.setattr(sys.modules["mt_cli.explain.report"], "report", fail)
     answer = mt("train", "tiny.yaml", "--run-dir", "other", *SHORT, *arguments)
     assert [line for line in answer.said if "report" in line] == [
         "warning: other/report.html: not written (a curve of no points); try: mt report other"

@@ -34,14 +34,15 @@ def report(
     and loads nothing. It can be written while the run still trains. The test sets of each run's config are translated; where
     there are none, its dev set.
     """
-    found = [RunDir.existing(run) for run in runs]
+    for run in runs:
+        RunDir.existing(run)
     if checkpoint != "best":  # which a run that has just begun lacks
         refuse_missing_checkpoints(runs, [checkpoint])
 
     from mt_cli.device import keep_freed_memory
-    from mt_cli.explain.report import write_report
+    from mt_cli.explain import report as page
 
     keep_freed_memory()
     catch_ctrl_c()
-    write_report(found, output, checkpoint=checkpoint, device=device, quick=quick)
+    page.report(runs, output, checkpoint=checkpoint, device=device, quick=quick)
     log.info(f"report: {output}")

@@ -98,9 +98,9 @@ class _Page:
 
     def write(self, runs: list[RunDir], output: Path, **options: Any) -> bool:
         try:
-            from mt_cli.explain.report import write_report
+            from mt_cli.explain.report import report
 
-            write_report(runs, output, **options)
+            report([run.path for run in runs], output, **options)
             return True
         except Exception as error:
             if not self._has_failed:

@@ -1,12 +1,9 @@
-"""The attention of translations as a page for a browser.
-
-The page is `attention.html` with the weights put in as JSON.
-"""
+"""The attention of translations as a page for a browser."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.errors import UsageError
 from mt_cli.explain.page import refuse_page, safe_json, write_page
@@ -16,6 +13,16 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 200
 _MAX_CHARACTERS = 64_000_000  # a page of long sentences reaches this first
+
+
+class _Sentence(NamedTuple):
+    """What the template shows; the script draws the weights."""
+
+    source: str
+    translation: str
+    src_lang: str
+    tgt_lang: str
+    alignment: str
 
 
 class AttentionPage:
@@ -30,8 +37,7 @@ class AttentionPage:
         if file.exists():
             raise UsageError(f"{file} exists already; delete it or choose another --attention")
         self.file = file
-        self._sentences: list[str] = []
-        self._n_characters = 0
+        self._sentences, self._weights, self._n_characters = list[_Sentence](), list[str](), 0
 
     @property
     def is_full(self) -> bool:
@@ -39,30 +45,30 @@ class AttentionPage:
         return len(self._sentences) >= MAX_SENTENCES or self._n_characters >= _MAX_CHARACTERS
 
     def add(self, maps: AttentionMaps) -> None:
-        self._sentences.append(safe_json(_page_values(maps)))
-        self._n_characters += len(self._sentences[-1])
+        src_lang, tgt_lang = (tag.replace("_", "-") for tag in (maps.src_lang, maps.tgt_lang))
+        alignment = " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment)
+        self._sentences.append(_Sentence(maps.source, maps.translation, src_lang, tgt_lang, alignment))
+        weights = safe_json(
+            {
+                "src_lang": src_lang,
+                "tgt_lang": tgt_lang,
+                "src_pieces": maps.src_pieces,
+                "tgt_pieces": maps.tgt_pieces,
+                "tgt_inputs": maps.tgt_inputs,
+                "encoder": _thousandths(maps.encoder),
+                "decoder": _thousandths(maps.decoder),
+                "cross": _thousandths(maps.cross),
+            }
+        )
+        self._weights.append(weights)
+        self._n_characters += len(weights)
 
     def write(self) -> None:
         """Raises RunDirError when the disk is full or the folder cannot be written."""
-        write_page(self.file, "attention.html", f"[{','.join(self._sentences)}]")
-
-
-def _page_values(maps: AttentionMaps) -> dict[str, Any]:
-    """What the page reads. Weights are in thousandths: short, and more exact than a colour can show."""
-    return {
-        "source": maps.source,
-        "translation": maps.translation,
-        "srcLang": maps.src_lang.replace("_", "-"),
-        "tgtLang": maps.tgt_lang.replace("_", "-"),
-        "srcPieces": maps.src_pieces,
-        "tgtPieces": maps.tgt_pieces,
-        "tgtFed": maps.tgt_inputs,
-        "encoder": _thousandths(maps.encoder),
-        "decoder": _thousandths(maps.decoder),
-        "cross": _thousandths(maps.cross),
-        "alignment": " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment),
-    }
+        data = f"[{','.join(self._weights)}]"
+        write_page(self.file, "attention", data, sentences=self._sentences)
 
 
 def _thousandths(weights: Weights) -> list[list[list[list[int]]]]:
+    """Short, and more exact than a colour can show."""
     return [[[[round(1000 * w) for w in row] for row in head] for head in layer] for layer in weights]

@@ -1,7 +1,6 @@
-"""Writes a page for a browser that contains all it needs.
+"""Pages for a browser: a template of this folder with its style sheets, its script and its data in one file.
 
-A page is a template with the style sheet that all pages share (`page.css`) and a value as JSON. It loads nothing from the
-network (its own security policy forbids it), and never takes text for code.
+A page loads nothing from the network, by its own security policy, and never takes text for code: Jinja escapes all of it.
 """
 
 from __future__ import annotations
@@ -10,12 +9,15 @@ import base64
 import hashlib
 import json
 import re
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from mt_cli.errors import UsageError
 from mt_cli.files import write_text
+
+_FOLDER = Path(__file__).parent
 
 
 def refuse_page(file: Path, what: str, option: str) -> None:
@@ -26,18 +28,28 @@ def refuse_page(file: Path, what: str, option: str) -> None:
         raise UsageError(f"{file.parent}: no such directory; make it or choose another {option}")
 
 
-def write_page(file: Path, template: str, data: str) -> None:
-    """Fills `template`, a file beside this one, with `data`, which `safe_json` made.
+def write_page(file: Path, name: str, data: str, **values: Any) -> None:
+    """Fills the template `name`.html with `values`, beside `name`.css and the script, `name`.js, which reads `data`, as
+    `safe_json` makes it.
 
     Raises RunDirError when the disk is full or the folder cannot be written.
     """
-    folder = resources.files("mt_cli.explain")
-    page, style = (folder.joinpath(name).read_text(encoding="utf-8") for name in (template, "page.css"))
-    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    policy = " ".join(f"'sha256-{digest}'" for digest in digests)
-    # The data come last: they may contain the words that are replaced here.
-    write_text(file, page.replace("SCRIPT_POLICY", policy).replace("PAGE_STYLE", style).replace("PAGE_DATA", data))
+    pages = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {"whole": "{:,}".format, "plain": lambda text: str(text).replace("_", " ")}
+    script, *styles = (
+        (_FOLDER / part).read_text(encoding="utf-8") for part in (f"{name}.js", "page.css", f"{name}.css")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = pages.get_template(f"{name}.html").render(
+        values, data=data, script=script, script_sha256=digest, style="".join(styles)
+    )
+    write_text(file, page)
 
 
 def safe_json(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
@@ -22,116 +22,148 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.evaluation.comparison import SetScores, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet
-from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
-from mt_cli.explain.estimate import agreement, estimates
+from mt_cli.explain.doubts import Doubt
+from mt_cli.explain.estimate import Agreement, agreement, estimates
 from mt_cli.explain.json_lines import explain_lines
-from mt_cli.explain.training_log import finite
 from mt_cli.run.run_dir import RunDir
 
-_SHOWN = ("bleu", "chrf", "ter", "loss", "sentences_per_second", "intervals", "warnings")  # of the scores
 _N_GROUPS = 5  # of about as many sentences each, by length
 _RARITIES = ((0, "never"), (2, "1 or 2 times"), (9, "3 to 9"), (99, "10 to 99"), (10**12, "100 and more"))
 _N_ATTENDED = 8  # sentences of each kind whose attention is in the page
 _MIN_FOR_INTERVAL = 5  # sentences of a group
 
 
+@dataclass(frozen=True)
+class Heat:
+    """The cross-attention of a sentence, the mean of all heads and layers."""
+
+    src: list[str]
+    tgt: list[str]
+    weights: list[list[int]]  # in hundredths, by target and source piece
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a run makes of a test set, by sentence."""
+
+    texts: list[str]
+    chrf: list[float]
+    doubts: dict[int, list[Doubt]]
+    attention: dict[int, Heat]
+    estimate: list[float | None]  # chrF; all None where the run has no estimate
+    agreement: Agreement | None  # of estimates with chrF
+
+
+@dataclass(frozen=True)
+class Mean:
+    mean: float
+    low: float | None = None  # of the 95% interval; None where there are too few values
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The mean chrF that each run has on the sentences of one kind."""
+
+    label: str
+    n: int
+    means: dict[int, Mean]
+
+
 @dataclass
 class ReportedSet:
-    """A test set, and what each run makes of it. The keys of `by_run` are the numbers of the runs in the report."""
+    """A test set, and what each run makes of it. The keys are the numbers of the runs in the report."""
 
     test_set: TestSet
     config: Config  # of the first run
-    by_run: dict[int, dict[str, Any]] = field(default_factory=dict)
+    by_run: dict[int, Outputs] = field(default_factory=dict)
     results: dict[int, SetScores] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
+
+    @property
+    def name(self) -> str:
+        return self.test_set.name
 
     def add(self, number: int, evaluator: RunEvaluator) -> None:
         """Translates and scores the set."""
+        translator = evaluator.translator
         translations, result = evaluator.evaluate(self.test_set)
         chrf = [round(score, 1) for score in result.counts["chrf"].sentence_scores()]
-        explained = explain_lines(evaluator.translator, translations)
+        first = next((of_run.chrf for of_run in self.by_run.values()), chrf)
+        explained = explain_lines(translator, translations)
+        estimate = estimates(translator, explained)
         self.results[number] = result
-        shown = result.as_json() | {"warnings": result.warnings}
-        self.by_run[number] = {
-            "texts": result.outputs,
-            "chrf": chrf,
-            "doubts": {i: list(line.doubts) for i, line in enumerate(explained) if line.doubts},
-            "attention": _attention(evaluator.translator, translations, chrf, self._first_chrf or chrf),
-            "scores": {key: shown[key] for key in _SHOWN},
-            **_estimated(estimates(evaluator.translator, explained), chrf),
-        }
-
-    @property
-    def _first_chrf(self) -> list[float] | None:
-        return next((of_run["chrf"] for of_run in self.by_run.values()), None)
+        self.by_run[number] = Outputs(
+            texts=result.outputs,
+            chrf=chrf,
+            doubts={i: line.doubts for i, line in enumerate(explained) if line.doubts},
+            attention=_attention(translator, translations, chrf, first),
+            estimate=[None if one is None else round(one, 1) for one in estimate],
+            agreement=_agreement(estimate, chrf),
+        )
 
     @cached_property
     def compared(self) -> dict[int, SetScores]:
         """The results with what the comparisons say; to be asked for when all are there."""
         return dict(zip(self.results, with_comparisons(list(self.results.values())), strict=True))
 
-    def told(self, run: int) -> str:
+    @property
+    def warnings(self) -> list[str]:
+        return list(dict.fromkeys(warning for result in self.compared.values() for warning in result.warnings))
+
+    def in_words(self, run: int) -> str:
         """A sentence about the scores of a run."""
         result = self.results[run]
         chrf = result.intervals["chrf"]
         return (
-            f"On {result.test_set} it has chrF {result.scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f})"
+            f"On {self.name} it has chrF {result.scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f})"
             f" and BLEU {result.scores.bleu:.1f}."
         )
 
-    def groups(self, labels: Sequence[str], order: Iterable[str]) -> list[dict[str, Any]]:
-        """The mean chrF of each run, with its interval, on the sentences of each label."""
+    def groups(self, labels: Sequence[str], order: Iterable[str]) -> list[Group]:
+        """The sentences of each label, in the order of the labels."""
         lines_of: dict[str, list[int]] = {}
         for line, label in enumerate(labels):
             lines_of.setdefault(label, []).append(line)
         return [
-            {
-                "label": label,
-                "n": len(lines_of[label]),
-                "means": {
-                    run: _mean([of_run["chrf"][i] for i in lines_of[label]]) for run, of_run in self.by_run.items()
-                },
-            }
+            Group(label, len(lines), {run: mean_of([one.chrf[i] for i in lines]) for run, one in self.by_run.items()})
             for label in order
-            if label in lines_of
+            if (lines := lines_of.get(label))
         ]
 
-    def as_page(self, run: RunDir, notes: list[str]) -> dict[str, Any]:
+    def for_script(self, run: RunDir, notes: list[str]) -> dict[str, Any]:
+        """What the script of the page reads. `run`: where the first run keeps what belongs to this language pair."""
         sources = [words(normalize(source).lower()) for source in self.test_set.sources]
-        data = self.config.data
         rarities = _rarities(run, self.config, sources, notes)
+        by_rarity = self.groups(rarities, (label for _, label in _RARITIES))
         return {
-            "name": self.test_set.name,
-            "srcLang": data.src_lang.replace("_", "-"),
-            "tgtLang": data.tgt_lang.replace("_", "-"),
-            "isSpaced": writes_spaces(data.tgt_lang),
+            "name": self.name,
+            "src_lang": self.config.data.src_lang.replace("_", "-"),
+            "tgt_lang": self.config.data.tgt_lang.replace("_", "-"),
+            "is_spaced": writes_spaces(self.config.data.tgt_lang),
             "sources": self.test_set.sources,
             "references": self.test_set.references[0],
             "lines": self.test_set.lines,
-            "byLength": self.groups(*_lengths(sources)),
-            "byRarity": self.groups(rarities, (label for _, label in _RARITIES)) if rarities else [],
-            "byRun": self.by_run,
-            "below": below(list(self.compared.values())),
+            "by_length": [asdict(group) for group in self.groups(*_lengths(sources))],
+            "by_rarity": [asdict(group) for group in by_rarity],
+            "by_run": {number: asdict(one) for number, one in self.by_run.items()},
         }
 
 
-def _estimated(estimated: Sequence[float | None], chrf: Sequence[float]) -> dict[str, Any]:
-    """The estimate of each line, and how well all of them tell good translations from bad ones; nothing without one."""
+def _agreement(estimated: Sequence[float | None], chrf: Sequence[float]) -> Agreement | None:
+    """None without estimates, and where all lines are alike, so that there is no correlation."""
     known = [(estimate, true) for estimate, true in zip(estimated, chrf, strict=True) if estimate is not None]
-    if not known:
-        return {}
-    shown = {"estimate": [None if estimate is None else round(estimate, 1) for estimate in estimated]}
     sides = list(zip(*known, strict=True))
-    if min(len(set(side)) for side in sides) < 2:  # where all lines are alike there is no correlation
-        return shown
-    return shown | {"agreement": {key: finite(value) for key, value in agreement(*sides)._asdict().items()}}
+    return agreement(*sides) if sides and min(len(set(side)) for side in sides) > 1 else None
 
 
-def _mean(values: Sequence[float]) -> list[float | None]:
-    """The mean and half of its 95% interval; None where there are too few values for one."""
-    n = len(values)
-    half = _t_quantile(n - 1) * stdev(values) / n**0.5 if n >= _MIN_FOR_INTERVAL else None
-    return [round(fmean(values), 1), None if half is None else round(half, 1)]
+def mean_of(values: Sequence[float]) -> Mean:
+    """Of scores from 0 to 100, with the interval where there are enough."""
+    mean, n = fmean(values), len(values)
+    if n < _MIN_FOR_INTERVAL:
+        return Mean(round(mean, 1))
+    half = _t_quantile(n - 1) * stdev(values) / n**0.5
+    return Mean(round(mean, 1), round(max(0.0, mean - half), 1), round(min(100.0, mean + half), 1))
 
 
 def _t_quantile(n_free: int) -> float:
@@ -141,7 +173,7 @@ def _t_quantile(n_free: int) -> float:
 
 
 def _lengths(sources: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """A label for each source, such as `5 to 8 words`, and all labels in order."""
+    """A label for each source, such as `5 to 8`, and all labels in order."""
     lengths = sorted(map(len, sources))
     lasts = sorted({lengths[(len(lengths) * n - 1) // _N_GROUPS] for n in range(1, _N_GROUPS + 1)})
     firsts = [lengths[0], *(last + 1 for last in lasts[:-1])]
@@ -150,12 +182,11 @@ def _lengths(sources: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
 
 
 def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], notes: list[str]) -> list[str]:
-    """How often the rarest word of each source occurs in training; nothing where its text is gone."""
-    text = TrainingText(config.data)
+    """How often the rarest word of each source occurs in training; nothing where its text is missing."""
+    text, counts = TrainingText(config.data), Counter[str]()
     if missing := [file for file in text.files if not Path(file).exists()]:
         notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
         return []
-    counts = Counter[str]()
     try:
         respell = Respelling(run.sets.spellings()[0])
         sources = [[respell(word) for word in one] for one in sources]
@@ -171,18 +202,17 @@ def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], not
 
 def _attention(
     translator: Translator, translations: Sequence[Translation], chrf: Sequence[float], other_chrf: Sequence[float]
-) -> dict[int, dict[str, Any]]:
-    """By line, the cross-attention in hundredths, the mean of all heads and layers, of the sentences that people look at:
-    the worst and the best, those that another run translates most differently, and the first."""
+) -> dict[int, Heat]:
+    """By line, that of the sentences that people look at: the worst and the best, those that another run translates most
+    differently, and the first."""
     lines = [line for line, translation in enumerate(translations) if len(translation.parts) == 1]
     by_chrf = sorted(lines, key=lambda line: chrf[line])
     by_change = sorted(lines, key=lambda line: -abs(chrf[line] - other_chrf[line]))
     n = _N_ATTENDED
-    chosen = {*by_chrf[:n], *by_chrf[-n:], *by_change[:n], *lines[:n]}
     found = {}
-    for line in sorted(chosen):
+    for line in sorted({*by_chrf[:n], *by_chrf[-n:], *by_change[:n], *lines[:n]}):
         [maps] = attention_maps(translator, translations[line])
         heads = [head for layer in maps.cross for head in layer]
         mean = [[round(100 * fmean(cells)) for cells in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
-        found[line] = {"src": maps.src_pieces, "tgt": maps.tgt_pieces, "weights": mean}
+        found[line] = Heat(maps.src_pieces, maps.tgt_pieces, mean)
     return found

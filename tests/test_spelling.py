@@ -11,7 +11,7 @@ import pytest
 
 from mt_cli.checking.check import check
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.spelling import Respelling, SignCounter, other_spelling, told
+from mt_cli.data.spelling import CharacterCounter, Respelling, format_spelling, other_spelling
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.json_lines import explain_lines
@@ -26,7 +26,7 @@ PAD = "e s t a u r n i o " * 6000
 
 
 def spelling(train: list[str], dev: list[str]) -> dict[str, str]:
-    return other_spelling(SignCounter(train), SignCounter(dev))
+    return other_spelling(CharacterCounter(train), CharacterCounter(dev))
 
 
 def test_letters_with_other_marks_and_other_apostrophes_are_found():
@@ -53,7 +53,7 @@ def test_apostrophes_may_have_spaces():
     train = ["jach ’ a walt 'äwi uta " * 10] * 40
     found = spelling(train, ["jach'a walt'äwi uta " * 30])
     assert found == {" ’ ": "'", " '": "'"}
-    assert told(found) == '\' for " \'", \' for " ’ "'
+    assert format_spelling(found) == '\' for " \'", \' for " ’ "'
     assert Respelling(found)("jach ’ a, walt 'äwi ’ 'b'") == "jach'a, walt'äwi ’ 'b'", "between letters alone"
     quotations = ["he says 'yes' don't can't won't isn't " * 10] * 40
     assert spelling(quotations, ["don't can't won't isn't aren't I'm he's " * 40]) == {}

@@ -287,10 +287,6 @@ def test_a_title_above_the_header_is_no_pair():
     assert len(texts_of(write("c.csv", as_csv([["Corpus", ""], ["no se sabe", "nada"], *pairs])))) == 11
 
 
-def test_a_spreadsheet_computes_no_cell_of_a_table_of_ours():
-    assert [tables.spreadsheet_cell(text) for text in ("=1+1", "a=b", "")] == ["'=1+1", "a=b", ""]
-
-
 # What is refused ------------------------------------------------------------------------------------------------------
 
 

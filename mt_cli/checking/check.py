@@ -26,7 +26,14 @@ from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import TrainingText, corpus_of
 from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
 from mt_cli.data.direction import refuse_exchanged
-from mt_cli.data.spelling import AS_IT_IS, SignCounter, Signs, count_signs, other_spelling, respelled
+from mt_cli.data.spelling import (
+    AS_IT_IS,
+    CharacterCounter,
+    CharacterCounters,
+    count_characters,
+    other_spelling,
+    respelled,
+)
 from mt_cli.data.words import words
 from mt_cli.errors import ConfigError, DataError
 
@@ -40,7 +47,7 @@ class ReadCorpus(NamedTuple):
 
     read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
     held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
-    signs: Signs | None = None  # of all that no machine translated, where they were counted already
+    signs: CharacterCounters | None = None  # of all that no machine translated, where they were counted already
     has_parent: bool = False  # whether the network has learnt from other text before
 
 
@@ -82,7 +89,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         )
     spellings = AS_IT_IS
     if dev := sets.get("dev"):
-        of_dev = SignCounter(pair.src for pair in dev.pairs), SignCounter(pair.tgt for pair in dev.pairs)
+        of_dev = CharacterCounter(pair.src for pair in dev.pairs), CharacterCounter(pair.tgt for pair in dev.pairs)
         spellings = other_spelling(survey.signs[0], of_dev[0]), other_spelling(survey.signs[1], of_dev[1])
     trained_spellings = spellings if data.spelling == "dev" else AS_IT_IS
     if any(trained_spellings):  # words that dev writes otherwise are known to who trains with its spelling
@@ -154,9 +161,13 @@ def _read_sets(data: DataConfig) -> dict[str, RawSet]:
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, text: TrainingText, sets: dict[str, HeldOut], signs: Signs | None):
+    def __init__(self, text: TrainingText, sets: dict[str, HeldOut], signs: CharacterCounters | None):
         self._sets, self._is_synthetic = sets.values(), [corpus.synthetic for corpus in text.corpora]
-        self.sample, self.spellings, self.signs = Sample(), SpellingCounter(), signs or (SignCounter(), SignCounter())
+        self.sample, self.spellings, self.signs = (
+            Sample(),
+            SpellingCounter(),
+            signs or (CharacterCounter(), CharacterCounter()),
+        )
         self._counts_signs = signs is None
         self._hashes = array("Q"), array("Q")  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
@@ -171,7 +182,7 @@ class _Survey:
             self._n_words[side][len(pair_words[side])] += 1
             self._n_characters[side] += len(pair[:2][side])
         if self._counts_signs and not self._is_synthetic[corpus_of(pair.line)]:
-            count_signs(self.signs, pair)
+            count_characters(self.signs, pair)
         if pair.src and pair.tgt:
             self.sample.add(pair)
             compare(self._sets, pair, pair_words)

@@ -12,7 +12,7 @@ from mt_cli.checking.report import Example, Finding
 from mt_cli.checking.statistics import MAX_CHARACTERS
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.spelling import APOSTROPHES, LETTER_AFTER, LETTER_BEFORE, Signs, Spellings, told
+from mt_cli.data.spelling import APOSTROPHES, LETTER_AFTER, LETTER_BEFORE, CharacterCounters, Spellings, format_spelling
 
 SIDES = ("source", "target")
 _N_OF_A_SPELLING = 5  # lines with the rarer spelling, from which on there is something to decide
@@ -80,12 +80,14 @@ class SpellingCounter:
             )
 
 
-def other_spelling_findings(spellings: Spellings, train: Signs, choice: Literal["dev", "own"]) -> Iterator[Finding]:
+def other_spelling_findings(
+    spellings: Spellings, train: CharacterCounters, choice: Literal["dev", "own"]
+) -> Iterator[Finding]:
     """The characters that training writes otherwise than dev. `choice`: the key data.spelling."""
     for side, spelling, characters in zip(SIDES, spellings, train, strict=True):
         counts = {char: n for char in spelling if (n := characters.counts[char])}
         if total := sum(counts.values()):
-            times = ", ".join(f"{told({char: spelling[char]})} ({n:,} times)" for char, n in counts.items())
+            times = ", ".join(f"{format_spelling({char: spelling[char]})} ({n:,} times)" for char, n in counts.items())
             yield Finding.of(
                 Kind.OTHER_SPELLING,
                 total,

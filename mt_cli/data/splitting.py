@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Collection
 from itertools import pairwise
 
+from mt_cli.data.words import is_letter, words
+
 # Several marks may follow each other (！？), and closing quotes may follow them. A language with spaces between words has
 # a space between sentences, too (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and
 # Khmer need none.
 _SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
 _SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
-_WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~«»„“”‘’‚…–—¿¡]+")  # not \w+: vowel signs and points are parts of words
 _COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
 
 
@@ -57,8 +58,8 @@ def _word_before(end: re.Match[str]) -> str | None:
     if end[0] != ".":
         return None
     before = end.string[max(0, end.start() - _MAX_LETTERS - 1) : end.start()]
-    words = _WORD.findall(before)
-    return words[-1] if words and before.endswith(words[-1]) and len(words[-1]) <= _MAX_LETTERS else None
+    last = "".join(words(before)[-1:])
+    return last if last and before.endswith(last) and is_letter(last[-1]) and len(last) <= _MAX_LETTERS else None
 
 
 _MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
@@ -81,19 +82,14 @@ class AbbreviationCounter:
     def add(self, text: str) -> None:
         """Counts a line of normalized text."""
         self._n_lines += 1
-        self._all.update(word for word in _WORD.findall(text) if len(word) <= _MAX_LETTERS)
+        self._all.update(word for word in words(text) if len(word) <= _MAX_LETTERS)
         for end in _ends(text):
             self._n_ends += 1
             if (word := _word_before(end)) is not None:
                 self._before_stop[word] += 1
-        if len(self._all) > _MAX_WORDS:
-            self._forget_rare_words()
-
-    def _forget_rare_words(self) -> None:
-        """Keeps the more frequent half, so that memory stays flat. Counts come out a little too low (as in Manku and
-        Motwani 2002)."""
-        self._all = Counter(dict(self._all.most_common(_MAX_WORDS // 2)))
-        self._before_stop = Counter({word: n for word, n in self._before_stop.items() if word in self._all})
+        if len(self._all) > _MAX_WORDS:  # only the more frequent half is kept, as in Manku and Motwani 2002
+            self._all = Counter(dict(self._all.most_common(_MAX_WORDS // 2)))
+            self._before_stop = Counter({word: n for word, n in self._before_stop.items() if word in self._all})
 
     def abbreviations(self) -> tuple[str, ...]:
         """Sorted. None if many lines hold several sentences, because there any word can stand before an inner stop."""

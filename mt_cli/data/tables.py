@@ -97,11 +97,6 @@ def _shown(cell: str) -> str:
     return shortened(cell.encode("utf-8", "replace").decode(), 30)
 
 
-def spreadsheet_cell(text: str) -> str:
-    """The text as a cell of a table that may be opened in a spreadsheet, which would compute what begins with =."""
-    return f"'{text}" if text.startswith("=") else text
-
-
 def find_layout(file: Path, columns: str | None = None, option: str = COLUMNS_OPTION) -> TableLayout:
     """How the table is written, judged by its first 1,000 rows. `columns` names source and target by their headers or
     numbers: es,gn or 1,3; `option` tells users how.

@@ -18,7 +18,7 @@ from mt_cli.data.corpora import corpus_of
 from mt_cli.data.corpus import SentencePair, read_pairs
 from mt_cli.data.mixture import Lengths, Mixture, Part
 from mt_cli.data.profile import CorpusProfile, ProfileBuilder
-from mt_cli.data.spelling import AS_IT_IS, SignCounter, Spellings, count_signs
+from mt_cli.data.spelling import AS_IT_IS, CharacterCounter, Spellings, count_characters
 from mt_cli.data.splitting import AbbreviationCounter
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.files import write_text
@@ -47,7 +47,7 @@ class PairText:
         self.dev_pairs = list[SentencePair]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic; counted by the first start
         self._dev: TokenSet | None = None
-        self._check, self._signs = SetsCheck(self.train.text.told), (SignCounter(), SignCounter())
+        self._check, self._signs = SetsCheck(self.train.text.told), (CharacterCounter(), CharacterCounter())
         self._description = _Description(config.training.both_directions == 1)
 
     @property
@@ -95,7 +95,7 @@ class PairText:
             self.n_of_epoch[corpora[corpus].synthetic] += corpora[corpus].weight
             self._description.count(pair)
             if not corpora[corpus].synthetic:
-                count_signs(self._signs, pair)
+                count_characters(self._signs, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
                 facts.add(pair.src, pair.tgt)
             yield pair

@@ -15,7 +15,7 @@ from mt_cli.checking.report import Report
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import corpus_of
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.spelling import Spellings, respelled, told
+from mt_cli.data.spelling import Spellings, format_spelling, respelled
 from mt_cli.data.split import Split, repetitions, split
 from mt_cli.run.held_out import RunSets
 
@@ -60,7 +60,7 @@ def respell(run_sets: RunSets, spellings: Spellings) -> None:
     for side, spelling in zip(("source", "target"), spellings, strict=True):
         if spelling:
             small = {s: o for s, o in spelling.items() if s.lower() == s or s.lower() not in spelling}
-            log.info(f"trains with {told(small)} in the {side} (data.spelling)")
+            log.info(f"trains with {format_spelling(small)} in the {side} (data.spelling)")
 
 
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text

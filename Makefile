@@ -6,13 +6,14 @@ MT := $(VENV)/bin/mt
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-processors test-sse4 test-avx2 test-avx512 test-other-systems soak fuzz check format peers clean
+.PHONY: help demo test test-slow test-processors test-sse4 test-avx2 test-avx512 test-torch test-other-systems soak fuzz check format peers clean
 
 help:
 	@echo "make demo       install, train on the embedded corpus, translate, evaluate (1 to 3 minutes on 2 cores, some 5 on older ones)"
 	@echo "make test       fast tests (4 minutes on 2 cores, 9 on older ones)"
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make test-processors  the numeric tests as three kinds of older x86-64 processors compute them"
+	@echo "make test-torch TORCH=2.10.0  the numeric tests with another version of torch, in .venv-torch-2.10.0"
 	@echo "make test-other-systems  the core of the fast tests without what Windows and macOS have not"
 	@echo "make soak       kills and continues trainings for two hours, or MINUTES=10"
 	@echo "make fuzz       lets atheris look for bytes that a reader does not survive, SECONDS=600 for each reader"
@@ -47,7 +48,7 @@ test: $(VENV)/installed-dev
 	$(FAST_TESTS)
 
 # torch, oneDNN and CTranslate2 choose their kernels by what the processor has, or by these variables.
-NUMERIC := attention layers embeddings positions transformer objective training decoding search_options export device
+NUMERIC := attention layers embeddings positions transformer objective gradients packing training decoding search_options export device
 test-sse4: IMITATED := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 CT2_FORCE_CPU_ISA=GENERIC
 test-avx2: IMITATED := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2
 test-avx512: IMITATED := ONEDNN_MAX_CPU_ISA=AVX512_CORE
@@ -56,6 +57,15 @@ test-sse4 test-avx2 test-avx512: $(VENV)/installed-dev
 	$(IMITATED) $(FAST_TESTS) $(NUMERIC:%=tests/test_%.py)
 
 test-processors: test-sse4 test-avx2 test-avx512
+
+# The oldest and the newest torch that pyproject.toml allows. PIP_INDEX=--index-url=https://download.pytorch.org/whl/cpu
+# takes a build for CPUs, which is a tenth as large.
+TORCH ?= 2.10.0
+test-torch:
+	$(PYTHON) -m venv .venv-torch-$(TORCH)
+	PIP_CONSTRAINT= .venv-torch-$(TORCH)/bin/python -m pip install --quiet $(PIP_INDEX) torch==$(TORCH)
+	PIP_CONSTRAINT= .venv-torch-$(TORCH)/bin/python -m pip install --quiet --editable '.[dev]' torch==$(TORCH)
+	.venv-torch-$(TORCH)/bin/python -m pytest $(NUMERIC:%=tests/test_%.py)
 
 # Left out is what does itself what Windows refuses, or wants Linux's word for a folder that cannot be read.
 CORE := config corpus dataset batching splitting schedule phases metrics run_dir
@@ -92,5 +102,5 @@ benchmarks/.envs/%/installed: benchmarks/peers/%.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs/phrasebook .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-torch-* runs/phrasebook .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -661,9 +661,9 @@ def test_a_piece_that_the_rules_of_an_imported_tokenizer_delete_begins_as_the_me
     assert all(weight.isfinite().all() for weight in model.parameters())
 
 
-def test_a_prefix_with_signs_that_the_model_has_not_is_refused(marian, mt):
+def test_a_prefix_with_characters_that_the_model_has_not_is_refused(marian, mt):
     answer = mt("translate", marian[2], "--prefix", "die 日 Katze", stdin=b"the cat\n")
     assert (answer.code, answer.out) == (
         2,
         b"",
-    ) and answer.said[-1].startswith("error: --prefix: a prefix with signs that this run never writes")
+    ) and answer.said[-1].startswith("error: --prefix: a prefix with characters that this run never writes")

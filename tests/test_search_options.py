@@ -293,7 +293,7 @@ def test_who_is_told_of_each_batch_can_stop_the_rest(
 
     decoded: list[int] = []
     counting = lambda *args: [decoded.append(1), search_batch(*args)][1]  # noqa: E731
-    monkeypatch.setattr("mt_cli.decoding.translator.search_batch", counting)
+    monkeypatch.setattr("mt_cli.decoding.search.search_batch", counting)
     with pytest.raises(KeyboardInterrupt):
         translator.translations(list(map(" ".join, product(WORDS, repeat=3)))[:100], batch_size=2, on_batch=stop)
     assert told == [2] and len(decoded) < 25
@@ -576,12 +576,25 @@ def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -
     assert translator.translate(lines, beam_size=2) == printed and printed[1] == ""
     with pytest.raises(UsageError, match="nonsense"):
         translator.translate(["the cat"], nonsense=1)
+    assert translator.translate(line for line in lines) == translator.translate(lines)
     with pytest.raises(UsageError, match=r"^expected a list of lines, found the text 'the cat'; put it into a list$"):
-        translator.translate("the cat")
-    with pytest.raises(UsageError, match=r"^expected a list of lines, found generator; make a list of it$"):
-        translator.translate(line for line in lines)
+        translator.translations("the cat")
     with pytest.raises(UsageError, match=r"^expected lines of text, found NoneType; write an empty one as ''$"):
         translator.translate(["the cat", None])
+
+
+def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(trained_run: Path) -> None:
+    translator = Translator.load(trained_run)
+    assert translator.translate("the cat\n\ndog") == "die Katze\n\nHund"
+    assert str(translator.translations(["the cat"])[0]) == "die Katze"
+    assert repr(translator).startswith(f"<Translator en to de: {trained_run} (best), ")
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029"])
+def test_what_stands_behind_a_line_break_within_a_line_is_a_sentence(trained_run: Path, line_break: str) -> None:
+    translator = Translator.load(trained_run)
+    [translation] = translator.translations([f"the cat{line_break}the red dog"])
+    assert translation.text == " ".join(translator.translate(["the cat", "the red dog"]))
 
 
 def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run: Path, mt: Mt) -> None:

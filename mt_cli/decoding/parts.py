@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mt_cli.data.corpus import normalize
 from mt_cli.data.languages import writes_spaces_between_sentences
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Respelling
@@ -38,6 +39,9 @@ class Translation:
     def text(self) -> str:
         return self.texts[0]
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class LineSplitter:
     """Splits a line into parts of at most `max_tokens`, as training text of this `profile` makes it necessary."""
@@ -51,21 +55,22 @@ class LineSplitter:
             self._saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
             self._abbreviations = profile.abbreviations
 
-    def split(self, text: str) -> list[list[int]]:
-        """Source ids of the parts in which normalized text is translated: usually one, none for '' and for text of which the
+    def split(self, line: str) -> list[list[int]]:
+        """Source ids of the parts in which a line is translated: usually one, none for a blank line and for text of which the
         tokenizer keeps nothing, as an imported one may.
 
         A line with several sentences is split into sentences if it is longer than any training line, or if training
         lines held one sentence each: a model that never saw several sentences translates only the first one. A sentence
-        longer than any training line is split near its middle.
+        longer than any training line is split near its middle. What a line break within the line divides is never one part.
         """
-        if not text:
-            return []
-        text = self.respell(text)
-        if self._saw_several_sentences and (ids := self._encode_if_short(text)) is not None:
-            parts = [ids]
-        else:
-            parts = [one for sentence in sentences(text, self._abbreviations) for one in self._split_sentence(sentence)]
+        parts: list[list[int]] = []
+        for text in map(normalize, line.splitlines()):
+            text = self.respell(text)
+            if self._saw_several_sentences and (ids := self._encode_if_short(text)) is not None:
+                parts.append(ids)
+            else:
+                for sentence in sentences(text, self._abbreviations):
+                    parts += self._split_sentence(sentence)
         return [part for part in parts if part]
 
     def _split_sentence(self, text: str) -> list[list[int]]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from mt_cli.data.batching import Batch, batch_of, batches_by_length
 from mt_cli.decoding.ensemble import averaged
 from mt_cli.decoding.greedy import next_log_probs
+from mt_cli.errors import UsageError
 from mt_cli.model.transformer import Transformer
 
 _MAX_LOGITS = 1 << 22  # at a time: those of a whole batch would take more memory than a training step
@@ -28,7 +29,11 @@ def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Te
 
 
 def token_scores(models: Sequence[Transformer], pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-    """`token_log_probs` of any number of pairs of ids, in batches of similar length."""
+    """`token_log_probs` of any number of pairs of ids, in batches of similar length. Raises UsageError for a pair that is
+    longer than the models can read."""
+    limit = min(model.positions.n_positions for model in models) - 1
+    if (longest := max((max(map(len, pair)) for pair in pairs), default=0)) > limit:
+        raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
     scores: list[list[float]] = [[] for _ in pairs]
     for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         of_batch = token_log_probs(models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])

@@ -1,9 +1,16 @@
-"""The search that the settings ask for: greedy, beam or sampling, for one batch of sentences."""
+"""The search that the settings ask for: greedy, beam or sampling, for one batch of sentences.
+
+A new option of the search is a key of `DecodingConfig` in config.py, which makes it an option of every command that
+searches, and its use: in `Constraints.apply` for what the next token may be, in `length_penalty` and `_Finished` of beam.py
+for how hypotheses are ranked, in `draw` of sampling.py for how a token is drawn. `search_batch` below hands it on.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +32,7 @@ class Request(NamedTuple):
     src_ids: tuple[int, ...]
     prefix: tuple[int, ...]
     seed: tuple[int, ...]  # () where nothing is sampled
+    max_length: int  # tokens
 
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
@@ -54,14 +62,38 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
     return settings
 
 
-def search_batch(
+def search(
     model: SearchModel,
     device: torch.device,
-    batch: Sequence[Request],
-    limits: list[int],
+    requests: Sequence[Request],
     settings: DecodingConfig,
+    n_threads: int,
+    on_batch: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Hypotheses of each request, of at most its limit of tokens."""
+    """Hypotheses of each request, in order; sentences of similar length are searched in one batch, whose size `on_batch`
+    gets."""
+    results: list[list[Hypothesis]] = [[] for _ in requests]
+    order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
+    batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
+
+    def search_one(chosen: list[int]) -> list[list[Hypothesis]]:
+        return search_batch(model, device, [requests[i] for i in chosen], settings)
+
+    with _parallel_map(len(batches), device, n_threads) as parallel_map:
+        # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
+        for chosen, of_batch in zip(batches, parallel_map(search_one, batches), strict=True):
+            for i, hypotheses in zip(chosen, of_batch, strict=True):
+                results[i] = hypotheses
+            if on_batch is not None:
+                on_batch(len(chosen))
+    return results
+
+
+def search_batch(
+    model: SearchModel, device: torch.device, batch: Sequence[Request], settings: DecodingConfig
+) -> list[list[Hypothesis]]:
+    """Hypotheses of each request."""
+    limits = [one.max_length for one in batch]
     src_ids, src_mask = (tensor.to(device) for tensor in source_batch([one.src_ids for one in batch]))
     prefixes = [one.prefix for one in batch]
     constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
@@ -85,3 +117,22 @@ def search_batch(
         settings.length_normalization,
         used_constraints,
     )
+
+
+@contextmanager
+def _parallel_map(n_batches: int, device: torch.device, n_threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` for batches, in their order. On a CPU several batches are searched in parallel by a thread each: that is
+    faster than dividing each small matrix product among the threads."""
+    # Another translation that ran when this thread began may have left it with the number of a worker.
+    torch.set_num_threads(n_threads)
+    n_workers = min(n_batches, n_threads) if device.type == "cpu" else 1
+    if n_workers <= 1:
+        yield map
+        return
+    try:
+        with ThreadPoolExecutor(
+            n_workers, initializer=torch.set_num_threads, initargs=(n_threads // n_workers,)
+        ) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(n_threads)  # new threads begin with the number that was set last

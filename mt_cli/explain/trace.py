@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 
 from mt_cli.data.batching import source_batch
-from mt_cli.data.corpus import normalize
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.greedy import next_log_probs
 from mt_cli.decoding.translator import Translator
@@ -36,7 +35,7 @@ def trace(translator: Translator, line: str) -> Iterator[str]:
 
     A line that is longer than the model can read at once is traced part by part, as it is translated.
     """
-    for ids in translator.split(normalize(line)):
+    for ids in translator.split(line):
         steps = trace_steps(translator, ids)
         yield f"source: {' '.join(translator.tokenizer.src_pieces([*ids, EOS_ID]))}"
         yield from _in_columns([_cells(number, step) for number, step in enumerate(steps, 1)])

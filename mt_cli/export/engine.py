@@ -98,7 +98,7 @@ class CTranslate2Translator(Translator):
             raise UsageError("--engine ctranslate2 takes no prefixes; leave out the engine or the prefixes")
         if not requests:
             return []
-        limits = [self.max_length(len(one.src_ids), settings) for one in requests]
+        limits = [one.max_length for one in requests]
         results = self._engine.translate_batch(
             [self.tokenizer.src_pieces(one.src_ids) for one in requests],
             max_batch_size=settings.batch_size,

@@ -19,8 +19,7 @@ from mt_cli.data.batching import pad, source_batch
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
-from mt_cli.export.argos import write_argos
-from mt_cli.export.ctranslate2 import write_ctranslate2
+from mt_cli.export.ctranslate2 import write_argos, write_ctranslate2
 from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
@@ -377,6 +376,25 @@ def test_what_a_ctranslate2_model_cannot_hold_is_named_with_the_way_out(
         write_ctranslate2(random_translator(tokenizers, positions="rotary_cross"), tmp_path)
 
 
+def test_two_exports_into_one_folder_do_not_blame_the_folder(
+    trained_run: Path, tmp_path: Path, mt, monkeypatch
+) -> None:
+    pytest.importorskip("safetensors")
+    other = tmp_path / "model"
+
+    def write(translator: Translator, folder: Path) -> None:
+        other.mkdir()
+        (other / "model.bin").write_text("of the other command")
+
+    monkeypatch.setattr("mt_cli.export.marian.write_marian", write)
+    answer = mt("export", trained_run, other, "--to", "marian")
+    assert (answer.code, answer.said) == (
+        1,
+        [f"error: {other} exists now, another command has made it; choose another name"],
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_an_argos_package_holds_model_tokenizer_and_languages(
     tokenizers: dict[bool, Tokenizer], tmp_path: Path
 ) -> None:
@@ -387,5 +405,6 @@ def test_an_argos_package_holds_model_tokenizer_and_languages(
         metadata = json.loads(package.read("translate-en_de/metadata.json"))
     assert {"translate-en_de/sentencepiece.model", "translate-en_de/model/model.bin"} <= names
     assert (metadata["from_code"], metadata["to_code"]) == ("en", "de")
+    assert (metadata["from_name"], metadata["to_name"]) == ("English", "German")
     with pytest.raises(UsageError, match="joint: true"):
         write_argos(random_translator(tokenizers, joint=False, tie_embeddings="target"), tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,9 +12,6 @@ from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError
 from mt_cli.files import new_folder
 from mt_cli.run.run_dir import RunDir
-
-if TYPE_CHECKING:
-    from mt_cli.decoding.translator import Translator
 
 log = logging.getLogger(__name__)
 
@@ -50,30 +47,18 @@ def export(
         translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
     except UsageError as error:  # of languages, for which other commands have --to
         raise UsageError(str(error).replace("--to ", "--tgt-lang ")) from None
+    tags, note = translator.tokenizer.src_tags, ""
     catch_ctrl_c()
     with new_folder(folder) as unfinished:
-        _write(translator, unfinished, to, quantization)
-    log.info(f"{to} model in {folder}{_told_tags(translator, to)}")
+        if to == "marian":
+            from mt_cli.export.marian import write_marian
 
+            write_marian(translator, unfinished)
+            note = f"; begin each source with >>{translator.config.data.tgt_lang}<< and a space"
+        else:
+            from mt_cli.export.ctranslate2 import write_argos, write_ctranslate2
 
-def _told_tags(translator: Translator, to: str) -> str:
-    """What has to stand before each source, where the run has several directions."""
-    tags = translator.tokenizer.src_tags
-    if not tags:
-        return ""
-    if to == "marian":
-        return f"; begin each source with >>{translator.config.data.tgt_lang}<< and a space"
-    return f"; put {' '.join(tags)} before the pieces of each source"
-
-
-def _write(translator: Translator, folder: Path, to: str, quantization: str | None) -> None:
-    from mt_cli.export.argos import write_argos
-    from mt_cli.export.ctranslate2 import write_ctranslate2
-    from mt_cli.export.marian import write_marian
-
-    if to == "marian":
-        write_marian(translator, folder)
-    elif to == "argos":
-        write_argos(translator, folder, quantization or "int8")
-    else:
-        write_ctranslate2(translator, folder, quantization or "float32")
+            write = write_argos if to == "argos" else write_ctranslate2
+            write(translator, unfinished, quantization or ("int8" if to == "argos" else "float32"))
+            note = f"; put {' '.join(tags)} before the pieces of each source"
+    log.info(f"{to} model in {folder}{note if tags else ''}")

@@ -58,6 +58,7 @@ def _plain(name: str) -> str:
     return "".join(char for char in letters if not unicodedata.combining(char))
 
 
+_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
 _NAMED = {
     _plain(name): code
     for code, *names in map(
@@ -75,6 +76,14 @@ _NAMED = {
     )
     for name in names
 }
+
+
+def english_name(tag: str) -> str:
+    """Spanish for es and es-MX; the tag itself where this file knows no name."""
+    code = _OF_ONE_LANGUAGE.get(language(tag), language(tag))
+    return next(
+        (name.capitalize() for name, own in _NAMED.items() if own == code), tag
+    )  # the English name is the first
 
 
 def code_of_name(name: str) -> str | None:
@@ -110,9 +119,6 @@ def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
         if src_code and tgt_code and src_code != tgt_code:
             return src_code, tgt_code
     return None
-
-
-_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
 
 
 def is_other_language(code: str, expected: Iterable[str]) -> bool:

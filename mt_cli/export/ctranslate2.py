@@ -1,4 +1,5 @@
-"""Writes a run as a CTranslate2 model: the engine that many translation services run, fast on a CPU, 8 bits included.
+"""Writes a run as a CTranslate2 model, the engine that many translation services run, fast on a CPU, 8 bits included; or as
+an `.argosmodel`, the package of Argos Translate and LibreTranslate: a zip with such a model and the tokenizer.
 
 Weights go through `ctranslate2.specs`, as NumPy arrays. What the format cannot express is folded into weights
 (temperature, scale of the projection) or refused by name.
@@ -6,6 +7,9 @@ Weights go through `ctranslate2.specs`, as NumPy arrays. What the format cannot 
 
 from __future__ import annotations
 
+import json
+import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from mt_cli.config import Config
+from mt_cli.data.languages import english_name
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
@@ -50,20 +55,46 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     write_tokenizer(tokenizer, folder)
 
 
+def write_argos(translator: Translator, folder: Path, quantization: str = "int8") -> None:
+    """`translate-SRC_TGT.argosmodel` in `folder`. Raises UsageError for a run with a tokenizer for each language, as the
+    package has room for one, and for a run with tags."""
+    tokenizer, data = translator.tokenizer, translator.config.data
+    if not tokenizer.is_joint:
+        raise UsageError("an Argos package holds one tokenizer, this run has two; train with tokenizer.joint: true")
+    if tokenizer.src_tags:
+        raise UsageError(
+            f"an Argos package has no place for the tag {' '.join(tokenizer.src_tags)} before each source; train a run of"
+            f" {data.src_lang} to {data.tgt_lang} alone, or export --to ctranslate2"
+        )
+    name = f"translate-{data.src_lang}_{data.tgt_lang}"
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.9.0",
+        "from_code": data.src_lang,
+        "from_name": english_name(data.src_lang),
+        "to_code": data.tgt_lang,
+        "to_name": english_name(data.tgt_lang),
+    }
+    with tempfile.TemporaryDirectory() as model_folder, zipfile.ZipFile(folder / f"{name}.argosmodel", "w") as package:
+        write_ctranslate2(translator, Path(model_folder), quantization)
+        for file in sorted(Path(model_folder).iterdir()):
+            if file.suffix != ".spm":
+                package.write(file, f"{name}/model/{file.name}", zipfile.ZIP_DEFLATED)
+        package.writestr(f"{name}/metadata.json", json.dumps(metadata, indent=2))
+        package.writestr(f"{name}/sentencepiece.model", tokenizer.models[0])
+
+
 def _refuse_unsupported(config: Config) -> None:
     model = config.model
-    if model.layer_norm != "variance":
-        raise UsageError(
-            f"model.layer_norm '{model.layer_norm}' has no place in a CTranslate2 model; train with 'variance'"
-        )
-    if model.positions not in ("sinusoid", "rotary"):
-        raise UsageError(
-            f"model.positions '{model.positions}' has no place in a CTranslate2 model; train with 'rotary' or 'sinusoid'"
-        )
-    if model.d_v != model.d_k:
-        raise UsageError(
-            "model.value_dim other than head_dim has no place in a CTranslate2 model; train with them equal"
-        )
+    for value, supported, key in (
+        (model.layer_norm, ("variance",), "layer_norm"),
+        (model.positions, ("rotary", "sinusoid"), "positions"),
+        (model.d_v, (model.d_k,), "value_dim"),
+    ):
+        if value not in supported:
+            raise UsageError(
+                f"model.{key} '{value}' has no place in a CTranslate2 model; train with {' or '.join(map(repr, supported))}"
+            )
 
 
 def _empty_specs(specs: Any, config: Config) -> tuple[Any, Any]:

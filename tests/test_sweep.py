@@ -74,7 +74,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What `report` was called with."""
     calls = list[Any]()
     module = ModuleType("mt_cli.explain.report")
-    write = lambda runs, output, **settings: calls.append(([run.path for run in runs], output, settings))  # noqa: E731
+    write = lambda runs, output, **settings: calls.append((runs, output, settings))  # noqa: E731
     module.report = write  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return calls

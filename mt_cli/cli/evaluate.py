@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -74,22 +75,23 @@ def evaluate(
     if hypotheses:
         needs_model = {"src": src, "checkpoint": checkpoint, "baselines": baselines, "to": to, **search}
         _refuse_model(runs, ref, needs_model | {"device": None if device == "auto" else device})
-        found = lambda: file_scores(hypotheses, ref, tokenize, tgt_lang)  # noqa: E731
     else:
+        _refuse_runs(runs or [], src, ref, checkpoints, search)
         refuse_options("the language of translations is that of their run", {"tgt_lang": tgt_lang})
-        files = _test_set(src, ref)
-        _refuse_runs(runs or [], checkpoints, search)
-        found = lambda: run_scores(runs or [], checkpoints, files, tokenize, search, device, to, baselines)  # noqa: E731
 
-    from mt_cli.evaluation.evaluate import Evaluation, file_scores, run_scores
+    from mt_cli.evaluation import evaluate as evaluation
     from mt_cli.evaluation.tables import as_table
 
     results = list["SetScores"]()
     try:
-        results += found()
+        if hypotheses:
+            results += evaluation.evaluate(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
+        for run, name in product(runs or [], checkpoints):
+            options = {"tokenize": tokenize, "device": device, "to": to, "baselines": baselines, **search}
+            results += evaluation.evaluate(run, src=src, ref=ref, checkpoint=name, **options)
     finally:
-        if any(one.kind != "baseline" for one in results):  # also those before a failure
-            print(as_table(Evaluation(results), "json" if as_json else form or "text"))
+        if results:  # also those before a failure
+            print(as_table(evaluation.Evaluation(results), "json" if as_json else form or "text"))
 
 
 def _refuse_model(runs: Files, ref: list[Path], needs_model: dict[str, Any]) -> None:
@@ -100,15 +102,13 @@ def _refuse_model(runs: Files, ref: list[Path], needs_model: dict[str, Any]) -> 
     refuse_options("--hyp is scored without a model", needs_model)
 
 
-def _test_set(src: Path | None, ref: list[Path]) -> list[Path] | None:
+def _refuse_runs(
+    runs: list[Path], src: Path | None, ref: list[Path], checkpoints: list[str], search: dict[str, Any]
+) -> None:
     if (src is None) != (not ref):
         raise UsageError("--src and --ref go together")
     if src in ref:
         raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
-    return [src, *ref] if src is not None else None
-
-
-def _refuse_runs(runs: list[Path], checkpoints: list[str], search: dict[str, Any]) -> None:
     if files := [str(run) for run in runs if run.is_file()]:
         raise RunDirError(f"{files[0]}: a file, expected a run directory; name files by --src and --ref")
     if not runs:

@@ -87,11 +87,10 @@ class TranslationMemory:
     have the highest cosine with those of the source. Of equally similar ones the first in the corpus counts."""
 
     def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = (), spelling: Spelling | None = None):
-        """Keeps one translation of each sentence, the first. Of a corpus with more than 5,000,000 characters it keeps
-        one sentence in two, four, eight or more, and each that is equal to one of `sources`, which are to be translated.
-        `spelling`: that of the pairs, in which sources are read."""
+        """Keeps the first translation of each sentence; of a corpus with more than 5,000,000 characters, of one sentence in
+        two, four, eight or more, and of each of `sources`. `spelling`: that of the pairs."""
         self.n_read, self.stride, self._respell = 0, 1, Respelling(spelling or {})
-        wanted = {self._read(source) for source in sources}
+        wanted = {self._respell(normalize(source)) for source in sources}
         equal, sample, n_characters = dict[str, str](), dict[str, str](), 0
         for pair in pairs:
             if pair.src in wanted:
@@ -119,12 +118,9 @@ class TranslationMemory:
         lengths = np.sqrt(np.bincount(self._holders, weights**2, minlength=len(sentences)))
         self._weights = weights / lengths[self._holders]
 
-    def _read(self, source: str) -> str:
-        return self._respell(normalize(source))
-
     def translate(self, source: str) -> str:
         """'' for a blank source, and where no sentence has an n-gram of it."""
-        source = self._read(source)
+        source = self._respell(normalize(source))
         if source in self._equal:
             return self._equal[source]
         if not self._targets:
@@ -172,16 +168,15 @@ def _changes(values: npt.NDArray) -> npt.NDArray[np.bool_]:
 def memory_of(
     run: RunDir, folder: RunDir, data: DataConfig, sources: Sequence[str], is_back: bool = False
 ) -> TranslationMemory:
-    """The memory of the pairs of `data` that the run is trained on, with the sides exchanged for the way back. `folder`: of
-    the language pair. Raises DataError when their files are not there."""
+    """The memory of the pairs of `data` that the run is trained on, with their sides exchanged for the reverse direction.
+    `folder`: of the language pair. Raises DataError when their files are missing."""
     text = TrainingText(data)
     if missing := [path for path in text.files if not Path(path).exists()]:
         raise DataError(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
-    pairs, (src_spelling, tgt_spelling) = folder.sets.trained(text.read()), folder.sets.spellings()
-    if not is_back:
-        return TranslationMemory(pairs, sources, src_spelling)
-    exchanged = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
-    return TranslationMemory(exchanged, sources, tgt_spelling)
+    pairs = folder.sets.trained(text.read())
+    if is_back:
+        pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
+    return TranslationMemory(pairs, sources, folder.sets.spellings()[is_back])

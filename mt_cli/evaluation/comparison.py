@@ -4,6 +4,7 @@ and keys of their configs."""
 from __future__ import annotations
 
 import json
+import logging
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from mt_cli.config import Config, DecodingConfig
 from mt_cli.evaluation.metrics import TITLES, Counts, Scores, count_texts, perplexity, scores_of
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, Interval, PairedTests, interval, paired_tests
 from mt_cli.run.provenance import versions
+
+log = logging.getLogger(__name__)
 
 _LEVEL = 0.05
 _WITHOUT_EFFECT = {  # on translations
@@ -49,6 +52,9 @@ class Comparison:
 class Spread:
     mean: float
     deviation: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.deviation:.2f})"
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,7 @@ class SetScores:
 
 def with_comparisons(results: Sequence[SetScores]) -> list[SetScores]:
     """The results, of which each but the first of a test set is compared with the first. Those of one config with several
-    seeds get `seeds`, and where configs differ each gets its `differing_keys`."""
+    seeds get `seeds`, and where configs differ each gets its `differing_keys`. What cannot be compared is logged."""
     by_name, by_text = dict[str, SetScores](), dict[str, SetScores]()
     compared = []
     for result, seeds, keys in zip(results, _seeds(results), _differing_keys(results), strict=True):
@@ -147,33 +153,31 @@ def with_comparisons(results: Sequence[SetScores]) -> list[SetScores]:
         first = by_name.setdefault("" if result.kind == "file" else result.test_set, result)
         if first is result and same.label != result.label:
             first = same
-        own = replace(result, seeds=seeds, differing_keys=keys)
         is_seed = seeds is not None and first.label in seeds.runs
-        compared.append(own if first is result else _compared(first, own, is_seed))
+        comparison = None if first is result else _compare(first, result, is_seed)
+        compared.append(replace(result, seeds=seeds, differing_keys=keys, comparison=comparison))
     return compared
 
 
 # Two systems ----------------------------------------------------------------------------------------------------------
 
 
-def _compared(first: SetScores, result: SetScores, is_seed: bool) -> SetScores:
-    """The result with its comparison, and with warnings about what cannot be compared. `is_seed`: of the same config."""
-    ours, theirs = result.label, first.label
+def _compare(first: SetScores, result: SetScores, is_seed: bool) -> Comparison | None:
+    """`is_seed`: both are of the same config."""
+    ours, theirs, scores = result.label, first.label, dict[str, MetricComparison]()
     if first.references != result.references:
-        warning = f"{ours} has other references than {theirs}; to compare them, give --src and --ref"
-        return replace(result, warnings=[*result.warnings, warning])
-    scores, warnings = {}, list(result.warnings)
+        log.warning(f"{ours} has other references than {theirs}; to compare them, give --src and --ref")
+        return None
     for name, counts in result.counts.items():
         if result.scores.signatures[name] == first.scores.signatures.get(name):
             tests = paired_tests(first.counts[name], counts)
             scores[name] = MetricComparison(tests, meaning(name, tests, is_seed))
         else:
-            warnings.append(f"{TITLES[name]} of {ours} is not compared with {theirs}, whose signature differs")
+            log.warning(f"{TITLES[name]} of {ours} is not compared with {theirs}, whose signature differs")
     own, others = (one.counts["chrf"].sentence_scores() for one in (result, first))
     wins = sum(mine > other for mine, other in zip(own, others, strict=True))
     losses = sum(mine < other for mine, other in zip(own, others, strict=True))
-    comparison = Comparison(theirs, scores, wins, losses, len(own) - wins - losses)
-    return replace(result, comparison=comparison, warnings=warnings)
+    return Comparison(theirs, scores, wins, losses, len(own) - wins - losses)
 
 
 def meaning(metric: str, tests: PairedTests, is_seed: bool = False) -> str:

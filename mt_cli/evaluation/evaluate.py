@@ -9,7 +9,6 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +47,11 @@ _FAR_TOO_LONG = 1.5  # times the characters of the references
 
 class Evaluation(list[SetScores]):
     """The scores of each system on each test set, compared with the first system, then those of baselines. It prints as the
-    table of `mt evaluate`. Reasons why scores mislead are logged."""
+    table of `mt evaluate`."""
 
     def __init__(self, results: Sequence[SetScores]):
         super().__init__(with_comparisons([one for one in results if one.kind != "baseline"]))
         self += [one for i, one in enumerate(results) if one.kind == "baseline" and one not in results[:i]]
-        for result in self:
-            for warning in result.warnings:
-                log.warning(f"{result.test_set}: {warning}")
 
     def __str__(self) -> str:
         return as_table(self)
@@ -77,17 +73,26 @@ def evaluate(
     to: str | None = None,
     **search: Any,
 ) -> Evaluation:
-    """The scores of runs on the dev set and the test sets of their configs, or on `src` and `ref`; or of files of
-    translations, `hyp`, against `ref`.
+    """The scores of runs on the dev set and each test set of their configs, in each direction that they learnt or in that
+    which `to` names; or on `src` and `ref`; or the scores of files of translations `hyp`, in `tgt_lang`, against `ref`.
 
-    `to` is the language to translate into, of a run that has learnt several. `search` are keys of the config's `decoding`.
-    `tgt_lang` is the language of `hyp`. Raises MTError.
+    `search` are keys of the config's `decoding`. Reasons why scores mislead are logged. Raises MTError, for text that cannot
+    be read before anything of its run is translated.
     """
-    if hyp:
-        return Evaluation([*file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang)])
-    files = [Path(src), *_paths(ref)] if src is not None else None
-    checkpoints = [checkpoint] if isinstance(checkpoint, str) else checkpoint
-    return Evaluation([*run_scores(_paths(runs), checkpoints, files, tokenize, search, device, to, baselines)])
+    results = _file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang) if hyp else []
+    for run in map(RunDir.existing, _paths(runs)):
+        planned = _planned(run, [Path(src), *_paths(ref)] if src is not None else [], to)
+        if baselines:
+            for one in planned:
+                results += _baselines(run, *one, tokenize)
+        for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
+            for direction, sets in planned:
+                evaluator = RunEvaluator(run, name, tokenize, search, device, direction)
+                results += [evaluator.evaluate(test_set)[1] for test_set in sets]
+    for result in results:
+        for warning in result.warnings:
+            log.warning(f"{result.test_set}: {warning}")
+    return Evaluation(results)
 
 
 def _paths(given: Paths) -> list[Path]:
@@ -97,32 +102,25 @@ def _paths(given: Paths) -> list[Path]:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def file_scores(
-    hypotheses: Sequence[Path], references: Sequence[Path], tokenize: str | None = None, tgt_lang: str | None = None
-) -> Iterator[SetScores]:
-    """The scores of files of translations. Raises DataError when their lines are not those of the references."""
+def _file_scores(
+    hypotheses: list[Path], references: list[Path], tokenize: str | None, tgt_lang: str | None
+) -> list[SetScores]:
     expected = [read_lines(file) for file in references]
     language, reason = _language_of_files([*references, *hypotheses], expected[0], tgt_lang)
     tokenize, ter = tokenize or bleu_tokenizer("auto", language), ter_of(language)
     refuse_tokenizer(tokenize)
     note = f"target language: {language or 'one with spaces between words'} ({reason})"
-    names = [str(ref) for ref in references]
-    for file in hypotheses:
-        outputs, name = read_lines(file), str(file)
+    names, results = [str(ref) for ref in references], list[SetScores]()
+    for name in map(str, hypotheses):
+        outputs = read_lines(Path(name))
         for ref, lines in zip(names, expected, strict=True):
             if len(outputs) != len(lines):
-                raise DataError(f"{file} has {len(outputs)} lines, {ref} has {len(lines)}; they must be line for line")
-        yield SetScores.of(
-            outputs,
-            expected,
-            tokenize,
-            ter,
-            kind="file",
-            system=name,
-            test_set=name,
-            facts={"ref": names[0] if len(names) == 1 else names},
-            notes=[note if ter else f"{note}; no TER, as it has no words between spaces"],
-        )
+                raise DataError(f"{name} has {len(outputs)} lines, {ref} has {len(lines)}; they must be line for line")
+        facts = {"ref": names[0] if len(names) == 1 else names}
+        notes = [note if ter else f"{note}; no TER, as it has no words between spaces"]
+        about = {"kind": "file", "system": name, "test_set": name, "facts": facts, "notes": notes}
+        results.append(SetScores.of(outputs, expected, tokenize, ter, **about))
+    return results
 
 
 def _language_of_files(files: Sequence[Path], reference: list[str], tgt_lang: str | None) -> tuple[str, str]:
@@ -137,34 +135,6 @@ def _language_of_files(files: Sequence[Path], reference: list[str], tgt_lang: st
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
-
-
-def run_scores(
-    runs: Sequence[Path],
-    checkpoints: Sequence[str] = ("best",),
-    files: Sequence[Path] | None = None,
-    tokenize: str | None = None,
-    search: Mapping[str, Any] | None = None,
-    device: str = "auto",
-    to: str | None = None,
-    baselines: bool = False,
-) -> Iterator[SetScores]:
-    """The scores on the dev set and each test set of a run's config, in each direction that it learnt or in that which `to`
-    names; or on `files` (source, references). First those of the baselines, which take seconds.
-
-    Raises DataError or UsageError before anything is translated.
-    """
-    planned = [(run, *one) for run in map(RunDir.existing, runs) for one in _planned(run, files, to)]
-    if baselines:
-        for run, direction, sets in planned:
-            yield from _baselines(run, direction, sets, tokenize)
-    for run, of_run in groupby(planned, lambda one: one[0]):
-        directions = [one[1:] for one in of_run]
-        for name in checkpoints:
-            for direction, sets in directions:
-                evaluator = RunEvaluator(run, name, tokenize, search, device, direction)
-                for test_set in sets:
-                    yield evaluator.evaluate(test_set)[1]
 
 
 class RunEvaluator:
@@ -242,14 +212,13 @@ def _baselines(
     memory = memory_of(run, folder, direction.pair, sources, direction.is_back)
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
     sha256 = {"train_sha256": TrainingText(direction.pair).sha256()}
-    baselines: list[tuple[str, Callable[[str], str], dict[str, str], list[str]]] = [
-        ("copy of the source", str, {}, []),
-        ("translation memory", memory.translate, sha256, sample),
-    ]
     for test_set in test_sets:
-        for name, translate, facts, warnings in baselines:
+        translated = list(map(memory.translate, test_set.sources))
+        for name, outputs, facts, warnings in (
+            ("copy of the source", test_set.sources, {}, []),
+            ("translation memory", translated, sha256, sample),
+        ):
             about = {"kind": "baseline", "system": name, "facts": facts, "warnings": test_set.warnings + warnings}
-            outputs = [translate(source) for source in test_set.sources]
             yield test_set.scores(outputs, tokenize, direction.data.tgt_lang, **about)
 
 
@@ -277,7 +246,7 @@ class TestSet:
         return SetScores.of(outputs, self.references, tokenize, ter_of(tgt_lang), **about)
 
 
-def _planned(run: RunDir, files: Sequence[Path] | None, to: str | None) -> list[tuple[Direction, list[TestSet]]]:
+def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[Direction, list[TestSet]]]:
     """The directions in which the run is scored, and the sets of each: the dev set and each test set of its config and of the
     run that it began with; or `files`. All are read before the first is translated."""
     config = run.load_config()

@@ -1,11 +1,8 @@
-"""Ranks the pairs of a corpus by how little a trained model finds that their sides belong together: wrong partners come
-first.
+"""Ranks the pairs of a corpus by how little a trained model finds that their sides belong together.
 
-Rare words and free translations are improbable beside any source, and their loss alone says little (benchmarks/README.md).
-So it is compared with the loss of the same target beside the sources of other pairs: a translation gains much by its own
-source, a wrong partner nothing. What is usual depends on the length, and is the median of pairs of like length. A second
-witness, which errs elsewhere, are the log odds of check/alignment.py, by words that it learns from the corpus itself. They
-say themselves how sure they are, so both are simply added up; weights from 0.5 to 3 found the same wrong partners.
+Rare words and free translations are improbable beside any source, so the loss of a target is compared with its loss beside
+the sources of other pairs: a translation gains much by its own source, a wrong partner nothing (benchmarks/README.md). The
+log odds of checking/alignment.py, which err elsewhere, are added; weights from 0.5 to 3 found the same wrong partners.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.mixture import Mixture, Part
 from mt_cli.data.spelling import respelled
-from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError, UsageError
@@ -78,7 +74,10 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     pairs = respelled(text.read(), spellings[::-1] if learnt.is_back else spellings)
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
-            all_encoded = _encoded(chunk, tokenizer)
+            all_encoded = [
+                TokenPair(tokenizer.encode_src(src), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt)), line)
+                for src, tgt, line in chunk
+            ]
             fitting = [i for i, pair in enumerate(all_encoded) if max(len(pair.src), len(pair.tgt)) <= most]
             encoded = [all_encoded[i] for i in fitting]
             n_too_long += len(chunk) - len(encoded)
@@ -100,13 +99,6 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     score_of = dict(zip(line[worst].tolist(), score[worst].tolist(), strict=True))
     found = [Suspect(score_of[pair.line], pair) for pair in text.read() if pair.line in score_of]
     return Suspects(sorted(found, key=lambda one: -one.score), len(score), n_too_long)
-
-
-def _encoded(pairs: list[SentencePair], tokenizer: Tokenizer) -> list[TokenPair]:
-    return [
-        TokenPair(tokenizer.encode_src(src), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt)), line)
-        for src, tgt, line in pairs
-    ]
 
 
 def _gains(model: Transformer, dataset: Mixture, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:

@@ -37,7 +37,7 @@ def _rows(results: Sequence[SetScores]) -> tuple[list[str], list[list[str]]]:
     for result in results:
         if (seeds := result.seeds) is not None:
             row = {"run": f"mean of {len(seeds.seeds)} seeds", "test set": result.test_set}
-            row |= {TITLES[name]: f"{one.mean:.2f} ({one.deviation:.2f})" for name, one in seeds.scores.items()}
+            row |= {TITLES[name]: str(one) for name, one in seeds.scores.items()}
             means[*seeds.runs, result.test_set] = row
     rows += means.values()
     titles = [title for title in _COLUMNS if any(row.get(title) for row in rows)]
@@ -67,9 +67,9 @@ def below(results: Sequence[SetScores]) -> list[list[str]]:
 
 
 def _notes(results: Sequence[SetScores]) -> list[list[str]]:
-    """Blocks of lines: a block for each comparison, each group of seeds, and the keys that differ."""
+    """Blocks of lines: a block for each comparison, the means of seeds, and the keys that differ."""
     comparisons = [_comparison(result) for result in results if result.comparison]
-    return [[*map(escaped, block)] for block in (*comparisons, *_seeds(results), _differing_keys(results)) if block]
+    return [[*map(escaped, block)] for block in (*comparisons, _seeds(results), _differing_keys(results)) if block]
 
 
 def _legend(results: Sequence[SetScores]) -> Iterator[str]:
@@ -95,18 +95,17 @@ def _comparison(result: SetScores) -> list[str]:
     ]
 
 
-def _seeds(results: Sequence[SetScores]) -> list[list[str]]:
-    blocks: dict[str, list[str]] = {}
+def _seeds(results: Sequence[SetScores]) -> list[str]:
+    """A line for each test set of each group of seeds."""
+    lines = list[str]()
     for result in results:
         if (seeds := result.seeds) is not None:
             runs = ", ".join(f"{run} ({seed})" for run, seed in zip(seeds.runs, seeds.seeds, strict=True))
-            scores = (f"{TITLES[name]} {one.mean:.2f} ({one.deviation:.2f})" for name, one in seeds.scores.items())
-            lines = blocks.setdefault(
-                f"one config with {len(seeds.seeds)} seeds, {runs}; mean and standard deviation:", []
+            scores = ", ".join(f"{TITLES[name]} {one}" for name, one in seeds.scores.items())
+            lines.append(
+                f"{result.test_set}, mean and standard deviation of {len(seeds.seeds)} seeds, {runs}: {scores}"
             )
-            if (line := f"{result.test_set}: {', '.join(scores)}") not in lines:
-                lines.append(line)
-    return [[heading, *lines] for heading, lines in blocks.items()]
+    return list(dict.fromkeys(lines))
 
 
 def _differing_keys(results: Sequence[SetScores]) -> list[str]:
@@ -140,11 +139,10 @@ def _signatures(results: Sequence[SetScores]) -> Iterator[tuple[str, str]]:
 def _as_text(results: Sequence[SetScores]) -> str:
     titles, rows = _rows(results)
     columns = []
-    for title, *cells in zip(titles, *rows, strict=True):
-        width = max(map(column_width, (title, *cells)))
-        blanks = [" " * (width - column_width(cell)) for cell in (title, *cells)]
-        pairs = zip((title, *cells), blanks, strict=True)
-        columns.append([cell + blank if title in _TEXT_COLUMNS else blank + cell for cell, blank in pairs])
+    for cells in zip(titles, *rows, strict=True):
+        blanks = [" " * (max(map(column_width, cells)) - column_width(cell)) for cell in cells]
+        pairs = zip(cells, blanks, strict=True)
+        columns.append([cell + blank if cells[0] in _TEXT_COLUMNS else blank + cell for cell, blank in pairs])
     table = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     return "\n\n".join("\n".join(block) for block in (table, *below(results)))
 
@@ -170,13 +168,11 @@ def _as_markdown(results: Sequence[SetScores]) -> str:
 
 def _as_csv(results: Sequence[SetScores]) -> str:
     """A column for each value, called as in the JSON: `intervals.bleu.low`."""
-    rows = []
-    for found in (result.as_json() for result in results):
-        rows.append(dict(_flat({key: found[key] for key in _IN_CSV if found.get(key) is not None})))
-    columns = dict.fromkeys(key for row in rows for key in row)
+    rows = [dict(_flat(result.as_json())) for result in results]
+    columns = dict.fromkeys(key for row in rows for key in row if key.partition(".")[0] in _IN_CSV)
     order = sorted(columns, key=lambda column: _IN_CSV.index(column.partition(".")[0]))
     text = io.StringIO()
-    writer = csv.DictWriter(text, order, lineterminator="\n")
+    writer = csv.DictWriter(text, order, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
@@ -186,7 +182,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield from _flat(inner, f"{prefix}{key}.")
-        else:
+        elif inner is not None:
             inner = json.dumps(inner, ensure_ascii=False) if isinstance(inner, list) else inner
             yield prefix + key, escaped(inner) if isinstance(inner, str) else inner
 

@@ -326,7 +326,6 @@ def test_a_shift_and_a_stretch_in_another_language_are_found(corpus):
     assert "the target of line n stands in line n-1" in shifted.what
     assert 196 <= shifted.examples[0].line <= 206 and 50 <= shifted.count <= 70
     assert re.match(r"lines (49|50)\d to 5[56]\d do not belong together", unrelated.what)
-    assert unrelated.what.endswith("most words of the target stand nowhere else: it may be another language")
 
 
 def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part(corpus):
@@ -447,12 +446,6 @@ def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
     assert "semicolons between columns" in report["notes"][0] and "source is column 3 (en)" in report["notes"][0]
     table = mt("check", tmp_path / "t.csv", "--columns", "en,de").out
     assert b"t.csv: semicolons between columns" in b" ".join(table.split())
-
-
-def test_mistakes_of_the_command_line_end_with_2(mt, tiny):
-    for arguments, expected in ((("a", "b", "c"), b"3 files; "), (("none.en", "none.de"), b"none.en: no such file")):
-        answer = mt("check", *arguments)
-        assert answer.code == 2 and expected in answer.err
 
 
 @pytest.mark.parametrize(("names", "is_other"), [(("d.en", "d.gn"), True), (("d.en", "d.de"), False), (("d.src", "d.tgt"), False)])  # fmt: skip

@@ -20,7 +20,7 @@ from mt_cli.checking.alignment import Alignment, Misaligned
 from mt_cli.checking.faults import FaultFinder, Kind
 from mt_cli.checking.report import Example, Finding, Report, SideFacts, Tally
 from mt_cli.checking.sets import HeldOut, compare, folded_words
-from mt_cli.checking.spelling import SIDES, SpellingCounter, other_spelling_findings
+from mt_cli.checking.spelling import SpellingCounter, other_spelling_findings
 from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import TrainingText, corpus_of
@@ -34,7 +34,6 @@ from mt_cli.data.spelling import (
     other_spelling,
     respelled,
 )
-from mt_cli.data.words import words
 from mt_cli.errors import ConfigError, DataError
 
 _MANY_COMMON_WORDS = 0.45  # where a third of the words are borrowed, as in spoken Guarani, it is 0.32
@@ -255,29 +254,8 @@ def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
 
 def _stretch_finding(chunk: list[SentencePair], stretch: Misaligned, report: Report) -> Finding:
     first, last, shift = stretch
-    share, lines = (last - first + 1) / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
     n_pairs, examples = last - first + 1, tuple(Example.of(pair, report.text) for pair in chunk[first : last + 1][:2])
-    if shift is not None:
-        return Finding.of(Kind.SHIFTED, n_pairs, share, examples, lines=lines, distance=abs(shift), shift=shift)
-    languages = "".join(
-        f"; most words of the {name} stand nowhere else: it may be another language"
-        for side, name in enumerate(SIDES)
-        if _share_of_new_words(chunk, stretch, side) > _MOSTLY_NEW
-    )
-    return Finding.of(Kind.UNRELATED, n_pairs, share, examples, lines=lines, languages=languages)
-
-
-_MOSTLY_NEW = 0.6  # share: of 100 lines of Spanish or Aymara, 19% and 43% are new to 1,350 others
-_BORDER = 50  # lines that may belong to a stretch, too
-
-
-def _share_of_new_words(chunk: list[SentencePair], stretch: Misaligned, side: int) -> float:
-    """Of the running words of a stretch, those that stand nowhere else in the chunk."""
-    first, end = stretch.first, stretch.last + 1
-    everywhere, near, inside = (
-        Counter(word for pair in chunk[part] for word in words(pair[:2][side].casefold()))
-        for part in (slice(None), slice(max(0, first - _BORDER), end + _BORDER), slice(first, end))
-    )
-    if near.total() == everywhere.total():
-        return 0.0
-    return sum(n for word, n in inside.items() if near[word] == everywhere[word]) / max(1, inside.total())
+    share, lines = n_pairs / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
+    if shift is None:
+        return Finding.of(Kind.UNRELATED, n_pairs, share, examples, lines=lines)
+    return Finding.of(Kind.SHIFTED, n_pairs, share, examples, lines=lines, distance=abs(shift), shift=shift)

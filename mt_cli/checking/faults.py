@@ -87,7 +87,7 @@ class Kind(StrEnum):
         "{lines} are shifted by {distance}: the target of line n stands in line n{shift:+}",
         "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.")
     UNRELATED = ("unrelated", "warning", _DROPPED, 0.5,
-        "{lines} do not belong together, and their targets stand nowhere near{languages}",
+        "{lines} do not belong together, and their targets stand nowhere near: in disorder, or in another language?",
         "Look for the right text of these lines, or delete them in both files, or train with --clean.")
     WRONG_PARTNER = ("wrong_partner", "warning", _DROPPED, 0.5,
         "source and target seem to have nothing to do with each other",

@@ -26,6 +26,7 @@ _RARE = 0.001  # a fault in fewer pairs changes no training: it is reported as i
 _LEAST_IN_STRETCH = 20
 _MAX_EXAMPLE = 200  # characters that are kept of a text
 _WIDTH = 80  # columns of a table
+_PHRASES = {"character": "of", "side": "in"}  # for details that tell findings of one kind apart
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,6 @@ class Finding:
         name: str = "train",
         *,
         severity: Severity | None = None,
-        where: str = "",
         **details: Any,
     ) -> Finding:
         """`severity`: in place of that of the kind. `details`: what the description and the advice of the kind leave open."""
@@ -78,7 +78,8 @@ class Finding:
         elif 0 < share < _RARE and severity == "warning":
             severity = "info"
         what, advice = (text.format(set=name, **details) for text in (kind.description, kind.advice))
-        return cls(kind, severity, count, share, what, advice, examples, name, where)
+        where = [f"{phrase} the {details[key]}" for key, phrase in _PHRASES.items() if key in details]
+        return cls(kind, severity, count, share, what, advice, examples, name, " ".join(where))
 
     @property
     def title(self) -> str:

@@ -102,11 +102,8 @@ class HeldOut:
             most = " ".join(f"{char} (U+{ord(char):04X})" for char, _ in counts.most_common(8))
             holders = (pair for pair, text in zip(self.pairs, texts, strict=True) if not unknown.isdisjoint(text))
             examples = tuple(Example(pair.line, pair.src, pair.tgt) for pair in islice(holders, N_EXAMPLES))
-            total, where = counts.total(), f"in the {side}"
-            share = total / sum(map(len, texts))
-            yield Finding.of(
-                Kind.UNKNOWN_CHARACTERS, total, share, examples, self.name, where=where, side=side, most=most
-            )
+            total, share = counts.total(), counts.total() / sum(map(len, texts))
+            yield Finding.of(Kind.UNKNOWN_CHARACTERS, total, share, examples, self.name, side=side, most=most)
 
     def _unknown_words(self, statistics: CorpusStatistics) -> Iterator[Finding]:
         """How far the set is from training: which share of its running words training never shows."""

@@ -72,7 +72,6 @@ class SpellingCounter:
                 n_rarer / n_pairs,
                 tuple(Example.of(self._first[side, character, spelling], text) for spelling, _ in used[:2]),
                 severity="info" if character in _HARMLESS else None,
-                where=f"of the {character} in the {SIDES[side]}",
                 side=SIDES[side],
                 character=character,
                 spellings=", ".join(f"{spelling} in {count:,} lines" for spelling, count in used),
@@ -94,7 +93,6 @@ def other_spelling_findings(
                 total / characters.counts.total(),
                 name="dev",
                 severity="info" if choice == "dev" else "warning",
-                where=f"in the {side}",
                 side=side,
                 spellings=times,
             )

@@ -11,14 +11,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.corpus import (
-    ColumnsOption,
-    CorpusArgument,
-    SetOption,
-    SrcLangOption,
-    TgtLangOption,
-    read_config,
-)
+from mt_cli.cli.corpus import ColumnsOption, CorpusArgument, SetOption, SrcLangOption, TgtLangOption, read_config
 from mt_cli.cli.options import catch_ctrl_c, refuse_options
 from mt_cli.config import DataConfig
 from mt_cli.data.corpora import TrainingText

@@ -38,7 +38,6 @@ def test_the_first_line_says_whether_it_has_learnt_beside_copying_the_source(chr
     [
         ("more pairs, 10,000 are few", {}),
         ("a larger network (model.d_model)", {"n_pairs": 10**6}),
-        ("more time, each pair was read only once (", {"n_epochs": 1}),
         (
             "more time, each pair was read only 9 times (--minutes, or training.max_steps); and more pairs, 300 are too few",
             {"n_epochs": 9, "n_pairs": 300},

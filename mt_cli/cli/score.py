@@ -28,7 +28,6 @@ from mt_cli.cli.pipe import LineProcess, process_lines
 from mt_cli.cli.streams import open_input
 from mt_cli.data.corpus import read_lines
 from mt_cli.errors import DataError, UsageError
-from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
@@ -55,8 +54,6 @@ def score(
     refuse_structured(src, ref)
     if src is not None and src == ref:
         raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
-    for run in runs:
-        RunDir.existing(run)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
     with open_input(src) as source:

@@ -55,18 +55,23 @@ def _as_name(value: str) -> str:
 
 
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
-    """Trains these runs one after the other; returns those that did not fail. Where there are several, one that fails is
-    told, and the others go on. `began`: when the command began, in seconds of `time.monotonic`."""
+    """Trains these runs one after the other; returns those that did not fail. Of several, a failure is logged, and the others
+    go on. `began`: when the command began, in seconds of `time.monotonic`."""
     from mt_cli.explain.estimate import keep_estimate
     from mt_cli.training.run import train
 
-    page, trained = _Page(), list[Path]()
+    def follow(run: RunDir) -> None:
+        page = run.path / "report.html"
+        if not write_page([run.path], page, warns=page not in failed, quick=True):
+            failed.add(page)
+
+    failed, trained = set[Path](), list[Path]()
     for number, (run, config) in enumerate(configs.items(), 1):
         if len(configs) > 1:
             log.info(f"run {number} of {len(configs)}: {run}")
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
-            train(config, run, signals, began, page.follow if config.training.report else None)
+            train(config, run, signals, began, follow if config.training.report else None)
             if rank() == 0:
                 keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
@@ -83,28 +88,19 @@ def compare(runs: Sequence[Path], device: str, output: Path) -> None:
     """Prints the table of `mt evaluate` of all of them, and writes the page of `mt report`."""
     catch_ctrl_c()
     evaluate(runs=list(runs), device=device)
-    if _Page().write([RunDir(run) for run in runs], output, device=device):
+    if write_page(runs, output, device=device):
         log.info(f"a page of all of them: {output}")
 
 
-class _Page:
-    """Writes the page of `mt report`. It is no reason to end a training: a failure is told, once."""
+def write_page(runs: Sequence[Path], output: Path, warns: bool = True, **options: Any) -> bool:
+    """Writes the page of `mt report`. It is no reason to end a training: a failure is only logged."""
+    try:
+        from mt_cli.explain.report import report
 
-    def __init__(self) -> None:
-        self._has_failed = False
-
-    def follow(self, run: RunDir) -> None:
-        self.write([run], run.path / "report.html", quick=True)
-
-    def write(self, runs: list[RunDir], output: Path, **options: Any) -> bool:
-        try:
-            from mt_cli.explain.report import report
-
-            report([run.path for run in runs], output, **options)
-            return True
-        except Exception as error:
-            if not self._has_failed:
-                reason = " ".join(str(error).split())[:200] or type(error).__name__
-                log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*(run.path for run in runs))}")
-            self._has_failed = True
-            return False
+        report(runs, output, **options)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if warns:
+            log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")
+        return False
+    return True

@@ -107,7 +107,7 @@ def test_a_sentence_says_what_a_difference_means(
 def test_what_cannot_be_compared_is_said(caplog: pytest.LogCaptureFixture) -> None:
     several = [run_scores("good", "a"), run_scores("worse", "b", tokenize="zh"), run_scores("good", "c", 3, "other")]
     _, second, third = with_comparisons(several)
-    assert second.comparison and list(second.comparison.scores) == ["chrf"]
+    assert second.comparison and list(second.comparison.tests) == ["chrf"]
     assert third.comparison is None
     assert caplog.messages == [
         "BLEU of b is not compared with a, whose signature differs",
@@ -213,7 +213,7 @@ def test_files_of_one_name_and_other_content_are_told_apart() -> None:
 def test_a_difference_of_two_seeds_is_chance() -> None:
     found = with_comparisons([run_scores(name, name, seed) for seed, name in enumerate(("worse", "good"))])[1]
     assert found.comparison is not None
-    meanings = {one.meaning for one in found.comparison.scores.values()}
+    meanings = found.comparison.meanings.values()
     assert "better by the chance of its seed" in meanings and "better, not by chance" not in meanings
 
 

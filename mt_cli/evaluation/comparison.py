@@ -27,23 +27,22 @@ _WITHOUT_EFFECT = {  # on translations
 
 
 @dataclass(frozen=True)
-class MetricComparison:
-    tests: PairedTests
-    meaning: str
-
-
-@dataclass(frozen=True)
 class Comparison:
     """How a system differs from the first one. Sentences are won whose chrF is higher."""
 
     baseline: str
-    scores: dict[str, MetricComparison]
+    tests: dict[str, PairedTests]  # of each score with the same signature
     wins: int
     losses: int
     ties: int
+    is_seed: bool  # whether both are of the same config
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        return {name: meaning(name, tests, self.is_seed) for name, tests in self.tests.items()}
 
     def as_json(self) -> dict[str, Any]:
-        scores = {name: asdict(one.tests) | {"meaning": one.meaning} for name, one in self.scores.items()}
+        scores = {name: asdict(self.tests[name]) | {"meaning": words} for name, words in self.meanings.items()}
         counts = {"wins": self.wins, "losses": self.losses, "ties": self.ties}
         return {"with": self.baseline, "scores": scores, **counts}
 
@@ -163,21 +162,19 @@ def with_comparisons(results: Sequence[SetScores]) -> list[SetScores]:
 
 
 def _compare(first: SetScores, result: SetScores, is_seed: bool) -> Comparison | None:
-    """`is_seed`: both are of the same config."""
-    ours, theirs, scores = result.label, first.label, dict[str, MetricComparison]()
+    ours, theirs, tests = result.label, first.label, dict[str, PairedTests]()
     if first.references != result.references:
         log.warning(f"{ours} has other references than {theirs}; to compare them, give --src and --ref")
         return None
     for name, counts in result.counts.items():
         if result.scores.signatures[name] == first.scores.signatures.get(name):
-            tests = paired_tests(first.counts[name], counts)
-            scores[name] = MetricComparison(tests, meaning(name, tests, is_seed))
+            tests[name] = paired_tests(first.counts[name], counts)
         else:
             log.warning(f"{TITLES[name]} of {ours} is not compared with {theirs}, whose signature differs")
     own, others = (one.counts["chrf"].sentence_scores() for one in (result, first))
     wins = sum(mine > other for mine, other in zip(own, others, strict=True))
     losses = sum(mine < other for mine, other in zip(own, others, strict=True))
-    return Comparison(theirs, scores, wins, losses, len(own) - wins - losses)
+    return Comparison(theirs, tests, wins, losses, len(own) - wins - losses, is_seed)
 
 
 def meaning(metric: str, tests: PairedTests, is_seed: bool = False) -> str:

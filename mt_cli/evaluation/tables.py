@@ -87,9 +87,9 @@ def _comparison(result: SetScores) -> list[str]:
     return [
         f"{result.label} compared with {found.baseline}{on}:",
         *(
-            f"{one.tests.difference:+.2f} {TITLES[name]}, p = {one.tests.p_randomization:.4f}"
-            f" ({one.tests.p_bootstrap:.4f}): {one.meaning}"
-            for name, one in found.scores.items()
+            f"{tests.difference:+.2f} {TITLES[name]}, p = {tests.p_randomization:.4f} ({tests.p_bootstrap:.4f}):"
+            f" {found.meanings[name]}"
+            for name, tests in found.tests.items()
         ),
         f"chrF by sentence: {found.wins:,} better, {found.losses:,} worse, {found.ties:,} the same",
     ]

@@ -87,7 +87,7 @@ def evaluate(
                 results += _baselines(run, *one, tokenize)
         for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
             for direction, sets in planned:
-                evaluator = RunEvaluator(run, name, tokenize, search, device, direction)
+                evaluator = RunEvaluator(run, name, direction, device, tokenize, search)
                 results += [evaluator.evaluate(test_set)[1] for test_set in sets]
     for result in results:
         for warning in result.warnings:
@@ -143,15 +143,13 @@ class RunEvaluator:
     def __init__(
         self,
         run: RunDir,
-        checkpoint: str = "best",
+        checkpoint: str,
+        direction: Direction,
+        device: str = "auto",
         tokenize: str | None = None,
         search: Mapping[str, Any] | None = None,
-        device: str = "auto",
-        direction: Direction | None = None,
     ):
-        """`search` replaces keys of the config's `decoding`; `direction` is that of the config by default. Raises MTError
-        where the checkpoint cannot be used so."""
-        direction = direction or choose_direction(run.load_config(), None, run.path)
+        """`search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])

@@ -106,8 +106,7 @@ def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[Repo
         try:
             run.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
             evaluators = [
-                RunEvaluator(run.run, checkpoint, device=device, direction=Direction(pair))
-                for pair in run.config.data.directions
+                RunEvaluator(run.run, checkpoint, Direction(pair), device) for pair in run.config.data.directions
             ]
         except (RunDirError, CheckpointError) as error:
             run.notes.append(f"Nothing was translated: {error}")

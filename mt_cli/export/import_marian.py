@@ -355,7 +355,10 @@ def _data(folder: _Folder, codes: list[str], src_lang: str | None, tgt_lang: str
     if not targets:
         raise UsageError(f"{into}, none of them the code of another language; give --tgt-lang")
     # The folder does not say what the model was trained on.
-    pairs = [{"src_lang": src, "tgt_lang": code, "train": [f"unknown.{src}", f"unknown.{code}"]} for code in targets]
+    pairs = [
+        {"src_lang": src, "tgt_lang": code, "train": [f"unknown-source.{src}", f"unknown-target.{code}"]}
+        for code in targets
+    ]
     shared: dict[str, Any] = {"max_length": min(folder.network.max_position_embeddings - 1, 4096)}
     try:
         if len(pairs) > 1:

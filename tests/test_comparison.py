@@ -223,7 +223,9 @@ def test_a_difference_of_two_seeds_is_chance() -> None:
 def test_scores_print_as_the_command_does(mt: Mt) -> None:
     command = ["evaluate", "--hyp", "worse", "--ref", "ref"]
     assert mt(*command, "--json").out == mt(*command, "--format", "json").out
-    assert mt(*command).out == mt(*command, "--format", "text").out == f"{evaluate(hyp='worse', ref='ref')}\n".encode()
+    scores = evaluate(hyp="worse", ref="ref")
+    assert mt(*command).out == mt(*command, "--format", "text").out == f"{scores}\n".encode()
+    assert repr(scores) == str(scores) and repr(scores[0]).startswith("worse on worse: BLEU ")
 
 
 def test_a_table_keeps_its_columns_whatever_the_names_are() -> None:

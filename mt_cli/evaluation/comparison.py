@@ -73,25 +73,25 @@ class Key:
     value: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SetScores:
     """What a system made of a test set, and how good that is."""
 
     kind: Literal["run", "file", "baseline"]
     system: str  # run, file of translations, or what a baseline is called
     test_set: str
-    outputs: list[str] = field(repr=False)
-    references: list[list[str]] = field(repr=False)  # the lines of each file of references
+    outputs: list[str]
+    references: list[list[str]]  # the lines of each file of references
     scores: Scores
     intervals: dict[str, Interval]
-    counts: Mapping[str, Counts] = field(repr=False, compare=False)
+    counts: Mapping[str, Counts] = field(compare=False)
     warnings: list[str]  # reasons why scores mislead
     notes: list[str] = field(default_factory=list)  # on how it was scored
-    facts: dict[str, Any] = field(default_factory=dict, repr=False)  # what else `--json` shows of its origin
+    facts: dict[str, Any] = field(default_factory=dict)  # what else `--json` shows of its origin
     test_sha256: str | None = None
     checkpoint: str | None = None
     seed: int | None = None
-    keys: dict[str, Key] = field(default_factory=dict, repr=False)  # of a run's config
+    keys: dict[str, Key] = field(default_factory=dict)  # of a run's config
     loss: float | None = None
     sentences_per_second: float | None = None
     comparison: Comparison | None = None
@@ -108,6 +108,15 @@ class SetScores:
         others |= {"warnings": [*blank, *others.get("warnings", ())], "counts": counts, "scores": scores_of(counts)}
         intervals = {name: interval(one) for name, one in counts.items()}
         return cls(outputs=outputs, references=references, intervals=intervals, **others)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.label} on {self.test_set}: {', '.join(f'{TITLES[name]} {self.cell(name)}' for name in self.counts)}"
+        )
+
+    def cell(self, metric: str) -> str:
+        """A score with its interval."""
+        return f"{getattr(self.scores, metric):.1f} ± {self.intervals[metric].half_width:.1f}"
 
     @property
     def label(self) -> str:

@@ -48,8 +48,7 @@ def _row(result: SetScores, shows_checkpoint: bool) -> dict[str, str]:
     row = {"translations": result.system} if result.kind == "file" else {"run": result.system}
     if result.kind != "file":
         row |= {"test set": result.test_set, "checkpoint": (result.checkpoint or "") if shows_checkpoint else ""}
-    for name, interval in result.intervals.items():
-        row[TITLES[name]] = f"{getattr(result.scores, name):.1f} ± {interval.half_width:.1f}"
+    row |= {TITLES[name]: result.cell(name) for name in result.counts}
     if result.loss is not None:
         row |= {"loss": f"{result.loss:.3f}", "perplexity": f"{result.perplexity:.2f}"}
     if result.sentences_per_second is not None:

@@ -18,7 +18,7 @@ from mt_cli.config import ModelConfig
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import scoring
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError
 from mt_cli.evaluation import metrics
 from mt_cli.evaluation.evaluate import _warnings_of_length, evaluate
 from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts, ter_of
@@ -119,6 +119,8 @@ def test_different_numbers_of_lines_are_never_scored(tmp_path):
         score_texts([], [], "13a")
     (tmp_path / "hyp").write_text("a\nb\n")
     (tmp_path / "ref").write_text("a\n\nb\n")
+    with pytest.raises(UsageError, match="nothing to evaluate"):
+        evaluate(hyp=tmp_path / "hyp")
     with pytest.raises(DataError, match=r"hyp has 2 lines, .*ref has 3; they must be line for line"):
         evaluate(hyp=tmp_path / "hyp", ref=tmp_path / "ref")
 
@@ -190,7 +192,7 @@ def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_
         ("나는 고양이가 있다", "hyp ref", [], "char|ko-mecab", "asian:no", "ko (by the script of the references)"),
         ("แมวนั่งอยู่บนเสื่อ", "hyp ref", [], "char", None, "th (by the script of the references); no TER"),
         ("我有 12 kg", "a.en.gz b.zh", [], "zh", "asian:yes", "zh (by the name of b.zh)"),
-        ("我有一只猫", "hyp.out ref.txt", ["--tgt-lang", "cmn"], "zh", "asian:yes", "cmn (--tgt-lang)"),
+        ("我有一只猫", "hyp.out ref.txt", ["--tgt-lang", "cmn"], "zh", "asian:yes", "cmn (by --tgt-lang)"),
         ("我有一只猫", "a.zh b.zh", ["--tokenize", "char"], "char", "asian:yes", "zh (by the name of b.zh)"),
         (
             "ein Hund und 猫 und eine Katze",

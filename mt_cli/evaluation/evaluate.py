@@ -23,7 +23,7 @@ from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.errors import ConfigError, DataError, RunDirError
+from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import SetScores, keys_of, with_comparisons
 from mt_cli.evaluation.metrics import (
@@ -79,6 +79,8 @@ def evaluate(
     `search` are keys of the config's `decoding`. Reasons why scores mislead are logged. Raises MTError, for text that cannot
     be read before anything of its run is translated.
     """
+    if not runs and not (hyp and ref):
+        raise UsageError("nothing to evaluate; give a run, or hyp and ref")
     results = _file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang) if hyp else []
     for run in map(RunDir.existing, _paths(runs)):
         planned = _planned(run, [Path(src), *_paths(ref)] if src is not None else [], to)
@@ -126,7 +128,7 @@ def _file_scores(
 def _language_of_files(files: Sequence[Path], reference: list[str], tgt_lang: str | None) -> tuple[str, str]:
     """The target language, '' for one that is not known, and what it is known by."""
     if tgt_lang:
-        return tgt_lang, "--tgt-lang"
+        return tgt_lang, "by --tgt-lang"
     for file in files:
         ending = Path(file.name.removesuffix(".gz")).suffix[1:]
         if (code := code_of_name(ending)) and not may_be_a_word(code):

@@ -56,6 +56,14 @@ def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog):
     assert len(RunDir(Path("run")).load_config().data.corpora) == 1
 
 
+def test_no_character_that_the_other_run_has_read_is_unseen_even_where_its_text_is_not_learnt_again(parent):
+    Path("new.en").write_text("blue bird\n" * 30)
+    Path("new.de").write_text("blau Vogel\n" * 30)
+    [pair] = prepared("training.rehearsal=0").pairs
+    assert set(pair.profile.characters) == set("blue bird red cat dog sees the house tree")
+    assert RunDir(Path("run")).text.load_profile() == pair.profile
+
+
 def test_the_run_needs_neither_the_other_one_nor_its_files_any_more(parent, mt):
     train = ["train", "tiny.yaml", "--set", "data.train=[new.en, new.de]", "--from", "old", "--run-dir", "run"]
     short = ["--set", "training.validate_every_steps=2", "--set"]

@@ -48,6 +48,10 @@ class CorpusProfile(BaseModel):
         )
         return max(0, math.floor(least)), math.ceil(most)
 
+    def knowing(self, characters: set[str]) -> CorpusProfile:
+        """The profile with characters that were read in an earlier training."""
+        return self.model_copy(update={"characters": "".join(sorted(characters.union(self.characters)))})
+
 
 class ProfileBuilder:
     """Collects what a profile says of the source text, line by line; memory does not grow with the text."""

@@ -60,6 +60,19 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     return config
 
 
+def known_characters(parent: RunDir | None, language: str) -> set[str]:
+    """The characters that the parent has read in a language, so that its heir calls none of them unseen."""
+    if parent is None:
+        return set()
+    config = parent.load_config()
+    profiles = [
+        parent.of_pair(config.data, pair).text.load_profile(is_back=pair.tgt_lang == language)
+        for pair in config.data.directions
+        if language in (pair.src_lang, pair.tgt_lang)
+    ]
+    return set().union(*(profile.characters for profile in profiles if profile is not None))
+
+
 def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freeze: Sequence[str] = ()) -> None:
     """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
     spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in

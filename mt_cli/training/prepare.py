@@ -25,7 +25,7 @@ from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in
 from mt_cli.run.directions import directions_of, tags_of, told
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.pair_text import PairText
-from mt_cli.training.parent import like_parent, parent_of
+from mt_cli.training.parent import known_characters, like_parent, parent_of
 from mt_cli.training.rehearsal import forget_rehearsal, rehearse
 from mt_cli.training.reverse_run import run_to_begin_with, translated_share
 from mt_cli.training.selection import ReadPairs
@@ -87,7 +87,7 @@ def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedDat
             for line in [*in_brief(config), f"        all of it, with the reasons: {run.config_file}"]:
                 log.info(line)
         tokenizer = _tokenizer(config, parent, texts, facts.facts())
-        built = [text.build(tokenizer, True) for text in texts]
+        built = [_knowing(text.data, parent, *text.build(tokenizer, True)) for text in texts]
     mixture = _mixture(config, [one for one, _ in built])
     pairs = [_prepared(text, tokenizer, profiles[0]) for text, (_, profiles) in zip(texts, built, strict=True)]
     for text, report, (_, profiles) in zip(texts, reports, built, strict=True):
@@ -98,6 +98,14 @@ def _prepare_first(config: Config, run: RunDir, n_processes: int) -> PreparedDat
     # Written last: from here on the run keeps its text and its config, which could be corrected until now.
     run.text.save_hashes({**_hashes(texts, tokenizer), "edge_spaces": "kept"})
     return PreparedData(config, tokenizer, mixture, pairs, _sha256(texts))
+
+
+def _knowing(
+    data: DataConfig, parent: RunDir | None, mixture: Mixture, profiles: list[CorpusProfile]
+) -> tuple[Mixture, list[CorpusProfile]]:
+    """Profiles with the characters that the parent has read."""
+    known = [known_characters(parent, language) for language in (data.src_lang, data.tgt_lang)]
+    return mixture, [profile.knowing(more) for profile, more in zip(profiles, known, strict=False)]
 
 
 def _prepare_again(config: Config, run: RunDir) -> PreparedData:

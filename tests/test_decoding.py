@@ -333,14 +333,6 @@ def never_ending(make_model: MakeModel) -> Transformer:
     return model
 
 
-def test_greedy_search_gives_a_sentence_the_same_translation_in_a_batch_as_alone(make_model: MakeModel) -> None:
-    for seed in range(4):
-        model = talkative(make_model, seed=seed)
-        together = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
-        for hypothesis, source, limit in zip(together, SOURCES, LIMITS, strict=True):
-            assert_same(hypothesis, greedy_search(InferenceModel(model), *source_batch([source]), [limit])[0])
-
-
 # Beam ----------------------------------------------------------------------------------------------------------------
 
 
@@ -440,20 +432,6 @@ def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_pena
             assert not set(hypothesis.ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
             total, length = forced_score(model, source, hypothesis, limit)
             assert hypothesis.score == pytest.approx(total / ((5 + length) / 6) ** alpha, abs=1e-4)
-
-
-@pytest.mark.parametrize("width", [2, 4])
-def test_beam_search_gives_a_sentence_the_same_translations_in_a_batch_as_alone(
-    width: int, make_model: MakeModel
-) -> None:
-    for seed in range(3):
-        model = talkative(make_model, seed=seed)
-        together = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, width, 1.0)
-        for beam, source, limit in zip(together, SOURCES, LIMITS, strict=True):
-            alone = beam_search(InferenceModel(model), *source_batch([source]), [limit], width, 1.0)[0]
-            assert len(beam) == len(alone)
-            for found, expected in zip(beam, alone, strict=True):
-                assert_same(found, expected)
 
 
 def test_a_sentence_that_never_ends_is_taken_as_it_is_at_its_limit(make_model: MakeModel) -> None:

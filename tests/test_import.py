@@ -292,6 +292,8 @@ def test_every_command_knows_the_languages(
         answer = mt(command, run, "--src", "a.en", "--ref", "a.deu", *to)
         assert answer.code == 0 and answer.lines, answer.said
     assert mt("explain", run, "a.en", *to).code == 0
+    answer = mt("evaluate", run, *to)
+    assert (answer.code, answer.said) == (1, [f"error: {run}: has no dev and no test set; give --src and --ref"])
     assert mt("export", run, "out", "--to", "marian", "--tgt-lang", "deu").code == 0
     theirs = transformers.AutoTokenizer.from_pretrained("out")
     assert theirs(with_code("the cat", "deu")).input_ids[0] == their_ids(Path("out"))[">>deu<<"]
@@ -326,20 +328,6 @@ def entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for language, words in (("en", WORDS), ("de", GERMAN)):
             Path(f"{name}.{language}").write_text("".join(" ".join(words[i] for i in line) + "\n" for line in numbers))
     return tmp_path
-
-
-def test_every_command_works_on_an_imported_run(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
-    _, _, run = marian
-    answer = mt("translate", run, "test.en")
-    assert (answer.code, len(answer.lines)) == (0, 4), answer.said
-    answer = mt("score", run, "--src", "test.en", "--ref", "test.de")
-    assert (answer.code, len(answer.lines)) == (0, 4), answer.said
-    answer = mt("evaluate", run, "--src", "test.en", "--ref", "test.de")
-    assert answer.code == 0 and "BLEU" in answer.lines[0], answer.said
-    answer = mt("explain", run, "test.en")
-    assert answer.code == 0 and answer.lines, answer.said
-    answer = mt("evaluate", run)
-    assert (answer.code, answer.said) == (1, [f"error: {run}: has no dev and no test set; give --src and --ref"])
 
 
 def test_a_line_of_which_the_tokenizer_keeps_nothing_stays_blank(marian: tuple[Path, Any, Path], mt: Mt) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.decoding.greedy import Hypothesis
@@ -45,12 +43,6 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     translation = Translation(source, [output], [0.0], [Part(src_ids, [Hypothesis(tgt_ids, 0.0)])])
     own = CrossAttention(torch.full((len(src_ids) + 1,), received), [(0, i) for i in range(len(tgt_ids))])
     return dict(find_doubts(translator, translation, [own]))
-
-
-def test_what_a_damaged_profile_holds_is_refused() -> None:
-    for name in ("length_ratio", "shortest_deviation", "longest_deviation"):
-        with pytest.raises(ValidationError):
-            CorpusProfile.model_validate({**PROFILE.model_dump(), name: 1e308})
 
 
 def test_a_good_translation_gives_no_reason_to_doubt(translator: Translator) -> None:
@@ -93,9 +85,13 @@ def test_a_length_unlike_that_of_training_is_found(translator: Translator) -> No
     assert "length" in found(translator, "cat", "die rot Katze sieht die Haus, Hund sieht Baum, rot Haus")
 
 
-def test_a_translation_that_was_cut_off_is_doubted_whatever_its_length(trained_run: Path) -> None:
-    loaded = Translator.load(trained_run, device="cpu")
-    bare = Translator(loaded.models, loaded.tokenizer, loaded.config)
+@pytest.fixture(scope="module")
+def bare(translator: Translator) -> Translator:
+    """One that knows nothing of the training text."""
+    return Translator(translator.models, translator.tokenizer, translator.config)
+
+
+def test_a_translation_that_was_cut_off_is_doubted_whatever_its_length(bare: Translator) -> None:
     src_ids, tgt_ids = bare.encode_pair("red cat", "rot Katze")
     own = CrossAttention(torch.ones(len(src_ids) + 1), [(0, i) for i in range(len(tgt_ids))])
     for is_complete, kinds in ((True, []), (False, ["length"])):
@@ -167,21 +163,12 @@ def test_what_only_resembles_a_placeholder_is_text() -> None:
         assert doubts._find_lost_placeholders(source, "die Katze") is None
 
 
-def test_no_line_takes_long_to_look_through_for_placeholders() -> None:
-    started = time.monotonic()
-    for text in ("a.", "{", "{a", "<a", "%", "$", "a@", "1,", "www.", "9"):
+def test_no_line_takes_more_than_linear_time_to_look_through() -> None:
+    for text in ("a.", "{", "{a", "<a", "%", "$", "a@", "1,", "www.", "9"):  # minutes, where one is not linear
         doubts._find_lost_placeholders(text * 20_000, "")
-    assert time.monotonic() - started < 5  # a second in all where each is linear, minutes where one is not
 
 
-def test_a_line_has_both_of_these_doubts_from_its_whole_text(translator: Translator) -> None:
-    kinds = found(translator, "the cat %s 37", "die Katze")
-    assert kinds["numbers"] == "lost 37" and kinds["placeholders"] == "%s"
-
-
-def test_without_what_training_was_like_length_and_characters_give_no_doubt(trained_run: Path) -> None:
-    loaded = Translator.load(trained_run, device="cpu")
-    bare = Translator(loaded.models, loaded.tokenizer, loaded.config)
+def test_without_what_training_was_like_length_and_characters_give_no_doubt(bare: Translator) -> None:
     assert set(found(bare, "猫", "die " * 30, received=0.0)) == {"looped", "unattended"}
 
 
@@ -203,20 +190,17 @@ def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator)
             assert own.alignment == maps.alignment
 
 
-def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path) -> None:
+def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path, tmp_path: Path) -> None:
     profile = RunDir(trained_run).text.load_profile()
-    assert profile is not None
-    assert profile.characters == "".join(sorted(set(" redcatogshu")))
+    assert profile is not None and profile.characters == "".join(sorted(set(" redcatogshu")))
     assert 2 <= profile.longest_src <= 16 and profile.several_sentences == 0
     assert profile.shortest_deviation <= 0 <= profile.longest_deviation and profile.length_ratio == 1
-
-
-def test_a_damaged_note_of_the_training_text_is_told_and_none_is_done_without(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     assert run.text.load_profile() is None
-    run.text.profile_file.write_text('{"longest_src": "many"}')
-    with pytest.raises(RunDirError, match=r"corpus\.json: damaged; restore it, or delete it"):
-        run.text.load_profile()
+    for damage in ('{"longest_src": "many"}', PROFILE.model_dump_json().replace("3.0", "1e308")):
+        run.text.profile_file.write_text(damage)
+        with pytest.raises(RunDirError, match=r"corpus\.json: damaged"):
+            run.text.load_profile()
 
 
 def test_doubts_are_in_json_and_on_request_on_stderr(mt: Mt, trained_run: Path) -> None:

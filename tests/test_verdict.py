@@ -107,6 +107,7 @@ def test_a_language_that_resembles_the_source_is_not_learnt_by_copying():
 
 def test_translations_that_follow_their_sources_are_learnt_also_where_sentences_repeat():
     halves = [line[: len(line) // 2] for line in REFERENCES]
+    assert Judgement(22.0, 15.4, 17.8, 0.9).has_learnt and not Judgement(22.0, 15.4, 19.8, 0.9).has_learnt
     assert judged(halves).has_learnt and judged(REFERENCES).has_learnt
     few = REFERENCES[:3] * 60
     found = judged(few, few)

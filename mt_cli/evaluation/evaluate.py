@@ -297,7 +297,7 @@ def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = Fals
     all others are further references. Raises DataError when its files cannot be read."""
     report, sha256 = CorpusReport(), sha256_of(files)
     pairs = read_test_set(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report)
-    sources, targets, lines = ([getattr(pair, name) for pair in pairs] for name in ("src", "tgt", "line"))
+    sources, targets, lines = ([getattr(pair, side) for pair in pairs] for side in ("src", "tgt", "line"))
     references = [targets]
     for file in files[2:]:
         more = read_lines(Path(file))

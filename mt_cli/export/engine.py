@@ -99,12 +99,14 @@ class CTranslate2Translator(Translator):
         if not requests:
             return []
         limits = [one.max_length for one in requests]
+        # With a length penalty above 1 a hypothesis can win by growing longer, so the search goes on to the limit.
+        patience = _PATIENCE if settings.length_penalty <= 1 else max(_PATIENCE, max(limits))
         results = self._engine.translate_batch(
             [self.tokenizer.src_pieces(one.src_ids) for one in requests],
             max_batch_size=settings.batch_size,
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
-            patience=self._patience(settings, max(limits)),
+            patience=patience if settings.beam_size > 1 else 1,
             length_penalty=settings.length_penalty if settings.beam_size > 1 else 0,
             min_decoding_length=0,
             max_decoding_length=max(limits),
@@ -127,9 +129,3 @@ class CTranslate2Translator(Translator):
         for i, hypotheses in zip(too_long, super().search([requests[i] for i in too_long], settings), strict=True):
             found[i] = hypotheses
         return found
-
-    def _patience(self, settings: DecodingConfig, limit: int) -> float:
-        """With a length penalty above 1 a hypothesis can win by growing longer, so the search goes on to the limit."""
-        if settings.beam_size == 1:
-            return 1
-        return _PATIENCE if settings.length_penalty <= 1 else max(_PATIENCE, limit)

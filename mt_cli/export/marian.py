@@ -57,28 +57,23 @@ def write_marian(translator: Translator, folder: Path) -> None:
 
 def _refuse_unsupported(config: Config) -> None:
     model = config.model
-    if model.d_model % model.n_heads:
-        raise UsageError(
-            f"the formats of Hugging Face cannot hold this run (model.d_model {model.d_model} is no multiple of"
-            f" model.n_heads {model.n_heads}); train a run in which it is one"
-        )
-    head_dim = model.d_model // model.n_heads
-    required = {
+    n_heads = max(n for n in range(1, model.n_heads + 1) if model.d_model % n == 0)
+    found = {  # key -> its value, and the only one that the formats hold
+        "n_heads": (model.n_heads, n_heads),
         "layer_norm": (model.layer_norm, "variance"),
         "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-5),
         "embedding_norm": (model.embedding_norm, False),
         "positions": (model.positions, "sinusoid"),
         "first_position": (model.first_position, model.first_position if model.norm == "pre" else 0),
-        "head_dim": (model.d_k, head_dim),
-        "value_dim": (model.d_v, head_dim),
+        "head_dim": (model.d_k, model.d_model // n_heads),
+        "value_dim": (model.d_v, model.d_model // n_heads),
     }
-    wrong = {key: (value, needed) for key, (value, needed) in required.items() if value != needed}
-    if wrong:
-        found = ", ".join(f"model.{key} is {value}" for key, (value, _) in wrong.items())
+    if wrong := {key: (value, needed) for key, (value, needed) in found.items() if value != needed}:
+        values = ", ".join(f"model.{key} is {value}" for key, (value, _) in wrong.items())
         settings = " ".join(f"--set model.{key}={str(needed).lower()}" for key, (_, needed) in wrong.items())
         raise UsageError(
-            f"the formats of Hugging Face cannot hold this run ({found}); train one that it can: mt train RUN/config.yaml {settings}"
-            " --run-dir OTHER"
+            f"the formats of Hugging Face cannot hold this run ({values}); train one that it can: mt train RUN/config.yaml"
+            f" {settings} --run-dir OTHER"
         )
 
 
@@ -237,16 +232,11 @@ def _generation_config(config: Config) -> dict[str, object]:
 
 def _lost_settings(decoding: DecodingConfig) -> list[str]:
     """What a run's search has and `generation_config.json` does not."""
-    usual = DecodingConfig()
-    keys = ["max_length_ratio", "min_length", "sample"]
-    if decoding.beam_size > 1 and decoding.length_normalization != "average":
-        keys.append("length_normalization")
-        usual = usual.model_copy(update={"length_normalization": "average"})
-    return [
-        f"decoding.{key}: {str(value).lower()}"
-        for key in keys
-        if (value := getattr(decoding, key)) != getattr(usual, key)
-    ]
+    held: dict[str, object] = {"max_length_ratio": None, "min_length": 0, "sample": False}
+    if decoding.beam_size > 1:
+        held["length_normalization"] = "average"
+    found = {key: getattr(decoding, key) for key in held}
+    return [f"decoding.{key}: {str(value).lower()}" for key, value in found.items() if value != held[key]]
 
 
 def _tokenizer_config(config: Config, tokenizer: Tokenizer) -> dict[str, object]:

@@ -398,24 +398,6 @@ def mixed_input():
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def test_the_same_input_gives_the_same_output_in_any_batches_and_order(mt, trained_run, mixed_input):
-    expected = mt("translate", trained_run, stdin=mixed_input).lines
-    assert expected[7] == expected[31] == "" and len(set(expected)) > 10
-    for batches in ((), ("--batch-size", "1"), ("--batch-size", "7"), ("--batch-size", "64")):
-        assert mt("translate", trained_run, *batches, stdin=mixed_input).lines == expected
-    backwards = b"".join(line + b"\n" for line in mixed_input.split(b"\n")[-2::-1])
-    assert mt("translate", trained_run, stdin=backwards).lines == expected[::-1]
-
-
-def test_a_beam_of_one_is_greedy_and_a_wider_one_is_the_same_in_any_batches(mt, trained_run, mixed_input):
-    greedy = mt("translate", trained_run, stdin=mixed_input).lines
-    assert mt("translate", trained_run, "--beam-size", "1", stdin=mixed_input).lines == greedy
-    beams = [
-        mt("translate", trained_run, "--beam-size", "4", "--batch-size", n, stdin=mixed_input).lines for n in (1, 7, 64)
-    ]
-    assert beams[0] == beams[1] == beams[2] and len(beams[0]) == 60
-
-
 def test_a_file_in_and_a_file_out_are_the_same_as_pipes(mt, trained_run, tmp_path, mixed_input):
     (tmp_path / "in.txt").write_bytes(mixed_input)
     answer = mt("translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out.txt")

@@ -127,12 +127,12 @@ def test_a_run_of_few_steps_is_finished_and_has_its_verdict(mt: Mt, tiny: Path) 
     ("metrics", "state", "first"),
     [
         ([], "new", "The training has just begun"),
-        (losses(5.0, 4.0), "unfinished", "The training is not at its end: 100 of 160 steps. It was not validated yet."),
+        (losses(5.0, 4.0), "unfinished", "The training has not finished: 100 of 160 steps. It was not validated yet."),
         (losses(5.0, 3.0, 6.5), "diverged", "The training diverged"),
         (losses(5.0, 3.0, float("nan")), "diverged", "The training diverged"),
         # R-Drop begins and adds to the loss, but not to the training loss in the measure of dev.
-        ([one | {"train_loss": 2.0} for one in losses(3.0, 5.0)], "unfinished", "The training is not at its end"),
-        ([{"step": 5, "is_last": True}], "unfinished", "The training is not at its end"),  # a damaged record
+        ([one | {"train_loss": 2.0} for one in losses(3.0, 5.0)], "unfinished", "The training has not finished"),
+        ([{"step": 5, "is_last": True}], "unfinished", "The training has not finished"),  # a damaged record
     ],
 )
 def test_the_state_of_a_training_is_told_first(
@@ -282,7 +282,7 @@ def test_the_first_words_about_several_runs_say_each_thing_once_and_no_p_of_zero
         copied(trained_run, "a", metrics__jsonl=log), copied(trained_run, "b", *options, metrics__jsonl=log)
     ).summary
     assert sorted(set(summary)) == sorted(summary)
-    assert [line for line in summary if "not at its end" in line][-1].startswith("a, b: ")
+    assert [line for line in summary if "has not finished" in line][-1].startswith("a, b: ")
     assert "p = 0.00: " not in summary[1] and re.search(r"p = 0\.\d{4}: ", summary[1])
 
 

@@ -27,7 +27,6 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
-from mt_cli.evaluation.metrics import sentence_chrf
 from mt_cli.explain.doubts import MIN_ATTENTION
 from mt_cli.explain.json_lines import ExplainedLine, explain_lines
 from mt_cli.files import read_inside, write_text
@@ -215,6 +214,8 @@ def fit_estimate(
 ) -> Estimate:
     """`piece_counts`: how often the training text has each source id. `on_batch` gets the number of sentences of each batch
     that is translated, and may raise. Raises DataError where the dev set is too small."""
+    from mt_cli.evaluation.metrics import sentence_chrf  # here, because sacrebleu takes long to import
+
     if len(dev) < _MIN_LINES:
         raise DataError(f"it takes {_MIN_LINES} lines of a dev set, and there are {len(dev)}")
     chosen = dev[:: -(-len(dev) // _MAX_LINES)]

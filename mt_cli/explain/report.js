@@ -121,7 +121,7 @@ function showCurves() {
       const series = ["dev", "training"].filter((kind) => curve[kind]).flatMap((kind) => runs.map((run, i) => {
         const points = (run.curves[curve[kind]] ?? []).filter((point) => point[axis] !== null), isThin = kind === "training";
         const best = isThin ? undefined : points.find(([step]) => step === run.best_step)?.[axis];
-        return { name: isAlone ? kind : run.name + " " + kind, run: isAlone && curve.dev ? i + isThin : i, isThin, best, points: points.map((point) => [point[axis], point[2]]) };
+        return { name: isAlone ? kind : run.name + (curve.dev && curve.training ? " " + kind : ""), run: isAlone && curve.dev ? i + isThin : i, isThin, best, points: points.map((point) => [point[axis], point[2]]) };
       })).filter((one) => one.points.length);
       if (series.length) byId("charts").append(chart({ ...curve, series, xTitle: axis ? "minute" : "step", xMax }));
     }

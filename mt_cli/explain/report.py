@@ -69,7 +69,9 @@ def report(
     their files are missing, the page says so. Raises MTError.
     """
     output = Path(output)
-    refuse_output(output)
+    refuse_page(output, "the report is", "--output")
+    if output.exists() and (not output.is_file() or _MARK.encode() not in output.read_bytes()[:2000]):
+        raise UsageError(f"{output} exists already and is no report; delete it or choose another --output")
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     names = [run.path.resolve().name for run in folders]
     if len(set(names)) < len(names):
@@ -85,13 +87,6 @@ def report(
     }
     write_page(output, "report", safe_json(data), **_values(made), checkpoint=checkpoint, is_quick=quick)
     return made
-
-
-def refuse_output(output: Path) -> None:
-    """Raises UsageError where the page cannot be written, or another file would be lost."""
-    refuse_page(output, "the report is", "--output")
-    if output.exists() and (not output.is_file() or _MARK.encode() not in output.read_bytes()[:2000]):
-        raise UsageError(f"{output} exists already and is no report; delete it or choose another --output")
 
 
 # What is translated --------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class RunReport:
         if self.state == "unfinished":
             planned = f" of {self.config.training.max_steps:,}" if self.config.training.minutes is None else ""
             return [
-                f"The training is not at its end: {steps}{planned} steps{time}. {self.best_in_words}",
+                f"The training has not finished: {steps}{planned} steps{time}. {self.best_in_words}",
                 "If it was stopped, the same mt train command continues it.",
             ]
         return [

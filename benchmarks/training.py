@@ -18,11 +18,11 @@ from typing import Any
 
 from contender import PEERS, Contender, say
 
+from mt_cli.build import PreparedData, prepare
 from mt_cli.config import Config
 from mt_cli.config_file import load_config
 from mt_cli.data.batching import epoch_batches
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import PreparedData, prepare
 
 HERE = Path(__file__).parent
 SCRIPTS = {

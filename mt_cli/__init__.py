@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mt_cli.build import train
     from mt_cli.decoding.translator import Translator
-    from mt_cli.training.run import train
 
 __all__ = ["Translator", "train"]
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
         return Translator
     if name == "train":
-        from mt_cli.training.run import train
+        from mt_cli.build import train
 
         return train
     raise AttributeError(f"module 'mt_cli' has no attribute {name!r}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import secrets
@@ -91,6 +92,11 @@ def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> b
         if os.fstat(handle.fileno()).st_size > max_bytes:
             raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
         return handle.read()  # reading "at most so many" would take memory for that many
+
+
+def sha256_of_file(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.resume import N_KEPT
+from mt_cli.training.checkpoints import N_KEPT
 
 _CLOCK = {
     "progress.elapsed_seconds",
@@ -27,9 +27,11 @@ def differences(run: Path, expected: Path) -> list[str]:
     the log, and how many checkpoints there are."""
     found = [
         name
-        for name in ("metrics.jsonl", "best", "last", "config.yaml", "data.json")
+        for name in ("metrics.jsonl", "best", "last", "config.yaml")
         if (run / name).read_bytes() != (expected / name).read_bytes()
     ]
+    if RunDir(run).manifest.sha256 != RunDir(expected).manifest.sha256:
+        found.append("run.json")
     # One of the newest two may be of the moment when the training was stopped.
     if not len(RunDir(expected).steps()) <= len(RunDir(run).steps()) <= 1 + N_KEPT:
         found.append(f"checkpoints {RunDir(run).steps()}")

@@ -16,10 +16,15 @@ from unittest.mock import Mock
 import crash_points
 import pytest
 from conftest import WORDS
+from mt_cli.run.synthetic import About
 from nursery import Nursery, nursery_in
 from same_training import differences
 
 from mt_cli import recipe
+from mt_cli.augment import back_translation
+from mt_cli.augment.monolingual import Selection, held_out_targets
+from mt_cli.augment.reverse_run import reverse_config
+from mt_cli.build import prepare
 from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.config_file import config_of, load_config
@@ -29,11 +34,6 @@ from mt_cli.data.spelling import Spelling
 from mt_cli.data.tokenizer import REAL, SYNTHETIC
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.run.run_dir import RunDir
-from mt_cli.run.synthetic import About
-from mt_cli.training import back_translation
-from mt_cli.training.monolingual import Selection, held_out_targets
-from mt_cli.training.prepare import prepare
-from mt_cli.training.reverse_run import reverse_config
 
 # Which lines are chosen ----------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ LIFE = {
     "training.batch_tokens": 256,
 }
 SMALL = (
-    "from mt_cli.training import back_translation\n"
+    "from mt_cli.augment import back_translation\n"
     "back_translation._BLOCK_SIZE = 16\n"
     "back_translation.Judgement.has_learnt = True\n"  # in so few steps it has not
 )
@@ -622,7 +622,7 @@ def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_
     config = run.load_config()
     assert (back.load_config().training.both_directions, config.training.both_directions) == (1, 0)
     assert config.training.learning_rate == back.load_config().training.learning_rate / 2
-    tokenizers = [one.text.load_tokenizer(True) for one in (back, run)]
+    tokenizers = [one.load_tokenizer(True) for one in (back, run)]
     assert tokenizers[0].tags.keys() == {"<2de>", "<2en>"} and tokenizers[1].tags.keys() == {"<2de>", "<2en>", "<bt>"}
     assert nursery.run("translate", "open", "dev.en") == 0, nursery.said
     one_way = ["--set", "training.both_directions=0", "--run-dir", "one-way"]

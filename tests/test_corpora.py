@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tiny_trainer import pair_of
 
+from mt_cli.build import PreparedData, prepare
 from mt_cli.checking.check import check, quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
@@ -14,7 +16,6 @@ from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of, plac
 from mt_cli.data.corpus import CorpusReport, SentencePair, sha256_of
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import PreparedData, prepare
 
 CORPORA = "[{files: [a.en, a.de], weight: 2}, {files: b.tsv, weight: 0.5}]"
 
@@ -161,13 +162,13 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     change("b.tsv", 7, "the cat sees the red house\tthe cat sees the red house")
     data = prepared("data.dev=null", "data.test={}", "data.clean=true")
     run = RunDir(Path("run"))
-    left_out = run.sets.left_out_lines()
+    left_out = pair_of(run).left_out_places()
     assert place_of(1, 7) in left_out and {corpus_of(place) for place in left_out} == {0, 1}
     assert {place for place in left_out if place < 80} <= set(range(1, 81))
     text = TrainingText(data.config.data)
     kept = [text.told(pair.line).removeprefix("line ") for pair in text.read() if pair.line not in left_out]
     assert [data.train.where(i) for i in range(len(data.train))] == kept
-    rows = run.sets.left_out_file.read_text().splitlines()
+    rows = pair_of(run).left_out_file.read_text().splitlines()
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
 
 

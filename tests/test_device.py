@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mt_cli import device
+from mt_cli.build import train
 from mt_cli.config import TrainingConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.batching import batch_of
@@ -23,7 +24,6 @@ from mt_cli.device import choose_device, choose_precision, fast_float32_products
 from mt_cli.errors import UsageError
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.run import train
 
 
 @pytest.mark.parametrize(("has_bf16", "expected"), [(True, torch.bfloat16), (False, torch.float32)])

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from test_two_files import SMALL, write_corpus
+from tiny_trainer import pair_of
 
+from mt_cli.build import prepare, train
 from mt_cli.cli.corpus import read_config
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
@@ -19,8 +21,6 @@ from mt_cli.evaluation.suspects import find_suspects
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.directions import choose_direction, directions_of, tags_of
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import prepare
-from mt_cli.training.run import train
 
 Mt = Callable[..., Any]
 BOTH = [*SMALL, "--set", "training.both_directions=1"]
@@ -102,7 +102,7 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
         mixture = prepare(run.load_config(), run).train
         expected = mixture.lengths(0, len(mixture))[longest].max() + (2 if longest else 1)  # tag and end symbol
         assert translator.profile.longest_src == expected
-    assert run.text.load_profile(is_back=True).length_ratio < 1 < run.text.load_profile().length_ratio
+    assert pair_of(run).load_profile(is_back=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
 
 
 def test_the_updates_of_a_run_of_both_ways_have_the_tags(run):
@@ -142,7 +142,7 @@ def test_both_ways_are_evaluated(run, mt):
     assert [row["test_set"] for row in rows[:4]] == names
     assert {row["test_set"] for row in rows[4:]} == set(names)
     assert len({row["test_sha256"] for row in rows[:4]}) == 4
-    files = [str(run.sets.held_out / f"test.{language}") for language in ("gn", "es")]
+    files = [str(pair_of(run).held_out / f"test.{language}") for language in ("gn", "es")]
     [same] = json.loads(mt("evaluate", run.path, "--json", "--to", "es", "--src", files[0], "--ref", files[1]).out)
     assert [same[key] for key in ("chrf", "loss", "test_sha256")] == [
         rows[3][key] for key in ("chrf", "loss", "test_sha256")
@@ -168,14 +168,14 @@ def test_a_run_of_both_ways_ranks_pairs_by_both(run):
 def test_an_old_run_of_both_ways_has_no_tags_and_works(mt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_corpus()
-    monkeypatch.setattr("mt_cli.training.prepare.tags_of", lambda config: [])
+    monkeypatch.setattr("mt_cli.build.tags_of", lambda config: [])
     assert mt("train", "train.es", "train.gn", *BOTH).code == 0
     run = RunDir(Path("runs/es-gn"))
-    run.text.back_profile_file.unlink()
+    pair_of(run).profile_file(is_back=True).unlink()
     assert load_model(run).tokenizer.tags == {}
     assert mt("translate", run.path, "--to", "es", stdin=b"casa\n").code == 0
     continued = mt("train", "train.es", "train.gn", *BOTH, "--set", "training.max_steps=6")
-    assert continued.code == 0 and run.text.load_profile(is_back=True) is not None
+    assert continued.code == 0 and pair_of(run).load_profile(is_back=True) is not None
 
 
 # Several language pairs ----------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
     answer = mt("train", "train.es", "train.gn", "--from", "run", "--run-dir", "child", "--set", "training.max_steps=2")
     assert answer.code == 0, answer.said
     child = RunDir(Path("child"))
-    assert (child.sets.held_out / "test.es").read_text() == (of_pairs.path / "es-gn/held_out/test.es").read_text()
+    assert (pair_of(child).held_out / "test.es").read_text() == (of_pairs.path / "es-gn/held_out/test.es").read_text()
     translator = Translator.load("child")
     assert translator.split("la")[0][0] == translator.tokenizer.tag_id("<2gn>")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tiny_trainer import pair_of
 
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.decoding.greedy import Hypothesis
@@ -191,16 +193,15 @@ def test_attention_in_a_batch_is_that_of_each_line_alone(translator: Translator)
 
 
 def test_a_run_keeps_what_its_training_text_was_like(trained_run: Path, tmp_path: Path) -> None:
-    profile = RunDir(trained_run).text.load_profile()
+    profile = pair_of(RunDir(trained_run)).load_profile()
     assert profile is not None and profile.characters == "".join(sorted(set(" redcatogshu")))
     assert 2 <= profile.longest_src <= 16 and profile.several_sentences == 0
     assert profile.shortest_deviation <= 0 <= profile.longest_deviation and profile.length_ratio == 1
-    run = RunDir(tmp_path)
-    assert run.text.load_profile() is None
+    run = RunDir(Path(shutil.copytree(trained_run, tmp_path / "run")))
     for damage in ('{"longest_src": "many"}', PROFILE.model_dump_json().replace("3.0", "1e308")):
-        run.text.profile_file.write_text(damage)
-        with pytest.raises(RunDirError, match=r"corpus\.json: damaged"):
-            run.text.load_profile()
+        pair_of(run).profile_file().write_text(damage)
+        with pytest.raises(RunDirError, match=r"corpus\.json: not what it was"):
+            pair_of(run).load_profile()
 
 
 def test_doubts_are_in_json_and_on_request_on_stderr(mt: Mt, trained_run: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 import sentencepiece as spm
 import torch
 
+from mt_cli.augment.fine_tuning import take_weights
+from mt_cli.build import prepare
 from mt_cli.config_file import config_of
 from mt_cli.data.batching import batch_of
 from mt_cli.data.piece_model import SYMBOLS, UNUSED, algorithm_of, piece_message, with_our_symbols
@@ -24,8 +26,6 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.parent import take_weights
-from mt_cli.training.prepare import prepare
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")

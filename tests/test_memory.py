@@ -17,7 +17,9 @@ import pytest
 import torch
 from tiny_trainer import options, trainer_of
 
+from mt_cli import build as run
 from mt_cli import device
+from mt_cli.build import fit_batch_tokens
 from mt_cli.config import AUTO
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.batching import epoch_batches, make_batch
@@ -25,8 +27,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import gradients, memory, run
-from mt_cli.training.run import fit_batch_tokens
+from mt_cli.training import gradients, memory
 from mt_cli.training.state import Progress
 from mt_cli.training.update import Updates
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
 from mt_cli.data import corpus
 from mt_cli.data.corpus import sha256_of
@@ -22,7 +23,6 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import token_sets
-from mt_cli.training.prepare import PreparedData, prepare
 
 
 def prepared(*settings: str, run: str = "run") -> PreparedData:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 from conftest import WORDS
+from tiny_trainer import pair_of
 
+from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import read_lines
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import cannot_write
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import PreparedData, prepare
 
 NEW_WORDS = {"bird": "Vogel", "hears": "hört", "blue": "blau", "a": "ein"}
 
@@ -82,13 +83,13 @@ def test_what_the_other_run_did_not_train_on_is_not_taken(tiny, trained_run, mt)
     prepared()
     old = RunDir(Path("old"))
     taken = set(read_lines(Path("run/rehearsal/old.en")))
-    held_out = {pair.src for pairs in old.sets.held_out_pairs(old.load_config().data).values() for pair in pairs}
+    held_out = {pair.src for pairs in pair_of(old).held_out_pairs().values() for pair in pairs}
     assert taken and not taken & held_out
 
 
 def test_sets_are_cut_from_the_new_text_alone(parent):
-    data = prepared("data.dev=null", "data.test={}")
-    held_out = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    prepared("data.dev=null", "data.test={}")
+    held_out = pair_of(RunDir(Path("run"))).held_out_pairs()
     new = set(read_lines(Path("new.en")))
     assert held_out.keys() == {"dev", "test"} and all(pair.src in new for pairs in held_out.values() for pair in pairs)
     assert 0 < len(held_out["dev"]) <= 6  # a tenth of 60
@@ -98,9 +99,9 @@ def test_no_pair_is_held_out_that_the_other_run_was_trained_on(parent):
     for side in ("en", "de"):
         known = read_lines(Path(f"train.{side}"))[:50]
         Path(f"new.{side}").write_text(Path(f"new.{side}").read_text() + "".join(f"{line}\n" for line in known))
-    data = prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
     theirs = {pair[:2] for pair in TrainingText(parent.load_config().data).read()}
-    sets = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    sets = pair_of(RunDir(Path("run"))).held_out_pairs()
     held_out = [pair[:2] for pairs in sets.values() for pair in pairs]
     assert held_out and not theirs & {*held_out}
 
@@ -114,8 +115,8 @@ def test_a_run_of_the_same_corpus_is_scored_on_the_sets_that_the_other_config_na
         f"data.tgt_lang={sides[1]}",
         f"data.train=[train.{sides[0]}, train.{sides[1]}]",
     ]
-    data = prepared(*files, "data.dev=null", "data.test={}", "training.rehearsal=0")
-    sets = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    prepared(*files, "data.dev=null", "data.test={}", "training.rehearsal=0")
+    sets = pair_of(RunDir(Path("run"))).held_out_pairs()
     assert [pair.src for pair in sets["dev"]] == read_lines(Path(f"dev.{sides[0]}"))
     assert "as dev set and" in caplog.text and "from old" in caplog.text
 

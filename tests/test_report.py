@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from test_attention_page import HOSTILE, browse, embedded, needs_chromium
+from tiny_trainer import pair_of
 
 from mt_cli.config import Corpus, DataConfig
 from mt_cli.config_file import load_config, to_yaml
@@ -236,7 +237,7 @@ def test_what_is_left_out_of_several_corpora_is_counted_too(tiny: Path, trained_
     run = RunDir(copied(trained_run, "run"))
     data = DataConfig(src_lang="en", tgt_lang="de", train=[Corpus(files=[f"{name}.en", f"{name}.de"]) for name in "ab"])
     pairs = [("copied", SentencePair("a", "a", place)) for place in (3, place_of(1, 2))]
-    run.sets.save_left_out(TrainingText(data), pairs)
+    pair_of(run).save_left_out(TrainingText(data), pairs)
     assert read_run(run, "").left_out == {"copied": 2}
 
 

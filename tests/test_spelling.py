@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_trainer import pair_of
 
+from mt_cli.augment.fine_tuning import spellings_of
+from mt_cli.build import prepare, train
 from mt_cli.checking.check import check
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.spelling import CharacterCounter, Respelling, format_spelling, other_spelling
@@ -17,9 +20,6 @@ from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.json_lines import explain_lines
 from mt_cli.explain.report_sets import _rarities
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.parent import spellings_of
-from mt_cli.training.prepare import prepare
-from mt_cli.training.run import train
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
 PAD = "e s t a u r n i o " * 6000
@@ -129,7 +129,7 @@ def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_pat
     first = targets(data, run)
     assert "mitâ ko'ape oî" in first and not set("ã’ĩ") & set(first)
     assert any("' for ’" in line and "(data.spelling)" in line for line in said())
-    assert run.sets.spellings() == ({"’": "'"}, {"ã": "â", "Ã": "Â", "ĩ": "î", "Ĩ": "Î", "’": "'"})
+    assert pair_of(run).spellings() == ({"’": "'"}, {"ã": "â", "Ã": "Â", "ĩ": "î", "Ĩ": "Î", "’": "'"})
     assert "mitã" in Path("train.gn").read_text(), "nobody's files are changed"
     assert targets(data, run) == first, "a later start"
 
@@ -150,8 +150,8 @@ def test_a_line_to_translate_is_read_in_the_spelling_of_training(data, mt):
 def test_the_way_back_reads_its_sources_alike(data, tmp_path):
     run = RunDir(tmp_path / "run")
     targets(data, run, "training.both_directions=1")
-    assert run.text.load_profile().spelling == {"’": "'"}
-    assert run.text.load_profile(is_back=True).spelling["ã"] == "â"
+    assert pair_of(run).load_profile().spelling == {"’": "'"}
+    assert pair_of(run).load_profile(is_back=True).spelling["ã"] == "â"
 
 
 def test_each_of_several_pairs_has_its_own(data, tmp_path):
@@ -168,7 +168,7 @@ def test_each_of_several_pairs_has_its_own(data, tmp_path):
 def test_the_own_spelling_is_kept_on_demand(data, tmp_path):
     run = RunDir(tmp_path / "run")
     assert "mitã ko’ape oĩ" in targets(data, run, "data.spelling=own")
-    assert run.sets.spellings() == ({}, {}) and not run.sets.spelling_file.exists()
+    assert pair_of(run).spellings() == ({}, {}) and not pair_of(run).spelling_file.exists()
 
 
 def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_path):
@@ -186,8 +186,8 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
         child = RunDir(tmp_path / name)
         new = {"dev": None, "train": ["new.es", "new.gn"]}
         targets(data | new, child, f"training.init_from={parent.path}", setting)
-        assert child.sets.spellings() == expected
-        held_out = "".join((child.sets.held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
+        assert pair_of(child).spellings() == expected
+        held_out = "".join((pair_of(child).held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
         assert set("ã’â'") & set(held_out) == set("â'" if name == "child" else "ã’"), "it is scored as it is trained"
     back = RunDir(tmp_path / "back")
     exchanged = {"src_lang": "gn", "tgt_lang": "es", "train": ["new.gn", "new.es"]}
@@ -213,9 +213,9 @@ def test_text_that_a_machine_translated_hides_no_spelling(data, tmp_path):
     corpora = [{"files": data["train"]}, {"files": ["machine.es", "machine.gn"], "synthetic": True}]
     run = RunDir(tmp_path / "run")
     targets(data | {"train": corpora}, run)
-    assert run.sets.spellings()[1]["ã"] == "â"
+    assert pair_of(run).spellings()[1]["ã"] == "â"
     report = check(config_of(data | {"train": corpora}).data)
-    assert report.spellings == run.sets.spellings()
+    assert report.spellings == pair_of(run).spellings()
 
 
 def test_a_large_corpus_is_spelled_by_all_of_it(data, tmp_path, monkeypatch):
@@ -225,7 +225,7 @@ def test_a_large_corpus_is_spelled_by_all_of_it(data, tmp_path, monkeypatch):
         Path(f"train.{name}").write_text("".join(f"{text} {i}\n" for i in range(100)) + lines)
     run = RunDir(tmp_path / "run")
     targets(data, run)
-    assert run.sets.spellings() == check(config_of(data).data).spellings != ({}, {})
+    assert pair_of(run).spellings() == check(config_of(data).data).spellings != ({}, {})
 
 
 def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
@@ -233,11 +233,11 @@ def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
     Path("dev.es").write_text("".join(f"La casa, napŕ. Voda {i}.\n" for i in range(60)))
     run = RunDir(tmp_path / "run")
     targets(data, run)
-    assert run.text.load_profile().abbreviations == ("napŕ",)
-    before = run.text.profile_file.read_bytes()
-    run.text.profile_file.unlink()
+    assert pair_of(run).load_profile().abbreviations == ("napŕ",)
+    before = pair_of(run).profile_file().read_bytes()
+    pair_of(run).profile_file().unlink()
     targets(data, run)
-    assert run.text.profile_file.read_bytes() == before, "made anew from what is trained on"
+    assert pair_of(run).profile_file().read_bytes() == before, "made anew from what is trained on"
 
 
 def test_ids_that_are_lost_are_made_in_the_same_spelling(data, tmp_path):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mt_cli.build import prepare
 from mt_cli.config import Config, given_keys
 from mt_cli.config_file import complete, config_of, load_config
 from mt_cli.recipe import CorpusFacts, Machine, choose
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import timed_update
-from mt_cli.training.prepare import prepare
 from mt_cli.training.timed_update import update_seconds
 
 FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
@@ -49,7 +49,7 @@ def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "r_drop"), [(1e-6, 1.0), (1e6, 0.0)])
 def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monkeypatch, seconds, r_drop):
-    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", lambda config, facts: seconds)
+    monkeypatch.setattr("mt_cli.build.update_seconds", lambda config, facts: seconds)
     sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16", "--run-dir", "run")
     answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small)
     assert answer.code == 0, answer.err.decode()
@@ -57,13 +57,13 @@ def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monk
 
 
 def test_a_training_without_minutes_waits_for_no_measurement(tiny, mt, monkeypatch):
-    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", None)
+    monkeypatch.setattr("mt_cli.build.update_seconds", None)
     assert mt("train", "tiny.yaml", "--set", "training.max_steps=2").code == 0
 
 
 def test_processes_that_share_the_updates_make_more_of_them(tiny, monkeypatch):
     seconds = 60 * 0.02 / 100
-    monkeypatch.setattr("mt_cli.training.prepare.update_seconds", lambda config, facts: seconds)
+    monkeypatch.setattr("mt_cli.build.update_seconds", lambda config, facts: seconds)
     monkeypatch.setenv("WORLD_SIZE", "1000")  # those that a run back trains beside, alone
     found = []
     for n in (1, 1000):

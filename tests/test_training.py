@@ -29,6 +29,7 @@ from nursery import nursery_in, wait_until
 from same_training import differences, unequal
 from tiny_trainer import options, trainer_of
 
+from mt_cli import build as run_module
 from mt_cli import files
 from mt_cli.cli import train as train_command
 from mt_cli.config import TrainingConfig
@@ -40,11 +41,11 @@ from mt_cli.evaluation.metrics import Scores, mean_loss
 from mt_cli.run import checkpoint
 from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import gradients, loop, metrics_log, resume, update, validation
+from mt_cli.training import checkpoints as resume
+from mt_cli.training import gradients, loop, metrics_log, update, validation
 from mt_cli.training import optimizer as optimizer_module
-from mt_cli.training import run as run_module
+from mt_cli.training.checkpoints import Checkpoints
 from mt_cli.training.optimizer import Muon, Optimizer, orthogonalized
-from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import Plan, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import Speed

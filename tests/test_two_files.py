@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_trainer import pair_of
 
+from mt_cli.augment.fine_tuning import _spelt, take_weights
 from mt_cli.config_file import comments_of, load_config
 from mt_cli.data.similarity import letters
 from mt_cli.data.tokenizer import extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.errors import RunDirError
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.parent import _spelt, take_weights
 
 Mt = Callable[..., Any]
 SMALL = [
@@ -89,10 +90,10 @@ def test_each_choice_stands_in_the_config_with_its_reason(run):
 def test_held_out_sets_are_part_of_the_corpus_and_not_trained_on(run, corpus):
     sets = {}
     for name in ("dev", "test"):
-        src, tgt = ((run.sets.held_out / f"{name}.{tag}").read_text().splitlines() for tag in ("es", "gn"))
+        src, tgt = ((pair_of(run).held_out / f"{name}.{tag}").read_text().splitlines() for tag in ("es", "gn"))
         sets[name] = list(zip(src, tgt, strict=True))
         assert len(sets[name]) == 40 and set(sets[name]) <= set(corpus)
-    left_out = run.sets.left_out_lines()
+    left_out = pair_of(run).left_out_places()
     trained = [pair for line, pair in enumerate(corpus, 1) if line not in left_out]
     held_out = {letters(side) for pairs in sets.values() for pair in pairs for side in pair}
     assert trained and not held_out & {letters(side) for pair in trained for side in pair}
@@ -108,14 +109,14 @@ def test_the_same_command_continues_and_finds_all_that_was_chosen(run, mt):
 
 
 def test_a_list_of_left_out_pairs_that_was_changed_is_refused(run, mt):
-    lines = run.sets.left_out_file.read_text().splitlines(keepends=True)
-    run.sets.left_out_file.write_text("".join(lines[:-1]))
+    lines = pair_of(run).left_out_file.read_text().splitlines(keepends=True)
+    pair_of(run).left_out_file.write_text("".join(lines[:-1]))
     answer = mt("train", "train.es", "train.gn", *SMALL)
     assert answer.code == 1 and "left_out" in answer.said[-1]
 
 
 def test_a_lost_dev_set_is_named(run, mt):
-    (run.sets.held_out / "dev.gn").unlink()
+    (pair_of(run).held_out / "dev.gn").unlink()
     answer = mt("train", "train.es", "train.gn", *SMALL)
     assert answer.said == [
         "error: runs/es-gn/held_out/dev.gn: lost; restore it from a copy, or choose another --run-dir"
@@ -147,7 +148,7 @@ def load_data_config() -> Any:
 
 def test_all_seeds_of_a_training_hold_out_the_same_sets(run, mt):
     assert mt("train", "train.es", "train.gn", *SMALL, "--set", "training.seed=2", "--run-dir", "two").code == 0
-    assert RunDir(Path("two")).sets.left_out_file.read_bytes() == run.sets.left_out_file.read_bytes()
+    assert pair_of(RunDir(Path("two"))).left_out_file.read_bytes() == pair_of(run).left_out_file.read_bytes()
 
 
 def test_what_was_chosen_is_told_in_lines_that_fit_a_terminal(corpus, mt):
@@ -165,7 +166,7 @@ def test_a_config_with_data_alone_gets_the_same_choices(run, mt):
     assert mt("train", "only-data.yaml", *SMALL).code == 0
     other = load_config(Path("runs/only-data/config.yaml"))
     assert other == load_config(run.config_file)
-    assert (Path("runs/only-data/left_out.tsv")).read_bytes() == run.sets.left_out_file.read_bytes()
+    assert (Path("runs/only-data/left_out.tsv")).read_bytes() == pair_of(run).left_out_file.read_bytes()
 
 
 def test_a_table_with_a_header_needs_nothing_else(corpus, mt):
@@ -186,7 +187,7 @@ def test_own_sets_are_used_and_nothing_is_held_out(corpus, mt):
     sets = ["--dev", "dev.es", "--dev", "dev.gn", "--test", "test.es", "--test", "test.gn"]
     assert mt("train", "train.es", "train.gn", *sets, *SMALL).code == 0
     run = RunDir(Path("runs/es-gn"))
-    assert not run.sets.held_out.exists() and not run.sets.left_out_file.exists()
+    assert not pair_of(run).held_out.exists() and not pair_of(run).left_out_file.exists()
     assert mt("evaluate", run.path).lines[2].split()[1] == "test"
 
 
@@ -200,17 +201,17 @@ def test_clean_is_a_run_of_its_own_that_leaves_out_what_the_check_would_drop_and
 
 
 def test_a_run_of_a_stranger_scores_nothing_but_what_is_in_it(run, mt):
-    (run.sets.held_out / "dev.es").unlink()
-    (run.sets.held_out / "dev.es").symlink_to(Path("train.es").resolve())
+    (pair_of(run).held_out / "dev.es").unlink()
+    (pair_of(run).held_out / "dev.es").symlink_to(Path("train.es").resolve())
     answer = mt("evaluate", run.path)
     assert answer.code == 1 and "a link that leads out of the run directory" in answer.said[-1]
 
 
 def test_a_held_out_set_that_is_gone_is_to_be_restored(run, mt):
-    (run.sets.held_out / "test.gn").unlink()
+    (pair_of(run).held_out / "test.gn").unlink()
     answer = mt("evaluate", run.path)
     remedy = "restore it from a copy of the run, or give --src and --ref"
-    assert answer.said == [f"error: {run.sets.held_out / 'test.gn'}: no such file; {remedy}"]
+    assert answer.said == [f"error: {pair_of(run).held_out / 'test.gn'}: no such file; {remedy}"]
 
 
 # From another run ----------------------------------------------------------------------------------------------------
@@ -244,11 +245,11 @@ def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(r
     assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
     assert any(line.endswith("from runs/es-gn") for line in answer.said), "they count as similar to themselves"
     new = RunDir(Path("runs/es-gn-2"))
-    assert new.text.load_tokenizer(True).sha256 == run.text.load_tokenizer(True).sha256
-    for file in run.sets.held_out.iterdir():
-        assert (new.sets.held_out / file.name).read_bytes() == file.read_bytes()
-    held_out = {letters(line) for file in new.sets.held_out.glob("*.es") for line in file.read_text().splitlines()}
-    left_out = new.sets.left_out_lines()
+    assert new.load_tokenizer(True).sha256 == run.load_tokenizer(True).sha256
+    for file in pair_of(run).held_out.iterdir():
+        assert (pair_of(new).held_out / file.name).read_bytes() == file.read_bytes()
+    held_out = {letters(line) for file in pair_of(new).held_out.glob("*.es") for line in file.read_text().splitlines()}
+    left_out = pair_of(new).left_out_places()
     sources = Path("train.es").read_text().splitlines()
     assert not held_out & {letters(src) for line, src in enumerate(sources, 1) if line not in left_out}
 
@@ -355,7 +356,7 @@ def test_a_parent_of_another_direction_hands_on_no_held_out_sets(run, mt):
     assert mt("train", "train.gn", "train.es", *SMALL, "--from", "runs/es-gn").code == 0
     new = RunDir(Path("runs/gn-es"))
     targets = set(Path("train.es").read_text().splitlines())
-    assert set((new.sets.held_out / "dev.es").read_text().splitlines()) <= targets
+    assert set((pair_of(new).held_out / "dev.es").read_text().splitlines()) <= targets
 
 
 def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 from conftest import WORDS
+from tiny_trainer import pair_of
 
+from mt_cli.augment.reverse_run import reverse_config
+from mt_cli.build import PreparedData, prepare
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.errors import RunDirError
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.prepare import PreparedData, prepare
-from mt_cli.training.reverse_run import reverse_config
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_an_entry_that_is_held_out_is_not_trained_on(words):
     rows = (f"{pair.src}\t{pair.tgt}\n" for pair in TrainingText(load_config(Path("tiny.yaml")).data).read())
     Path("words.tsv").write_text("red red\trot rot\n" + "".join(rows))
     data = prepared(*OWN_SETS)
-    held_out = RunDir(Path("run")).sets.held_out_pairs(data.config.data)
+    held_out = pair_of(RunDir(Path("run"))).held_out_pairs()
     kept = {src for src, _ in texts(data, len(data.train.parts[0].dataset))}
     assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
     shutil.rmtree("run/cache")

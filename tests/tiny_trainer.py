@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from mt_cli.build import prepared_trainer
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.loop import Trainer
-from mt_cli.training.run import prepared_trainer
 from mt_cli.training.signals import StopSignals
 
 
@@ -33,3 +34,9 @@ def change_languages(run: Path, *, src: str = "en", tgt: str = "de") -> None:
         content = load_checkpoint(file)
         content["config"]["data"].update(languages)
         save_checkpoint(file, content)
+
+
+def pair_of(run: RunDir) -> PairFiles:
+    """What a run keeps of its only or first language pair."""
+    data = run.load_config().data
+    return run.of_pair(data, data.directions[0])

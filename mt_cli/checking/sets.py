@@ -141,6 +141,7 @@ class SetsCheck:
         self._format_place = format_place
         self._problems: dict[str, None] = {}  # each once, in order
         self._pairs: dict[str, list[SentencePair]] = {}
+        self._sets: list[HeldOut] = []
 
     def held_out(self, name: str, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The pairs of the dev set or a test set, up to the first problem."""
@@ -150,7 +151,8 @@ class SetsCheck:
 
     def train(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The training pairs, up to the first problem."""
-        self._sets = [HeldOut(name, held_out, self._format_place) for name, held_out in self._pairs.items()]
+        if not self._sets:  # of the first corpus
+            self._sets = [HeldOut(name, held_out, self._format_place) for name, held_out in self._pairs.items()]
         for pair in self._readable(pairs):
             for one in self._sets:
                 one.look_for_pair(pair)

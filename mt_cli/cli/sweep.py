@@ -16,7 +16,7 @@ from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
-from mt_cli.processes import n_processes, rank
+from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def _as_name(value: str) -> str:
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
     """Trains these runs one after the other; returns those that did not fail. Of several, a failure is logged, and the others
     go on. `began`: when the command began, in seconds of `time.monotonic`."""
-    from mt_cli.explain.estimate import keep_estimate
-    from mt_cli.training.run import train
+    from mt_cli.build import train
 
     def follow(run: RunDir) -> None:
         page = run.path / "report.html"
@@ -72,8 +71,6 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
             train(config, run, signals, began, follow if config.training.report else None)
-            if rank() == 0:
-                keep_estimate(RunDir(run), lambda: signals.is_stopping)
             trained.append(run)
         except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:

@@ -1,24 +1,25 @@
 """The token ids of a corpus: of a large one memory-mapped from disk, so that memory does not grow with it.
 
 A folder holds, for each side, all ids one after another and where each sentence begins; and the line that each pair
-came from. The ids are written as they come. The folder is valid only with `meta.json`, which is written last. This file
-knows ids, not text.
+came from. Whether a folder is whole, the run's manifest knows. This file knows ids, not text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import json
+import shutil
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mt_cli.data.ids_writer import SHARD_SIZE, IdsWriter, described, dtype_of
-from mt_cli.errors import DataError
+SIDES = ("src", "tgt")
+FILES = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
+_CHUNK_SIZE = 20_000  # pairs: their ids take some tens of megabytes while they are lists
 
 Value = TypeVar("Value")
 Ids = npt.NDArray[np.integer]
@@ -33,7 +34,7 @@ class TokenPair(NamedTuple):
 
 
 class TokenDataset:
-    """Made with `build` or `open` in a folder, or with `in_memory`."""
+    """Made with `build` or `mapped` in a folder, or with `in_memory`."""
 
     def __init__(self, ids: dict[str, Ids], starts: dict[str, Ids], lines: Ids):
         # By side, "src" and "tgt". `starts`: where each sentence begins, and at the end where the last one ends.
@@ -106,39 +107,40 @@ class TokenDataset:
         )
 
     @classmethod
-    def build(
-        cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int], meta: dict[str, str]
-    ) -> TokenDataset:
-        """Writes the pairs as they come. What is in the folder already is deleted."""
-        rest = iter(pairs)
-        with IdsWriter(folder, vocab_sizes) as writer:
-            while shard := list(islice(rest, SHARD_SIZE)):
-                writer.write(shard)
-            writer.finish(meta)
+    def build(cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int]) -> TokenDataset:
+        """Writes the pairs as they come. What is in the folder already is deleted. Raises OSError where it cannot be
+        written."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)  # Windows keeps what another program has open
+        n_ids, dtype = dict.fromkeys(SIDES, 0), _dtype_of(vocab_sizes)
+        with contextlib.ExitStack() as stack:
+            files = {name: stack.enter_context((folder / name).open("wb")) for name in FILES}
+            for side in SIDES:
+                files[f"{side}.starts"].write(np.int64(0).tobytes())
+            rest = iter(pairs)
+            while chunk := list(islice(rest, _CHUNK_SIZE)):
+                for number, side in enumerate(SIDES):
+                    sentences = [pair[:2][number] for pair in chunk]
+                    starts = n_ids[side] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
+                    files[f"{side}.ids"].write(np.array(list(chain.from_iterable(sentences)), dtype).tobytes())
+                    files[f"{side}.starts"].write(starts.tobytes())
+                    n_ids[side] = int(starts[-1])
+                files["lines"].write(np.array([pair.line for pair in chunk], np.int64).tobytes())
         return cls.mapped(folder, vocab_sizes)
-
-    @classmethod
-    def open(cls, folder: Path, vocab_sizes: tuple[int, int], meta: dict[str, str]) -> TokenDataset | None:
-        """The dataset in `folder` if it is whole and was built with the same `meta` (hashes), else None."""
-        file = folder / "meta.json"
-        if not file.is_file():  # a pipe would block for ever
-            return None
-        try:
-            known = json.loads(file.read_text(encoding="utf-8"))
-            is_whole = known == {**meta, **described(folder, dtype_of(vocab_sizes))}
-        except (OSError, ValueError, RecursionError, DataError):
-            return None
-        return cls.mapped(folder, vocab_sizes) if is_whole else None
 
     @classmethod
     def mapped(cls, folder: Path, vocab_sizes: tuple[int, int]) -> TokenDataset:
         """The ids in a folder that is known to be whole."""
-        dtype = dtype_of(vocab_sizes)
+        dtype = _dtype_of(vocab_sizes)
         return cls(
             {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")},
             {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")},
             _map(folder / "lines", np.dtype(np.int64)),
         )
+
+
+def _dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:
+    return np.dtype(np.uint16 if max(vocab_sizes) <= 1 << 16 else np.uint32)
 
 
 def _map(path: Path, dtype: np.dtype) -> npt.NDArray:

@@ -33,11 +33,8 @@ class CorpusProfile(BaseModel):
     shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
     longest_deviation: _Deviation
     characters: str  # of the source, sorted
-    abbreviations: tuple[str, ...] = Field(
-        (), max_length=MAX_ABBREVIATIONS
-    )  # of the source; runs made earlier have none
-    keeps_edge_spaces: bool = False  # whether translations get those of their line; not in runs made earlier
-    spelling: Spelling = {}  # of the source; runs made earlier have none
+    abbreviations: tuple[str, ...] = Field(max_length=MAX_ABBREVIATIONS)  # of the source
+    spelling: Spelling  # characters of the source that are read as others
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
         """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
@@ -71,8 +68,7 @@ class ProfileBuilder:
         src_lengths: npt.NDArray[np.int64],
         tgt_lengths: npt.NDArray[np.int64],
         longest_src: int,
-        keeps_edge_spaces: bool = True,
-        spelling: Spelling | None = None,
+        spelling: Spelling,
     ) -> CorpusProfile:
         """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
@@ -88,6 +84,5 @@ class ProfileBuilder:
             longest_deviation=float(np.quantile(deviations, 1 - _OUTLIERS)),
             characters="".join(sorted(self._characters)),
             abbreviations=self._abbreviations,
-            keeps_edge_spaces=keeps_edge_spaces,
-            spelling=spelling or {},
+            spelling=spelling,
         )

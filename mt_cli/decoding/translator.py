@@ -135,7 +135,7 @@ class Translator:
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
-        in_order, keeps_edges = iter(requests), self.profile is not None and self.profile.keeps_edge_spaces
+        in_order, keeps_edges = iter(requests), self.profile is not None
         return [
             join_parts(
                 normalize(line),

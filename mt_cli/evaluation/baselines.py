@@ -20,6 +20,7 @@ from mt_cli.data.corpus import SentencePair, normalize
 from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.data.words import words
 from mt_cli.errors import DataError
+from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir
 
 # Whether translations depend on their sources --------------------------------------------------------------------------
@@ -167,17 +168,17 @@ def _changes(values: npt.NDArray) -> npt.NDArray[np.bool_]:
 
 
 def memory_of(
-    run: RunDir, folder: RunDir, data: DataConfig, sources: Sequence[str], is_back: bool = False
+    run: RunDir, files: PairFiles, data: DataConfig, sources: Sequence[str], is_back: bool = False
 ) -> TranslationMemory:
     """The memory of the pairs of `data` that the run is trained on, with their sides exchanged for the reverse direction.
-    `folder`: of the language pair. Raises DataError when their files are missing."""
+    `files`: of the language pair. Raises DataError when their files are missing."""
     text = TrainingText(data)
     if missing := [path for path in text.files if not Path(path).exists()]:
         raise DataError(
             f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
             " go there, or leave out --baselines"
         )
-    pairs = folder.sets.trained(text.read())
+    pairs = files.trained(text.read())
     if is_back:
         pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
-    return TranslationMemory(pairs, sources, folder.sets.spellings()[is_back])
+    return TranslationMemory(pairs, sources, files.spellings()[is_back])

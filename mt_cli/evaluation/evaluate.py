@@ -262,13 +262,13 @@ def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[D
 
 
 def _sets_of(run: RunDir, config: Config, direction: Direction, suffix: str) -> list[TestSet]:
-    data, folder = direction.pair, run.of_pair(config.data, direction.pair)
-    named = folder.sets.all_files(data)
+    data, own = direction.pair, run.of_pair(config.data, direction.pair)
+    named = own.all_files()
     for name, paths in named.items():
         if missing := [path for path in paths if not Path(path).exists()]:
-            if not folder.sets.held_out.exists() and data.dev is None:
+            if not own.held_out.exists() and data.dev is None:
                 raise DataError(f"{run.path}: has no dev and no test set; give --src and --ref")
-            if Path(missing[0]).parent == folder.sets.held_out:
+            if Path(missing[0]).parent == own.held_out:
                 remedy = "restore it from a copy of the run"
             else:
                 key = "dev" if name == "dev" else f"test.{name}"

@@ -70,7 +70,7 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     most = config.data.max_length - max(map(len, tags))  # tokens
     lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
-    spellings = run.of_pair(config.data, learnt.pair).sets.spellings()
+    spellings = run.of_pair(config.data, learnt.pair).spellings()
     pairs = respelled(text.read(), spellings[::-1] if learnt.is_back else spellings)
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):

@@ -10,7 +10,6 @@ Letters in shapes: B lines, F features.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import random
@@ -19,17 +18,17 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
-from mt_cli.config import SeveralPairs
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
 from mt_cli.explain.doubts import MIN_ATTENTION
 from mt_cli.explain.json_lines import ExplainedLine, explain_lines
-from mt_cli.files import read_inside, write_text
+from mt_cli.files import sha256_of_file, write_text
+from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -63,15 +62,10 @@ class Estimate(BaseModel):
     constant: float = Field(ge=-1e9, le=1e9)
     weights: list[Annotated[float, Field(ge=0, le=1e9)]] = Field(min_length=len(_FEATURES), max_length=len(_FEATURES))
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
-    sha256: str = ""  # of all this, to notice a flipped digit
 
     def of(self, features: Vector) -> Vector:
         """chrF of each line (B), from its features (B,F)."""
         return np.clip(self.constant + features @ np.array(self.weights), 0, 100)
-
-    def hashed(self) -> Estimate:
-        content = self.model_copy(update={"sha256": ""}).model_dump_json()
-        return self.model_copy(update={"sha256": hashlib.sha256(content.encode()).hexdigest()})
 
 
 # Using what was fitted -----------------------------------------------------------------------------------------------
@@ -106,14 +100,12 @@ def _load(translator: Translator) -> Estimate:
     """Raises RunDirError where the run has none for these weights."""
     run, _ = translator.origin[0]
     file = run.estimate_file
+    if "estimate" not in run.manifest.products:
+        raise RunDirError(f"{file} is missing; mt train makes it at its end")
     try:
-        fit = Estimate.model_validate_json(read_inside(run.path, file))
-    except FileNotFoundError:
-        raise RunDirError(f"{file} is missing; mt train makes it at its end") from None
-    except (OSError, ValueError, RecursionError):
-        fit = None
-    if fit is None or fit != fit.hashed() or len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
-        raise RunDirError(f"{file} is damaged; the same mt train command makes it again")
+        fit = Estimate.model_validate_json(run.manifest.read("estimate", file))
+    except ValidationError:
+        raise RunDirError(f"{file} is damaged; the same mt train command makes it again") from None
     if fit.model_sha256 != _sha256_of_weights(translator):
         raise RunDirError(f"{file} is made for the best checkpoint alone")
     return fit
@@ -238,7 +230,7 @@ def fit_estimate(
         weights=weights.tolist(),
         piece_counts=piece_counts,
     )
-    return fit.model_copy(update={"low": float(np.quantile(fit.of(features[: len(chosen)]), 0.05))}).hashed()
+    return fit.model_copy(update={"low": float(np.quantile(fit.of(features[: len(chosen)]), 0.05))})
 
 
 def _nonsense(pairs: Sequence[SentencePair], translator: Translator) -> list[SentencePair]:
@@ -271,27 +263,24 @@ class _Stopped(Exception):
     pass
 
 
-def keep_estimate(run: RunDir, is_stopping: Callable[[], bool]) -> None:
+def keep_estimate(
+    run: RunDir, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
+) -> None:
     """Has a trained run keep the estimate for its best checkpoint, unless it has it. A failure is logged: the run is
     finished."""
-    from mt_cli.training.prepare import trained_text
 
     def stop_when_asked(_: int) -> None:
         if is_stopping():
             raise _Stopped
 
-    config = run.load_config()
-    if isinstance(config.data, SeveralPairs):
-        return  # which has no estimate
-    try:
-        translator = Translator.load(run.path, device=config.training.device)
-        with contextlib.suppress(RunDirError):
-            _load(translator)
-            return
-        train, dev = trained_text(run, config, translator.tokenizer)
-        counts = train.src_counts(translator.tokenizer.src_vocab_size)
-        fit = fit_estimate(translator, dev, counts, stop_when_asked)
+    def make() -> Made:
+        translator = Translator.load(run.path, device=run.load_config().training.device)
+        fit = fit_estimate(translator, dev, piece_counts, stop_when_asked)
         write_text(run.estimate_file, fit.model_dump_json() + "\n")
+        return Made([run.estimate_file])
+
+    try:
+        run.manifest.product("estimate", {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}, {}, make)
     except _Stopped:
         return
     except (DataError, RunDirError, CheckpointError, TrainingError) as error:

@@ -116,7 +116,7 @@ def _test_sets(run: RunReport, evaluator: RunEvaluator) -> list[TestSet]:
     """Those of the run's config for a language pair; the dev set where there are none, or none can be read."""
     data = evaluator.translator.config.data
     suffix = "" if len(run.config.data.directions) == 1 else f" {data.name}"
-    named = run.run.of_pair(run.config.data, data).sets.all_files(data)
+    named = run.run.of_pair(run.config.data, data).all_files()
     dev = named.pop("dev")
     for candidates in (named, {"dev": dev}):
         found = list[TestSet]()
@@ -162,7 +162,7 @@ def _sha256_of_dev(run: RunReport) -> str:
     data = run.config.data
     try:
         return " ".join(
-            f"{sha256_of(run.run.of_pair(data, pair).sets.dev_files(pair))} {pair.columns}" for pair in data.directions
+            f"{sha256_of(run.run.of_pair(data, pair).dev_files())} {pair.columns}" for pair in data.directions
         )
     except (DataError, RunDirError):
         return run.name

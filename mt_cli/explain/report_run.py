@@ -22,6 +22,7 @@ from mt_cli.data.profile import CorpusProfile
 from mt_cli.errors import RunDirError, as_typed
 from mt_cli.files import open_inside, read_inside
 from mt_cli.run.directions import told_target
+from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
 from mt_cli.training.metrics_log import told_time
@@ -190,7 +191,7 @@ class RunReport:
         if not (curve := learning_curve([one.model_dump(exclude_none=True) for one in self.validations])):
             return []
         pairs = [(pair, self.run.of_pair(self.config.data, pair)) for pair in self.config.data.directions]
-        share_faulty = fmean(0.0 if pair.clean else folder.sets.share_faulty() for pair, folder in pairs)
+        share_faulty = fmean(0.0 if pair.clean else files.share_faulty() for pair, files in pairs)
         n_pairs = self.check.n_pairs - sum(self.left_out.values()) if self.check else 10**9
         n_epochs = self.records[-1].epoch - 1  # the last one has hardly ever ended
         lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)
@@ -215,7 +216,7 @@ def read_run(run: RunDir, name: str) -> RunReport:
         return noted(file, lambda: model.model_validate_json(read_inside(run.path, file, _MAX_BYTES)), None)
 
     pair = config.data.directions[0]
-    folder = run.of_pair(config.data, pair)
+    files = run.of_pair(config.data, pair)
     if len(config.data.directions) > 1:
         notes.append(f"The corpus is that of {pair.name}, the first language pair; dev scores are means of all pairs.")
     provenance = load(run.provenance_file, _Provenance)
@@ -226,9 +227,9 @@ def read_run(run: RunDir, name: str) -> RunReport:
         notes,
         noted(run.metrics_file, lambda: _valid(Record, run.logs.records(run.metrics_file)), []),
         noted(run.timing_file, lambda: _valid(_Time, run.logs.records(run.timing_file)), []),
-        load(folder.sets.check_file, Check),
-        noted(folder.sets.left_out_file, lambda: _count_left_out(folder), {}),
-        noted(folder.text.profile_file, folder.text.load_profile, None),
+        load(files.check_file, Check),
+        noted(files.left_out_file, lambda: _count_left_out(files), {}),
+        noted(files.profile_file(), files.load_profile, None),
         provenance.starts if provenance else [],
     )
 
@@ -244,8 +245,8 @@ def _valid(model: type[Model], lines: list[dict[str, Any]]) -> list[Model]:
     return found
 
 
-def _count_left_out(folder: RunDir) -> dict[str, int]:
-    with open_inside(folder.path, folder.sets.left_out_file) as rows:
+def _count_left_out(files: PairFiles) -> dict[str, int]:
+    with open_inside(files.manifest.folder, files.left_out_file) as rows:
         next(rows, None)
         reasons = (row.split(b"\t")[1] for row in rows if row.count(b"\t") >= 3)
         return dict(Counter(reason.decode("utf-8", "replace") for reason in reasons))

@@ -26,7 +26,7 @@ from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.doubts import Doubt
 from mt_cli.explain.estimate import Agreement, agreement, estimates
 from mt_cli.explain.json_lines import explain_lines
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.pair_files import PairFiles
 
 _N_GROUPS = 5  # of about as many sentences each, by length
 _RARITIES = ((0, "never"), (2, "1 or 2 times"), (9, "3 to 9"), (99, "10 to 99"), (10**12, "100 and more"))
@@ -131,7 +131,7 @@ class ReportedSet:
             if (lines := lines_of.get(label))
         ]
 
-    def for_script(self, run: RunDir, notes: list[str]) -> dict[str, Any]:
+    def for_script(self, run: PairFiles, notes: list[str]) -> dict[str, Any]:
         """What the script of the page reads. `run`: where the first run keeps what belongs to this language pair."""
         sources = [words(normalize(source).lower()) for source in self.test_set.sources]
         rarities = _rarities(run, self.config, sources, notes)
@@ -181,17 +181,17 @@ def _lengths(sources: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
     return [next(label for label, last in zip(order, lasts, strict=True) if len(one) <= last) for one in sources], order
 
 
-def _rarities(run: RunDir, config: Config, sources: Sequence[Sequence[str]], notes: list[str]) -> list[str]:
+def _rarities(run: PairFiles, config: Config, sources: Sequence[Sequence[str]], notes: list[str]) -> list[str]:
     """How often the rarest word of each source occurs in training; nothing where its text is missing."""
     text, counts = TrainingText(config.data), Counter[str]()
     if missing := [file for file in text.files if not Path(file).exists()]:
         notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
         return []
     try:
-        respell = Respelling(run.sets.spellings()[0])
+        respell = Respelling(run.spellings()[0])
         sources = [[respell(word) for word in one] for one in sources]
         wanted = {word for one in sources for word in one}
-        for pair in run.sets.trained(text.read(on_bad_line="skip")):
+        for pair in run.trained(text.read(on_bad_line="skip")):
             counts.update(word for word in words(pair.src.lower()) if word in wanted)
     except (DataError, RunDirError) as error:
         notes.append(f"It is not known how rare the words of the test sets are: {error}")

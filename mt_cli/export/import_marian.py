@@ -282,11 +282,10 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     model = _model(weights, config, tokenizer, embeddings, src_rows, tgt_rows)
 
     run.begin(config)
-    run.text.save_tokenizer(tokenizer)
+    run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer))
     run.make_checkpoints_folder()
     content = {"model": model.state_dict(), "weights": "model", "progress": {"step": 0}, "config": config.model_dump()}
-    hashes = {"data_sha256": {}, "tokenizer_sha256": tokenizer.sha256}
-    save_checkpoint(run.checkpoint_file(0), {**content, **hashes})
+    save_checkpoint(run.checkpoint_file(0), {**content, "manifest_sha256": run.manifest.sha256})
     run.point("last", 0)
     run.point("best", 0)
     record_start(run, command=command, imported_from=str(path.resolve()), sha256=folder.hashes(weights.file))

@@ -36,8 +36,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run.directions import Direction
 from mt_cli.run.run_dir import RunDir
 
-FORMAT = 2
-_READABLE = {1, 2}  # format 1 holds no config and no hashes of logs and profile
+FORMAT = 3
 
 
 def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
@@ -77,12 +76,10 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
         raise CheckpointError(f"{file}: damaged or not a checkpoint ({reason})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
-    number = content.get("format")
-    if type(number) is not int or number not in _READABLE:
-        found = f"format {number}" if type(number) is int and 0 <= number < 10**6 else "another format"
-        raise CheckpointError(f"{file}: {found}, this version of mt reads 1 to {FORMAT}; update mt")
+    if type(content.get("format")) is not int or content["format"] != FORMAT:
+        raise CheckpointError(f"{file}: of another version of mt; train the run anew with this one")
     # Types are checked before anything is compared or printed: a stranger's nested lists could take gigabytes.
-    for name, kind in {"progress": dict, "tokenizer_sha256": str, "data_sha256": dict, "weights": str}.items():
+    for name, kind in {"progress": dict, "config": dict, "manifest_sha256": str, "weights": str}.items():
         if type(content.get(name)) is not kind:
             raise CheckpointError(f"{file}: not an mt checkpoint (no {name} in it)")
     return content
@@ -95,7 +92,7 @@ def _verify_archive(file: Path) -> None:
         if any(record.compress_type != zipfile.ZIP_STORED for record in records):
             raise CheckpointError(f"{file}: not a file of weights (its records are compressed)")
         if sum(record.file_size for record in records) > file.stat().st_size:
-            raise CheckpointError(f"{file}: not a file of weights (its records lie in one another)")
+            raise CheckpointError(f"{file}: not a file of weights (corrupt archive: overlapping records)")
         if damaged := archive.testzip():
             raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
         for name in archive.namelist():
@@ -146,15 +143,13 @@ def _refuse_foreign_objects(pickled: bytes | IO[bytes], file: Path) -> None:
         if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
             repeatable.add(argument)
         if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
-            raise CheckpointError(f"{file}: not a file of weights (a tuple stands twice in it)")
+            raise CheckpointError(f"{file}: not a file of weights (unsupported content)")
         before = opcode.name
 
 
 def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:
     """Raises RunDirError when these sections or keys are not what the checkpoint was trained with. Shapes alone do not show
     it: another number of heads, for example, leaves all shapes the same."""
-    if "config" not in content:  # format 1
-        return
     trained = Config.model_validate(content["config"])
     if differing := differing_keys(config, trained, names):
         raise RunDirError(
@@ -162,10 +157,10 @@ def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, na
         )
 
 
-def refuse_other_profile(content: dict[str, Any], run: RunDir) -> None:
-    """Raises RunDirError when `corpus.json`, which decides how lines are split, is not what the checkpoint was saved with."""
-    if content.get("profile_sha256") not in (None, run.text.profile_sha256()) and run.text.profile_file.exists():
-        raise RunDirError(f"{run.text.profile_file}: not what it was when the run was trained; restore it from a copy")
+def refuse_other_products(content: dict[str, Any], run: RunDir) -> None:
+    """Raises RunDirError when tokenizer, sets and all else that the run keeps are not what the checkpoint depends on."""
+    if content["manifest_sha256"] != run.manifest.sha256:
+        raise RunDirError(f"{run.manifest.file}: not of this run's checkpoints; restore it from a copy")
 
 
 def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
@@ -223,14 +218,14 @@ class LoadedModel(NamedTuple):
     tokenizer: Tokenizer
     config: Config
     content: dict[str, Any]  # of the checkpoint
-    profile: CorpusProfile | None  # of the training text
+    profile: CorpusProfile | None  # of the training text, once a direction is chosen
 
     def for_direction(self, direction: Direction, run: RunDir) -> LoadedModel:
         """The model with all that belongs to one direction of its run: languages, the tag before sources, the profile."""
         return self._replace(
             tokenizer=self.tokenizer.towards(direction.data.tgt_lang),
             config=self.config.model_copy(update={"data": direction.data}),
-            profile=run.of_pair(self.config.data, direction.pair).text.load_profile(direction.is_back),
+            profile=run.of_pair(self.config.data, direction.pair).load_profile(direction.is_back),
         )
 
 
@@ -241,16 +236,14 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
     validation; `averaged` are the averaged weights of the last checkpoint.
     """
     config = run.load_config()
-    tokenizer = run.text.load_tokenizer(config.tokenizer.joint)
     file = run.find_checkpoint(checkpoint)
     content = load_checkpoint(file)
-    if content["tokenizer_sha256"] != tokenizer.sha256:
-        raise CheckpointError(f"{file}: trained with another tokenizer than the one in {run.path}; restore that one")
+    refuse_other_products(content, run)
+    tokenizer = run.load_tokenizer(config.tokenizer.joint)
     try:
         refuse_other_config(config, content, run, _KEYS_OF_TRANSLATING)
     except ValidationError:
         raise CheckpointError(f"{file}: not an mt checkpoint (its config is not valid)") from None
-    refuse_other_profile(content, run)
     weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
@@ -259,7 +252,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
         model = build_model(config, tokenizer)
     refuse_non_finite(weights, file)
     model.load_state_dict(weights)
-    return LoadedModel(model.eval(), tokenizer, config, content, run.text.load_profile())
+    return LoadedModel(model.eval(), tokenizer, config, content, None)
 
 
 class _Uninitialized(TorchFunctionMode):

@@ -1,18 +1,17 @@
 """The files of a run directory.
 
     config.yaml            every key with its value, and why, where it was chosen; can be trained from again
+    run.json               of each product of the run, what it was made from and the hashes of its files (manifest.py)
     tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
     held_out/              dev.es, dev.gn, test.es, test.gn: the sets that were cut from the training text, if it was
-    spelling.json          signs that training reads as the dev set writes them, if there are any
     left_out.tsv           training pairs that are not trained on: line, reason, source, target
     check.json             what a check of the corpus found
-    data.json              hashes of the files it is trained on and of its tokenizer; written last when a run begins
     corpus.json            what the training text was like: lengths, characters
     corpus.back.json       the same from target to source, where that was learnt for good
     estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
-    back/                  the run from target to source, where data.monolingual is given; a run directory as this one
-    rehearsal/             text of the run that it began with, which it learns as well: old.es and old.gn, and about.json
-    synthetic/             what it made of the monolingual text: tgt.es and tgt.gn, line for line, and about.json
+    back/                  the reverse model, where data.monolingual is given; a run directory as this one
+    rehearsal/             text of the run that it began with, which it learns as well: old.es and old.gn
+    synthetic/             the monolingual text and its translations by the reverse model: tgt.es and tgt.gn, line for line
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
@@ -23,10 +22,11 @@
     cache/                 token ids of the corpus; may be deleted, is built again
     .lock, .owner          held, and by whom, while it trains
 
-A run of several language pairs has held_out/, spelling.json, left_out.tsv, check.json, corpus.json and cache/ of each in a
-folder of its own, such as en-de/.
+A run of several language pairs has held_out/, left_out.tsv, check.json, corpus.json and cache/ of each in a folder of its
+own, such as en-de/.
 
-`mt translate RUN` needs the config, the tokenizer and one checkpoint, also after the directory was moved.
+`mt translate RUN` needs the config, run.json, the tokenizer, corpus.json and one checkpoint, also after the directory was
+moved.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.config_file import comments_of, load_config, to_yaml
-from mt_cli.errors import RunDirError, as_typed
-from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_text
-from mt_cli.run.held_out import RunSets
+from mt_cli.data.tokenizer import Tokenizer
+from mt_cli.errors import CheckpointError, RunDirError, as_typed
+from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_bytes, write_text
 from mt_cli.run.lock import RunLock
 from mt_cli.run.logs import RunLogs
-from mt_cli.run.synthetic import RunSynthetic
-from mt_cli.run.text_files import RunText
+from mt_cli.run.manifest import Made, Manifest
+from mt_cli.run.pair_files import PairFiles
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
@@ -59,13 +60,9 @@ class RunDir:
         self.timing_file = path / "timing.jsonl"
         self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
-        self.cache = path / "cache"
         self.tensorboard = path / "tensorboard"
-        self.text = RunText(path)
-        self.sets = RunSets(path)
         self.back = path / "back"
-        self.rehearsal = path / "rehearsal"
-        self.synthetic = RunSynthetic(path)
+        self.synthetic = path / "synthetic"
         self.lock = RunLock(path)
         self.logs = RunLogs((self.metrics_file, self.timing_file), self.lock)
 
@@ -80,10 +77,14 @@ class RunDir:
         refuse_outside(run.path, run.config_file)
         return run
 
+    @cached_property
+    def manifest(self) -> Manifest:
+        return Manifest(self.path, is_trained=bool(self.steps()))
+
     def load_config(self) -> Config:
-        """Before the text is prepared, the keys that were not given are open."""
+        """Before the first checkpoint, the keys that were not given are open."""
         refuse_special_file(self.config_file)
-        return load_config(self.config_file, is_open=not self.is_prepared)
+        return load_config(self.config_file, is_open=not self.steps())
 
     def save_config(self, config: Config, comments: Mapping[str, str] | None = None) -> None:
         """Writes every key with its value. Comments that stand there already stay."""
@@ -91,37 +92,35 @@ class RunDir:
         write_text(self.config_file, to_yaml(config, {**kept, **(comments or {})}))
 
     def begin(self, config: Config) -> None:
-        """Marks the folder as a run's by what is settled at its first start: the keys that were given."""
+        """Marks the folder as a run's by the keys that were given."""
         if not self.config_file.exists():
             write_text(self.config_file, to_yaml(config, only_given=True))
 
-    def of_pair(self, data: DataConfig, pair: DataConfig) -> RunDir:
-        """Where the run, whose data is `data`, keeps what belongs to one of its language pairs alone: itself, unless there
-        are several. Raises RunDirError for a link that leads out of the run."""
-        if not isinstance(data, SeveralPairs):
-            return self
-        folder = self.path / pair.name
-        refuse_outside(self.path, folder)
-        return RunDir(folder)
+    def of_pair(self, data: DataConfig, pair: DataConfig) -> PairFiles:
+        """What the run, whose data is `data`, keeps of one of its language pairs."""
+        return PairFiles(self.manifest, pair, self.path / pair.name if isinstance(data, SeveralPairs) else self.path)
 
-    def settled_sections(self) -> tuple[str, ...]:
-        """The sections and keys of the config that may no longer change: none before the text is prepared, everything that is
-        trained with once there is a checkpoint."""
-        if self.steps():
-            return "data", "tokenizer", "model", "training"
-        return ("data", "tokenizer", "training.init_from") if self.is_prepared else ()
+    def tokenizer_files(self, is_joint: bool) -> list[Path]:
+        names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
+        return [self.path / name for name in names]
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether tokenizer and profile are made: the hashes of the text are written after them."""
-        return self.text.hashes_file.exists() or bool(self.steps())
+    def load_tokenizer(self, is_joint: bool) -> Tokenizer:
+        files = self.tokenizer_files(is_joint)
+        try:
+            return Tokenizer([self.manifest.read("tokenizer", file) for file in files])
+        except CheckpointError as error:
+            raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
+
+    def save_tokenizer(self, tokenizer: Tokenizer) -> Made:
+        files = self.tokenizer_files(tokenizer.is_joint)
+        for file, model in zip(files, tokenizer.models, strict=True):
+            write_bytes(file, model)
+        return Made(files)
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = (
-            self.checkpoints, self.cache, self.tensorboard, self.sets.held_out, self.back, self.rehearsal,
-            self.synthetic.folder,
-        )  # fmt: skip
+        names = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
+        folders = [self.path / name for name in names]
         for path in (*self.lock.files, *self.logs.files, *folders):
             is_folder = path in folders
             if path.is_symlink():
@@ -133,27 +132,21 @@ class RunDir:
 
     @property
     def is_imported(self) -> bool:
-        return self.steps() == [0] and not self.text.hashes_file.exists()
+        return self.steps() == [0] and not any(name.startswith("ids") for name in self.manifest.products)
 
-    def refuse_incomplete(self, config: Config) -> None:
-        """Raises RunDirError for an imported run, and where a part is lost, so that nothing of what is left is overwritten."""
+    def refuse_incomplete(self) -> None:
+        """Raises RunDirError for an imported run, and where all checkpoints are lost, so that nothing of what is left is
+        overwritten."""
         if self.is_imported:
             raise RunDirError(
                 f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {as_typed(self.path)}"
             )
-        if not self.steps():
-            for name in ("last", "best"):
-                if (self.path / name).is_file():
-                    raise RunDirError(
-                        f"{self.path / name}: names a checkpoint, and {self.checkpoints} has none; restore them from a copy,"
-                        " or choose another --run-dir"
-                    )
-        if self.is_prepared:
-            cut = [pair for pair in config.data.directions if pair.dev is None]
-            held_out = [Path(file) for pair in cut for file in self.of_pair(config.data, pair).sets.dev_files(pair)]
-            for file in (*self.text.tokenizer_files(config.tokenizer.joint), *held_out):
-                if not file.exists():
-                    raise RunDirError(f"{file}: lost; restore it from a copy, or choose another --run-dir")
+        for name in ("last", "best"):
+            if not self.steps() and (self.path / name).is_file():
+                raise RunDirError(
+                    f"{self.path / name}: names a checkpoint, and {self.checkpoints} has none; restore them from a copy,"
+                    " or choose another --run-dir"
+                )
 
     # Checkpoints
 

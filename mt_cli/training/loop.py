@@ -1,6 +1,6 @@
 """The training loop: validate and save when due, then one update: learning rate, forward, backward, clip, step, log.
 
-It does not know any file: `resume.py` saves and restores, `metrics_log.py` writes the logs.
+It does not know any file: `checkpoints.py` saves and restores, `metrics_log.py` writes the logs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from mt_cli.device import fast_float32_products
 from mt_cli.run.run_dir import RunDir
+from mt_cli.training.checkpoints import Checkpoints
 from mt_cli.training.guards import (
     advise_when_out_of_memory,
     refuse_divergence,
@@ -24,9 +25,8 @@ from mt_cli.training.guards import (
     smaller_searches,
 )
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, told_time
-from mt_cli.training.prepare import PreparedData
+from mt_cli.training.prepared import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.resume import Checkpoints
 from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import TrainingState

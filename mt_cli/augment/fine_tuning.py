@@ -1,28 +1,33 @@
-"""The run that another one begins with (`training.init_from`): its tokenizer, its weights and the sets it held out.
+"""A run that begins with another one (`training.init_from`), its parent: it takes over the parent's tokenizer, network and
+weights, keeps the sets that the parent held out, and rehearses some of its text (mixed fine-tuning: Chu et al. 2017).
 
 Once a run has a checkpoint of its own, its parent is not needed any more.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import compress, islice
+from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
-from mt_cli.config import Config, DataConfig, differing_keys, given_keys
+from mt_cli.config import Config, DataConfig, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete
-from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpora import TrainingText, corpus_of
 from mt_cli.data.corpus import SentencePair, read_pairs
 from mt_cli.data.spelling import Spellings
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
+from mt_cli.files import make_folder, sha256_of_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
+from mt_cli.run.manifest import Made
+from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import is_frozen
 
@@ -34,6 +39,8 @@ _TOO_HIGH = "so sentences may be held out that it was trained on, and score too 
 _GIVE_SETS = "give --dev and --test of your own"
 _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
+_TAKES_ITS_PLACE = 0.5  # of the parent's pairs: so large a text is the parent's own one, mended or added to
+_N_REHEARSED = 20_000  # pairs at most, or as many as an epoch needs
 
 
 def parent_of(config: Config) -> RunDir | None:
@@ -55,8 +62,8 @@ def like_parent(config: Config, parent: RunDir) -> Config:
         raise ConfigError(
             f"{parent.path} has another tokenizer, which a run that begins with it keeps; leave out tokenizer.*"
         )
-    if unlike := [told for told in differing_keys(config, of_parent, ["model"]) if "dropout" not in told.split()[0]]:
-        log.info(f"not the network of {parent.path}: {'; '.join(unlike)}")
+    if unlike := [one for one in differing_keys(config, of_parent, ["model"]) if "dropout" not in one.split()[0]]:
+        log.info(f"the network differs from that of {parent.path}: {'; '.join(unlike)}")
     return config
 
 
@@ -66,7 +73,7 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
         return set()
     config = parent.load_config()
     profiles = [
-        parent.of_pair(config.data, pair).text.load_profile(is_back=pair.tgt_lang == language)
+        parent.of_pair(config.data, pair).load_profile(is_back=pair.tgt_lang == language)
         for pair in config.data.directions
         if language in (pair.src_lang, pair.tgt_lang)
     ]
@@ -76,7 +83,7 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
 def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freeze: Sequence[str] = ()) -> None:
     """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
     spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in
-    another shape, begin anew and are named. So are those of them that are in a part of `freeze`.
+    another shape, are randomly initialized and named. So are those of them that are in a part of `freeze`.
 
     Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
     loaded = load_model(parent)
@@ -89,7 +96,7 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freez
             raise RunDirError(
                 f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
             )
-    weights, own, anew, longer = loaded.model.state_dict(), model.state_dict(), list[str](), list[str]()
+    weights, own, random, longer = loaded.model.state_dict(), model.state_dict(), list[str](), list[str]()
     with torch.no_grad():
         for name, weight in own.items():
             theirs = weights.get(name)
@@ -100,17 +107,17 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freez
                 weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
                 longer.append(name)
             else:
-                anew.append(name)
-    share = sum(own[name].numel() for name in anew) / sum(weight.numel() for weight in own.values())
-    exceptions = f"; not there or of another shape, so begun anew: {_named(anew)}" if anew else ""
+                random.append(name)
+    share = sum(own[name].numel() for name in random) / sum(weight.numel() for weight in own.values())
+    exceptions = f"; missing or of another shape, randomly initialized: {_named(random)}" if random else ""
     log.info(f"begun with the weights of {parent.path}{exceptions}")
-    if untrained := [name for name in (*anew, *longer) if is_frozen(name, freeze)]:
+    if untrained := [name for name in (*random, *longer) if is_frozen(name, freeze)]:
         log.warning(
             f"training.freeze: what {parent.path} has not learnt of {_named(untrained)} is never learnt; leave out that part"
         )
     if share > 0.5:
         log.warning(
-            f"{share:.0%} of the network begins anew; leave out model.*, so that it is like that of {parent.path}"
+            f"{share:.0%} of the network is randomly initialized; leave out model.*, so that it is like that of {parent.path}"
         )
 
 
@@ -137,24 +144,23 @@ def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
     return found
 
 
-def about_parent(config: Config) -> dict[str, str] | None:
-    """What a run notes of its parent: where it lay, and the hash of the weights that it took."""
-    if (parent := parent_of(config)) is None:
-        return None
-    return {"run": str(parent.path), "checkpoint_sha256": sha256_of_best(parent)}
-
-
 def sha256_of_best(run: RunDir) -> str:
     """Of its best checkpoint's file."""
-    with run.find_checkpoint("best").open("rb") as weights:
-        return hashlib.file_digest(weights, "sha256").hexdigest()
+    return sha256_of_file(run.find_checkpoint("best"))
+
+
+def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None]:
+    """The other runs that a product of `run` is made of, by name. Once `run` has a checkpoint it needs them no more."""
+    if run.steps():
+        return dict.fromkeys(others)
+    return {name: sha256_of_best(other) for name, other in others.items() if other is not None}
 
 
 class _SamePair(NamedTuple):
     """What another run has learnt between the languages of a run."""
 
     data: DataConfig
-    folder: RunDir
+    files: PairFiles
     is_exchanged: bool  # from target to source
 
     def turned(self, sets: dict[str, list[SentencePair]]) -> dict[str, list[SentencePair]]:
@@ -180,7 +186,7 @@ def held_out_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
     same = _same_pair(other, config)
     if same is None or same.data.dev is not None:
         return {}
-    return same.turned(same.folder.sets.held_out_pairs(same.data))
+    return same.turned(same.files.held_out_pairs())
 
 
 def named_sets_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
@@ -217,5 +223,49 @@ def spellings_of(other: RunDir, config: Config) -> Spellings | None:
     same = _same_pair(other, config)
     if same is None:
         return None
-    src, tgt = same.folder.sets.spellings()
+    src, tgt = same.files.spellings()
     return (tgt, src) if same.is_exchanged else (src, tgt)
+
+
+def rehearsed(config: Config, parent: RunDir, own: PairFiles) -> Made:
+    """Copies pairs of the parent's training text into the run, where the new text is of the same languages and so little
+    that learning it would cost what the parent knows."""
+    nothing, share = Made(facts={"n_pairs": 0}), config.training.rehearsal
+    theirs = next((pair for pair in parent.load_config().data.directions if pair.name == own.pair.name), None)
+    if theirs is None or not share or parent.is_imported or isinstance(config.data, SeveralPairs):
+        return nothing
+    text = TrainingText(own.training_data())
+    n_new = sum(text.corpora[corpus_of(pair.line)].weight for pair in text.read())
+    n_wanted = round(share / (1 - share) * n_new)
+    files = parent.of_pair(parent.load_config().data, theirs)
+    try:
+        n_theirs = sum(1 for _ in _learnt_pairs(files))
+    except (DataError, RunDirError) as error:
+        log.warning(
+            f"{parent.path} has no training text any more, so what it knows may be forgotten ({error}); restore its files, or"
+            " go on without"
+        )
+        return nothing
+    if not n_theirs or n_new >= _TAKES_ITS_PLACE * n_theirs:
+        return nothing
+    n_pairs = min(n_theirs, max(_N_REHEARSED, n_wanted))
+    is_chosen = np.zeros(n_theirs, bool)
+    is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
+    saved = [Path(file) for file in own.rehearsal_files()]
+    make_folder(saved[0].parent)
+    for side, file in enumerate(saved):
+        lines = (f"{pair[side]}\n".encode() for pair in compress(_learnt_pairs(files), is_chosen))
+        write_atomically(file, methodcaller("writelines", lines))
+    log.info(f"{share:.0%} of an epoch is text of {parent.path}, so that it is not forgotten: {saved[0].parent}")
+    return Made(saved, {"n_pairs": n_pairs, "weight": max(0.001, min(1.0, n_wanted / n_pairs))})
+
+
+def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
+    """What a run was trained on, without what machines translated. Raises DataError or RunDirError when it is missing or has
+    changed."""
+    text = TrainingText(files.training_data())
+    if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs["train"]:
+        raise RunDirError("the training text has changed since")
+    is_synthetic = [corpus.synthetic for corpus in text.corpora]
+    pairs = text.read(on_bad_line="skip")
+    return files.trained(pair for pair in pairs if not is_synthetic[corpus_of(pair.line)])

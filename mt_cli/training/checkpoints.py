@@ -1,7 +1,8 @@
-"""Saves, restores and prunes the checkpoints of a training, and decides whether a run may be continued.
+"""Saves, restores and prunes the checkpoints of a training.
 
 A run is only ever continued as it was begun. Everything that the rest of a training depends on is in a checkpoint:
-weights, moments, the position in the data, the best score so far, and the config that the weights belong to.
+weights, moments, the position in the data, the best score so far, the config that the weights belong to, and the hash of
+the products that they are trained with.
 """
 
 from __future__ import annotations
@@ -16,21 +17,17 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from mt_cli.config import AUTO, Config, differing_keys, given_keys
-from mt_cli.config_file import complete
-from mt_cli.errors import CheckpointError, RunDirError, as_typed, is_device_failure, is_out_of_memory
+from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
 from mt_cli.run.checkpoint import (
     load_checkpoint,
     refuse_non_finite,
     refuse_other_config,
-    refuse_other_profile,
+    refuse_other_products,
     refuse_other_shapes,
     save_checkpoint,
 )
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.parent import parent_of
-from mt_cli.training.prepare import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import Plan
 from mt_cli.training.state import Progress, Speed, TrainingState
@@ -40,46 +37,12 @@ log = logging.getLogger(__name__)
 N_KEPT = 2  # newest checkpoints, beside the best one
 
 
-def continued_config(config: Config, run: RunDir) -> Config:
-    """The config to train with: `config`, in which what it leaves open is what an earlier start of the run has settled.
-
-    Raises RunDirError where the folder holds another run, or is no run's.
-    """
-    if not run.config_file.exists():
-        if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
-            raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
-        return config
-    begun = run.load_config()
-    run.refuse_links()
-    run.refuse_incomplete(begun)
-    if not run.is_prepared:  # nothing is settled yet
-        return config
-    settled, update = given_keys(begun), dict[str, Any]()
-    # Without checkpoints, `auto` may be resolved again.
-    if config.training.batch_tokens == AUTO and run.steps():
-        update["batch_tokens"] = begun.training.batch_tokens
-    # A run that was planned for minutes stays so, unless it is given another number of steps.
-    if config.training.minutes is None:
-        n_steps = given_keys(config).get("training.max_steps", begun.training.max_steps)
-        update["minutes"] = begun.training.minutes if n_steps == begun.training.max_steps else None
-    config = config.model_copy(update={"training": config.training.model_copy(update=update)})
-    config = complete(config, settled)
-    if differing := differing_keys(config, begun, run.settled_sections()):
-        if config.training.init_from != begun.training.init_from:
-            parent_of(config)  # a mistyped name is told as such
-        raise RunDirError(
-            f"{run.path} holds a run of another config ({'; '.join(differing)});"
-            " choose another --run-dir, or give the values it was begun with"
-        )
-    return config
-
-
 class Checkpoints:
     """The checkpoints of one training, on the disk."""
 
-    def __init__(self, run: RunDir, data: PreparedData, started: float, ranks: Ranks = ALONE):
+    def __init__(self, run: RunDir, started: float, ranks: Ranks = ALONE):
         """`started`: when the command did, in seconds of `time.monotonic`."""
-        self.run, self._data, self._ranks = run, data, ranks
+        self.run, self._ranks = run, ranks
         self.started = started  # of the training, earlier starts included, once one is restored
         self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
         self._step = 0  # of the newest that was saved or restored
@@ -97,9 +60,7 @@ class Checkpoints:
                 "speed": asdict(state.speed),
                 "logs": self.run.logs.sync(),
                 "config": state.config.model_dump(),
-                "data_sha256": self._data.sha256,
-                "tokenizer_sha256": self._data.tokenizer.sha256,
-                "profile_sha256": self.run.text.profile_sha256(),
+                "manifest_sha256": self.run.manifest.sha256,
                 "precision": str(state.dtype).removeprefix("torch."),
             },
         )
@@ -174,17 +135,12 @@ class Checkpoints:
                     file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
-        if content["tokenizer_sha256"] != self._data.tokenizer.sha256:
-            raise RunDirError(f"{self.run.path}: its tokenizer was replaced since this run began; restore it")
-        refuse_other_profile(content, self.run)
+        refuse_other_products(content, self.run)
         try:
-            data_changed = dict(content["data_sha256"]) != self._data.sha256
-            content = _with_current_names(content)
-            if not data_changed:
-                refuse_other_config(state.config, content, self.run, ("data", "tokenizer", "model", "training"))
-                self._load_state(state, content, file)
-                if state.progress.step != step:
-                    raise ValueError(f"it is of step {state.progress.step}")
+            refuse_other_config(state.config, content, self.run, ("data", "tokenizer", "model", "training"))
+            self._load_state(state, content, file)
+            if state.progress.step != step:
+                raise ValueError(f"it is of step {state.progress.step}")
         except ValidationError as error:
             # Without the values: nested lists in a stranger's file can take gigabytes to print.
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
@@ -195,8 +151,6 @@ class Checkpoints:
                 raise  # the checkpoint is not to blame
             reason = " ".join(str(error).split())[:100]
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
-        if data_changed:
-            raise self.run.text.other_data_error("train or dev", f"--from {as_typed(self.run.path)}")
 
     def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         refuse_other_shapes(state.model, content["model"], file)
@@ -230,29 +184,3 @@ def _named_best(run: RunDir) -> int:
     with contextlib.suppress(RunDirError, CheckpointError):
         return int(run.find_checkpoint("best").stem.removeprefix("step-"))
     return 0
-
-
-_CURRENT_NAMES = {  # of format 1
-    "best_step_before": "previous_best_step",
-    "last_validation": "last_validation_step",
-    "n_logs_far_above": "n_records_far_above",
-    "reads_twice": "n_passes",
-    "twice_seconds": "two_pass_seconds",
-    "n_twice": "n_two_pass_steps",
-    "fitted": "plan",
-    "minutes": "planned_minutes",
-}
-
-
-def _with_current_names(content: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint with the names of format 2. Format 1 has no hashes of logs and no config."""
-    if content["format"] != 1:
-        return content
-    progress, speed = (
-        {_CURRENT_NAMES.get(name, name): value for name, value in content[section].items()}
-        for section in ("progress", "pace")
-    )
-    progress["n_passes"] = 2 if progress["n_passes"] is True else 1
-    progress["loss_sum"], progress["n_tokens"] = content["since_log"]
-    logs = {name: {"size": size, "sha256": None} for name, size in content["log_sizes"].items()}
-    return {**content, "progress": progress, "speed": speed, "logs": logs}

@@ -71,14 +71,14 @@ class Selection:
         for src, tgt in pairs:
             faults: list[str] = [kind for kind in self._finder.faults(SentencePair(src, tgt, 0)) if kind.is_dropped]
             if not faults and not self._src_characters.issuperset(set(src).difference(tgt)):
-                faults = ["of signs that no source has"]  # they would become pieces of the tokenizer
+                faults = ["of characters that no source has"]  # they would become pieces of the tokenizer
             if faults:
-                self.left_out[f"with a translation that is {_TOLD.get(faults[0], faults[0])}"] += 1
+                self.left_out[f"with a translation that is {_PLAIN.get(faults[0], faults[0])}"] += 1
             else:
                 yield src, tgt
 
 
-_TOLD = {
+_PLAIN = {
     "length_ratio": "far too short or too long", "debris": "punctuation alone", "untranslated": "the same as the line",
 }  # fmt: skip
 

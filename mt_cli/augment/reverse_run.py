@@ -1,10 +1,11 @@
-"""The run that translates monolingual text back, from target to source: which it is, and what it is trained with."""
+"""The reverse model, which translates monolingual text from target to source: which run it is, and what it is trained with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from mt_cli.augment.fine_tuning import parent_of
 from mt_cli.config import Config, DataConfig, Monolingual, WordList, given_keys
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.tables import find_layout
@@ -12,14 +13,12 @@ from mt_cli.errors import ConfigError
 from mt_cli.recipe import FactsCounter, Machine, choose
 from mt_cli.run.directions import directions_of
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.parent import parent_of
 
 
 def back_share(text: Monolingual) -> float:
-    """When the run back ends, as a share of the minutes. From the innermost run to this one, translating included, the times
-    are in the proportion 1 : 2 : 3, and so on."""
-    n_runs = 2 if text.src else 1
-    return n_runs / (n_runs + 2)
+    """When the reverse model is trained, as a share of the minutes: a third; or half, where it is trained on back-translations
+    itself."""
+    return 1 / 2 if text.src else 1 / 3
 
 
 def translated_share(text: Monolingual) -> float:
@@ -46,7 +45,7 @@ def reverse_run(config: Config, run: RunDir) -> RunDir | None:
 
 
 def run_to_begin_with(config: Config, run: RunDir) -> RunDir | None:
-    """The one that is named, or the run back within this one if it has learnt both ways. Raises RunDirError when it is not
+    """The one that is named, or the reverse model within this one if it has learnt both ways. Raises RunDirError when it is not
     there."""
     parent, text = parent_of(config), config.data.monolingual
     if parent is not None or text is None or text.back is not None:
@@ -67,18 +66,18 @@ def reverse_config(config: Config, back: RunDir) -> Config:
     assert text is not None
     if parent is not None and not parent.load_config().tokenizer.joint:
         raise ConfigError(
-            f"{parent.path} has a vocabulary for each language, so no run back can begin with it; leave out"
+            f"{parent.path} has a vocabulary for each language, so no reverse model can begin with it; leave out"
             " training.init_from (--from), or give data.monolingual.back"
         )
     update: dict[str, Any] = {"minutes": minutes and minutes * back_share(text)}
-    if parent is None and not back.is_prepared and _can_learn_both_ways(config):
+    if parent is None and not back.steps() and _can_learn_both_ways(config):
         update["both_directions"] = 1.0
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"data": _exchanged(config.data), "training": training})
 
 
 def _can_learn_both_ways(config: Config) -> bool:
-    """Whether the recipe lets this config learn both ways in the beginning. Then the run back does so to its end, and no time
+    """Whether the recipe lets this config learn both ways in the beginning. Then the reverse model does so to its end, and no time
     is lost: the run itself begins with its weights."""
     given, facts = given_keys(config), FactsCounter()
     if given.keys() & {"training.both_directions", "training.r_drop"}:
@@ -107,7 +106,7 @@ def _exchanged(data: DataConfig) -> DataConfig:
 
 
 def _exchanged_text(text: Monolingual) -> Monolingual | None:
-    """What the run back translates back, by a run of its own."""
+    """What the reverse model learns from, translated by a run of its own."""
     return None if text.src is None else Monolingual(tgt=text.src, search=text.search)
 
 

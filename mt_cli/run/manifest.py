@@ -1,0 +1,198 @@
+"""`run.json`: from what each product of a run was made, and what was made. One place decides whether a product is there,
+whole, and still of its inputs.
+
+A product is a function of its inputs, which are known by the hash of their contents, and of settings. Its files are on the
+disk before `run.json` lists them, so a start that is killed leaves it either made or not. Hashes show damage, not forgery.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from mt_cli.errors import RunDirError
+from mt_cli.files import open_inside, read_inside, sync_folder, write_text
+
+log = logging.getLogger(__name__)
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_AFTER_TRAINING = ("estimate",)  # made of a checkpoint, so no checkpoint depends on it
+_REPEATABLE = ("ids",)  # made anew also in a run that has checkpoints, where the recorded hash comes out
+
+
+class Product(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    inputs: dict[str, Sha256]
+    settings: dict[str, JsonValue]
+    files: dict[str, Sha256]  # relative to the run
+    facts: dict[str, JsonValue]  # what was found, where that is no file
+
+    @property
+    def sha256(self) -> str:
+        """Of what was made: the input of the products that are made of it."""
+        return sha256_of_json([self.files, self.facts])
+
+
+class Made(NamedTuple):
+    """What the maker of a product returns."""
+
+    files: Iterable[Path] = ()
+    facts: Mapping[str, Any] = {}
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    sha256: Sha256  # of the products: a flipped bit would go unseen
+    products: dict[str, Product]
+
+
+class Manifest:
+    """`product` is called by `mt train` alone, in the first process, which holds the lock of the run; all others read."""
+
+    def __init__(self, folder: Path, is_trained: bool):
+        """`is_trained`: whether the run has a checkpoint. From then on what it depends on does not change. Raises
+        RunDirError for a damaged file."""
+        self.folder, self.file, self._is_trained = folder, folder / "run.json", is_trained
+        self.is_read_only = False  # true in the processes that use what the first one has made
+        self.products = dict[str, Product]()
+        try:
+            content = _Content.model_validate_json(read_inside(folder, self.file, 1 << 28))
+        except FileNotFoundError:
+            if is_trained:
+                raise RunDirError(
+                    f"{self.file}: missing; restore it from a copy; a run of an earlier version of mt has to be trained anew"
+                ) from None
+            return
+        except (OSError, ValidationError):
+            content = None
+        if content is None or content.sha256 != _sha256_of_products(content.products):
+            if is_trained:
+                raise RunDirError(f"{self.file}: damaged; restore it from a copy, or choose another --run-dir")
+            log.warning(f"{self.file}: damaged, so the run is prepared anew")
+            return
+        self.products = content.products
+
+    def product(
+        self, name: str, inputs: Mapping[str, str | None], settings: Mapping[str, Any], make: Callable[[], Made]
+    ) -> Product:
+        """The product as it was made of these inputs and settings, or as `make` makes it now. An input that is None is gone,
+        and is not compared: what was made of it is in the run.
+
+        Raises RunDirError where a run that has checkpoints was begun with other inputs, or has lost a product.
+        """
+        known = self.products.get(name)
+        if self.is_read_only and known is not None:
+            return known
+        is_fixed = self._is_trained and name not in _AFTER_TRAINING
+        own = Product(
+            inputs={key: value for key, value in inputs.items() if value is not None},
+            settings=json.loads(json.dumps(settings)),
+            files={},
+            facts={},
+        )
+        if known is not None:
+            changed, damaged = _changed(known, own, inputs, is_fixed), self._damaged(known)
+            if not changed and not damaged:
+                return known
+            if is_fixed:
+                self._refuse(name, changed, damaged)
+            else:
+                why = f"other {', '.join(changed)}" if changed else f"{damaged[0]} is damaged"
+                log.info(f"made anew: {name} ({why})")
+        elif is_fixed:
+            raise RunDirError(f"{self.file}: has no {name}; restore it from a copy, or choose another --run-dir")
+        made = self._with_hashes(own, make())
+        if is_fixed:
+            if known is None or made.sha256 != known.sha256:
+                raise RunDirError(
+                    f"{self.folder}: its {name} cannot be made anew as they were; restore the cache from a copy"
+                )
+            return known
+        self._save(name, made)
+        return made
+
+    def _with_hashes(self, own: Product, made: Made) -> Product:
+        files = {}
+        for path in made.files:
+            with path.open("rb") as content:
+                os.fsync(content.fileno())
+                files[path.relative_to(self.folder).as_posix()] = hashlib.file_digest(content, "sha256").hexdigest()
+        for folder in {path.parent for path in made.files}:
+            sync_folder(folder)
+        return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(made.facts)))})
+
+    def _save(self, name: str, product: Product) -> None:
+        self.products[name] = product
+        content = _Content(sha256=_sha256_of_products(self.products), products=self.products)
+        write_text(self.file, content.model_dump_json(indent=1) + "\n")
+
+    def _refuse(self, name: str, changed: list[str], damaged: list[str]) -> None:
+        if changed:
+            raise RunDirError(
+                f"{self.folder}: {', '.join(changed)}: not what they were when this run began; restore them, choose another"
+                f" --run-dir, or begin a new run with what was learnt here: --from {self.folder}"
+            )
+        if not name.startswith(_REPEATABLE):
+            raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
+
+    def _damaged(self, product: Product) -> list[str]:
+        return [name for name, sha256 in product.files.items() if self._sha256_of(self.folder / name) != sha256]
+
+    def _sha256_of(self, file: Path) -> str | None:
+        try:
+            with open_inside(self.folder, file) as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
+        except FileNotFoundError:
+            return None
+
+    # For readers
+
+    def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:
+        """The content of a file of a product. Raises RunDirError where it is missing or not what was made."""
+        known, name = self.products.get(product), file.relative_to(self.folder).as_posix()
+        try:
+            content = read_inside(self.folder, file, max_bytes)
+        except FileNotFoundError:
+            raise RunDirError(f"{file}: missing; it belongs to the run directory, restore it from a copy") from None
+        if known is None or known.files.get(name) != hashlib.sha256(content).hexdigest():
+            raise RunDirError(f"{file}: not what it was when the run was trained; restore it from a copy")
+        return content
+
+    def facts(self, product: str) -> dict[str, Any]:
+        """Empty where the product was never made."""
+        return self.products[product].facts if product in self.products else {}
+
+    @property
+    def sha256(self) -> str:
+        """Of all that a training depends on; each checkpoint holds it."""
+        return _sha256_of_products({k: v for k, v in self.products.items() if not k.startswith(_AFTER_TRAINING)})
+
+
+def _changed(known: Product, own: Product, inputs: Mapping[str, str | None], is_fixed: bool) -> list[str]:
+    """The names of inputs and settings that differ. The settings of a run with checkpoints are those of its config."""
+    gone = {name for name, sha256 in inputs.items() if sha256 is None}
+    differing = [name for name in {*known.inputs, *own.inputs} - gone if known.inputs.get(name) != own.inputs.get(name)]
+    if not is_fixed:
+        differing += [
+            key for key in {*known.settings, *own.settings} if known.settings.get(key) != own.settings.get(key)
+        ]
+    return sorted(differing)
+
+
+def sha256_of_json(value: Any) -> str:
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+def _sha256_of_products(products: Mapping[str, Product]) -> str:
+    return sha256_of_json({name: product.model_dump() for name, product in products.items()})

@@ -27,24 +27,18 @@ def writes_spaces(tag: str) -> bool:
 
 
 def writes_spaces_between_sentences(tag: str) -> bool:
-    """Whether the language has spaces between sentences. Thai does, although it has none between words."""
+    """As Thai does, although it has none between words."""
     return language(tag) not in {"zh", "ja"}
 
 
-# Names --------------------------------------------------------------------------------------------------------------
-
-_CODES = set(  # ISO 639-1
-    re.findall(
-        r"\w+",
-        """
+# ISO 639-1
+_CODES = set(re.findall(r"\w+", """
     aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
     en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
     ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
     nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
     sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-    """,
-    )
-)
+"""))  # fmt: skip
 _NO_CODES = {
     "src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new",
     "doc", "url", "sid", "tid",
@@ -108,14 +102,14 @@ def may_be_a_word(code: str) -> bool:
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
     """The two languages that the names of files tell, by their endings as of a.es and b.pt_BR, or by the one part in which
     they differ, as of corpus-spanish.txt and corpus-guarani.txt; None if they tell none."""
-    endings = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in (src, tgt)]
-    parts = [re.split(r"[.\-_]", Path(name).name.removesuffix(".gz")) for name in (src, tgt)]
-    differing = (
-        [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]] if len(parts[0]) == len(parts[1]) else []
-    )
-    last = parts[0][-1], parts[1][-1]
-    for src_part, tgt_part in (endings, last, *(differing if len(differing) == 1 else ())):
-        src_code, tgt_code = code_of_name(src_part), code_of_name(tgt_part)
+    names = [Path(name).name.removesuffix(".gz") for name in (src, tgt)]
+    parts = [re.split(r"[.\-_]", name) for name in names]
+    candidates = [[name.rpartition(".")[2] for name in names], [part[-1] for part in parts]]
+    if len(parts[0]) == len(parts[1]):
+        differing = [list(pair) for pair in zip(*parts, strict=True) if pair[0] != pair[1]]
+        candidates += differing if len(differing) == 1 else []
+    for pair in candidates:
+        src_code, tgt_code = map(code_of_name, pair)
         if src_code and tgt_code and src_code != tgt_code:
             return src_code, tgt_code
     return None

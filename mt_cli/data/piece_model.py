@@ -1,6 +1,5 @@
-"""What a serialized sentencepiece model holds: pieces can be added to it, and a model of another program can get our
-symbols. sentencepiece itself only reads models; they are messages in protobuf's encoding.
-"""
+"""Adds pieces to a serialized sentencepiece model, and our symbols to one of another program. sentencepiece itself only
+reads models, which are messages in protobuf's encoding."""
 
 from __future__ import annotations
 

@@ -19,9 +19,7 @@ MAX_COMPARED = 1000  # of a line that are looked at
 # sentences has 80% of its words, or an edit ratio (difflib) of 0.9, in common with a training sentence. With 0.7 and 20
 # bits it is 6 in 100 of the short patterns.
 NEAR = 0.65
-_BITS = (
-    16  # that an n-gram carries: 4 letters of an alphabet or 2 of Chinese; many sentences share shorter ones by chance
-)
+_BITS = 16  # of an n-gram: 4 letters of an alphabet or 2 of Chinese; many sentences share shorter ones by chance
 _MANY = 6  # times the length of an n-gram: n-grams of a sentence that can be recognized within a longer one
 _DISTANCE = 50  # couples: far enough for another story, near enough for the same part of a mixed corpus
 

@@ -1,9 +1,8 @@
 """Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training.
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
-side is the source does not matter, so a run and one of the way back hold out the same pairs. The pairs are read three
-times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number. This
-file knows pairs of text, not files and not tokens.
+side is the source does not matter, so a run and its reverse model hold out the same pairs. The pairs are read three
+times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number.
 """
 
 from __future__ import annotations
@@ -122,20 +121,15 @@ def set_size(n_distinct: int, names: list[str]) -> int:
     Raises DataError for fewer than 40 distinct pairs.
     """
     if n_distinct < _FEWEST_PAIRS:
-        are = "pair is distinct and has" if n_distinct == 1 else "pairs are distinct and have"
         raise DataError(
-            f"only {n_distinct} {are} different words on the two sides, at least {_FEWEST_PAIRS} are"
-            f" needed to hold out {_and(names)}; look at the corpus with mt check, add pairs, or give {_options(names)}"
+            f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed to"
+            f" hold out a {' set and a '.join(names)} set; look at the corpus with mt check, add pairs, or give {_options(names)}"
         )
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
     return min(_LARGEST_SET, usual, int(_LARGEST_SHARE * n_distinct))
 
 
-def _and(names: list[str]) -> str:
-    return " and ".join(f"a {name} set" for name in names)
-
-
-def _options(names: list[str]) -> str:
+def _options(names: Iterable[str]) -> str:
     return " and ".join(f"--{name}" for name in names)
 
 
@@ -257,6 +251,7 @@ class _Selection:
         self._near: dict[int, dict[str, str]] = {}  # line that repeats a held-out one -> set -> reason
         self._n_spent = 0
         self._beside: dict[int, str] = {}
+        self._least = min(size, _SMALL_SET) / 2  # pairs of a set
 
     def try_unit(self, unit: _Unit) -> None:
         """Holds out what it can of a unit, for the set that lacks most."""
@@ -268,23 +263,18 @@ class _Selection:
 
     def _hold(self, candidate: _Candidate, name: str) -> bool:
         """Holds the pair out for this set, if it repeats none of another set and costs training not too much."""
-        others = {self.held_out.get(line, name) for line in candidate.repetitions} | self._near.get(
-            candidate.line, {}
-        ).keys()
-        is_known = any(how == _WHOLLY and line in self.held_out for line, how in candidate.repetitions.items())
-        lost = [line for line, how in candidate.repetitions.items() if how != _WHOLLY and line not in self._near]
-        share = (len(self.held_out) + 1) / self._n_wanted
-        if (
-            others - {name}
-            or is_known
-            or len(candidate.repetitions) > _MAX_REPETITIONS
-            or self._n_spent + len(lost) > share * self._budget
-        ):
+        repetitions = candidate.repetitions
+        near_sets = {self.held_out.get(line, name) for line in repetitions} | self._near.get(candidate.line, {}).keys()
+        is_known = any(how == _WHOLLY and line in self.held_out for line, how in repetitions.items())
+        n_lost = sum(how != _WHOLLY and line not in self._near for line, how in repetitions.items())
+        budget = self._budget * (len(self.held_out) + 1) / self._n_wanted
+        is_too_near = is_known or bool(near_sets - {name}) or len(repetitions) > _MAX_REPETITIONS
+        if is_too_near or self._n_spent + n_lost > budget:
             return False
-        self._n_spent += len(lost)
+        self._n_spent += n_lost
         self._n_free[name] -= 1
         self.held_out[candidate.line] = name
-        for line, how in candidate.repetitions.items():
+        for line, how in repetitions.items():
             self._near.setdefault(line, {})[name] = f"{how} {self._told(candidate.line)} ({name})"
         return True
 
@@ -292,18 +282,13 @@ class _Selection:
         """The sets that are much smaller than they should be, and too small to tell anything."""
         return [name for name, n_free in self._n_free.items() if self._size - n_free < self._least]
 
-    @property
-    def _least(self) -> float:
-        return min(self._size, _SMALL_SET) / 2
-
     def check(self) -> None:
         """Raises DataError if a set is too small."""
         for name in self.too_small()[:1]:
             raise DataError(
                 f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, at least"
                 f" {math.ceil(self._least)} are needed: the others are too short, too long, the same on both sides or nearly"
-                " repeated in too many pairs; split long lines into sentences, or give"
-                f" {_options([*self._n_free])}"
+                f" repeated in too many pairs; split long lines into sentences, or give {_options(self._n_free)}"
             )
 
     def left_out(self) -> dict[int, str]:

@@ -114,29 +114,21 @@ def find_layout(file: Path, columns: str | None = None, option: str = COLUMNS_OP
     rows = [row for row in rows if any(map(str.strip, row))]
     if not rows:
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
-    is_bare = delimiter == "\t" and not is_quoted and max(map(len, rows), default=0) <= 2
-    if rows and not is_bare and any("\ud800" <= char <= "\udfff" for cell in rows[0] for char in cell):
+    is_bare = delimiter == "\t" and not is_quoted and max(map(len, rows)) <= 2
+    if not is_bare and any("\ud800" <= char <= "\udfff" for cell in rows[0] for char in cell):
         raise DataError(f"{file}: its first row is not UTF-8; {SAVE_AS_UTF_8}")
     if columns is None and len(rows) > 1 and sum(map(bool, rows[0])) == 1 and _names_columns(rows[1:]):
         raise DataError(
             f"{file}: its first row is a title, and its second one has the names of the columns; delete the first row"
         )
     widths = Counter(map(len, rows))
-    width = widths.most_common(1)[0][0] if delimiter and rows else max(widths, default=0)
-    given = [] if columns is None else [name.strip().casefold() for name in columns.split(",")]
-    is_headed = bool(rows) and (
-        _names_columns(rows)
-        or _is_above_numbers(rows)
-        or any(cell.strip().casefold() in given and not cell.strip().isdecimal() for cell in rows[0])
-    )
+    width = widths.most_common(1)[0][0] if delimiter else max(widths)
+    given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
+    names = {cell.strip().casefold() for cell in rows[0]}
+    is_headed = _names_columns(rows) or _is_above_numbers(rows) or bool(given & names)
     header = tuple(cell.strip() for cell in rows[0]) if is_headed else None
     table = _Columns(file, option, header, rows[is_headed:], max(2, width, len(header or ())))
-    if columns is not None:
-        chosen = table.named(columns)
-    elif is_bare and header is None:
-        chosen = 0, 1
-    else:
-        chosen = table.guess()
+    chosen = table.guess() if columns is None else table.named(columns)
     return TableLayout(file, delimiter, is_quoted, header, chosen, table.n_columns, encoding, sheet)
 
 
@@ -309,23 +301,10 @@ def _is_surely_quoted(quoted: list[Cells], bare: list[Cells]) -> bool:
 
 # Header and columns ---------------------------------------------------------------------------------------------------
 
-_SOURCE_NAMES = set(
-    ["source", "src", "original", "origin", "origen", "fuente", "quelle", "oryginal", "sentence1", "text1"]
-)
-_TARGET_NAMES = set(
-    [
-        "target",
-        "tgt",
-        "trg",
-        "translation",
-        "traducción",
-        "traduccion",
-        "traduction",
-        "übersetzung",
-        "sentence2",
-        "text2",
-    ]
-)
+_SOURCE_NAMES = {"source", "src", "original", "origin", "origen", "fuente", "quelle", "oryginal", "sentence1", "text1"}
+_TARGET_NAMES = {
+    "target", "tgt", "trg", "translation", "traducción", "traduccion", "traduction", "übersetzung", "sentence2", "text2",
+}  # fmt: skip
 _SENTENCE_ENDS = tuple(".!?…。！？;,")
 _NUMBERED = re.compile(r"[\d/_@\\]")  # John 3:16, clips/7.wav, CC-BY 2.0
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
@@ -400,7 +379,8 @@ class _Columns:
     def guess(self) -> tuple[int, int]:
         """The only two; or those that the header calls source and target, or two languages; or the two with the most letters,
         if no third one has a quarter as many. Raises DataError if it is unclear."""
-        filled = [i for i, cells in enumerate(self._cells) if cells or self._names[i]]
+        columns = range(self.n_columns)
+        filled = [i for i in columns if self._cells[i] or self._names[i] or self.n_columns == 2]
         roles = [i for role in ("source", "target") for i in filled if self._roles[i] == role]
         named = [i for i in filled if self._roles[i]]
         texts = [i for i in named if self._weights[i]]  # "id" and "nr" are codes of languages, too

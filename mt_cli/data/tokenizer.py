@@ -1,10 +1,8 @@
 """Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
 
 One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes
-(byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`text/corpus.py`), and sentencepiece
-normalizes nothing.
-
-A tag is a control symbol before the source, which says what to do with it. No text is encoded as one.
+(byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`corpus.py`), and sentencepiece normalizes
+nothing. A tag is a control symbol before the source, which says what to do with it. No text is encoded as one.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import cached_property
 
 import sentencepiece as spm
@@ -43,11 +41,10 @@ def tag_of(language: str) -> str:
 
 
 class Tokenizer:
-    """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other
-    bytes.
+    """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other bytes.
 
-    A target has no-break spaces where the text that the pieces were learnt from has them: only then there are pieces
-    for them. To runs made before they were kept, and to those without them, they are plain spaces.
+    A target has no-break spaces where the text that the pieces were learnt from has them: only then there are pieces for
+    them. Elsewhere they are plain spaces.
     """
 
     def __init__(self, models: list[bytes]):
@@ -206,7 +203,7 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
         if is_out_of_memory(error) or is_out_of_threads(error):
             raise  # the corpus is not to blame
         message = str(error)
-    # sentencepiece finds out by counting how many pieces a corpus can have, and its error names the number.
+    # sentencepiece counts how many pieces a corpus can have, and its error names the number.
     if too_high := re.search(r"too high.*?<= (\d+)", message):
         most = int(too_high[1])
         log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
@@ -218,11 +215,9 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
         raise DataError(
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
         )
+    if "sentences_.empty()" in message and next(sentences(), None) is None:
+        raise DataError("no pair is left to train on; see what is left out above, or give --dev and --test of your own")
     if "sentences_.empty()" in message:
-        if next(sentences(), None) is None:
-            raise DataError(
-                "no pair is left to train on; see what is left out above, or give --dev and --test of your own"
-            )
         raise DataError(
             f"tokenizer: every line is longer than {_MAX_LINE_BYTES:,} bytes, expected a sentence on each; split the lines"
         )
@@ -240,11 +235,10 @@ def _interruptible(train: Callable[[], bytes]) -> bytes:
         except BaseException as error:
             future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        # With a timeout: the system may deliver a signal to the other thread, and then a plain join does not wake up.
-        thread.join(0.1)
+    threading.Thread(target=run, daemon=True).start()
+    # With a timeout: the system may deliver a signal to the other thread, and then waiting without one does not wake up.
+    while not wait([future], 0.1).done:
+        pass
     return future.result()
 
 

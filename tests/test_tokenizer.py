@@ -137,13 +137,6 @@ def test_a_tokenizer_with_tags_has_as_many_pieces_of_text(tokenizers, algorithm)
 
 
 @every_kind
-def test_nothing_gives_no_ids_and_no_ids_give_nothing(tokenizers, kind):
-    tokenizer = tokenizers[kind]
-    assert tokenizer.encode_src("") == tokenizer.encode_tgt("") == []
-    assert tokenizer.decode_tgt([]) == ""
-
-
-@every_kind
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_ids_at_all_decode_to_one_line(tokenizers, kind, data):
@@ -152,15 +145,6 @@ def test_any_ids_at_all_decode_to_one_line(tokenizers, kind, data):
     text = tokenizer.decode_tgt(ids)
     assert len(text.splitlines()) <= 1 and text == normalize(text) and "\t" not in text
     text.encode("utf-8")
-
-
-@every_kind
-def test_pieces_spell_the_text(tokenizers, kind):
-    tokenizer = tokenizers[kind]
-    pieces = tokenizer.src_pieces(tokenizer.encode_src("the old cat"))
-    assert "".join(pieces).replace("▁", " ").strip() == "the old cat"
-    pieces = tokenizer.tgt_pieces(tokenizer.encode_tgt("die alte Katze"))
-    assert "".join(pieces).replace("▁", " ").strip() == "die alte Katze"
 
 
 def test_a_joint_tokenizer_has_one_vocabulary_and_a_separate_one_has_two(tokenizers):
@@ -209,17 +193,6 @@ def test_the_same_text_gives_the_same_bytes(tokenizers, algorithm):
     assert again.sha256 == tokenizers[algorithm, "joint"].sha256
 
 
-def test_the_hash_tells_tokenizers_apart(tokenizers):
-    assert len({tokenizer.sha256 for tokenizer in tokenizers.values()}) == len(KINDS)
-
-
-def test_a_tokenizer_made_of_its_models_is_the_same(tokenizers):
-    for tokenizer in tokenizers.values():
-        copy = Tokenizer(list(tokenizer.models))
-        assert copy.encode_src("the old Füchsin") == tokenizer.encode_src("the old Füchsin")
-        assert copy.sha256 == tokenizer.sha256
-
-
 @pytest.mark.parametrize("model", [b"", b"\n", b"text", b"\x00" * 100, random.Random(1).randbytes(1000)])
 def test_what_is_no_model_is_refused(model):
     with pytest.raises(CheckpointError, match="tokenizer"):
@@ -244,12 +217,6 @@ def test_a_model_with_other_control_symbols_is_refused():
     )
     with pytest.raises(CheckpointError, match=r"not a tokenizer of mt's: pad, unk, bos, eos are \(-1, 0, 1, 2\)"):
         Tokenizer([model.getvalue()])
-
-
-def test_a_long_line_does_no_harm():
-    text = [*SOURCES, "the cat " * 2000]
-    tokenizer = train_tokenizer([lambda: iter(text)], "unigram", 280)
-    assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
 
 
 INTERRUPTED = """

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
@@ -73,7 +73,7 @@ class _Network(_Keys):
 
     model_type: Literal["marian"]
     vocab_size: int = Field(58101, ge=8, le=1_000_000)
-    decoder_vocab_size: int = Field(0, ge=0)  # 0: as the encoder's
+    decoder_vocab_size: int = Field(0, ge=0, le=1_000_000)  # 0: as the encoder's
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     d_model: int = Field(1024, ge=2, le=8192, multiple_of=2)
@@ -117,10 +117,8 @@ class _Languages(_Keys):
     separate_vocabs: bool = False
 
 
-class _Ids(RootModel[dict[Annotated[str, Field(min_length=1)], Annotated[int, Field(ge=0)]]]):
-    """The id of each piece: `vocab.json`."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
+class _Ids(RootModel[dict[str, Any]]):
+    """The id of each piece: `vocab.json`. The ids are checked by `_Folder`: pydantic would list each that is wrong."""
 
 
 _File = TypeVar("_File", bound=BaseModel)
@@ -220,7 +218,8 @@ class _Folder:
         if self.tgt_ids is not self.src_ids or a.tgt_vocab_size != a.vocab_size:
             vocabularies += [("target_vocab.json", self.tgt_ids, a.tgt_vocab_size)]
         for file, ids, size in vocabularies:
-            if sorted(ids.values()) != list(range(size)) or "<unk>" not in ids:
+            are_numbers = all(type(number) is int for number in ids.values())
+            if not are_numbers or sorted(ids.values()) != list(range(size)) or "<unk>" not in ids or "" in ids:
                 yield (
                     file,
                     f"{len(ids)} pieces, expected the ids 0 to {size - 1} as config.json says, and <unk> among them",

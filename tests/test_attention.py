@@ -135,8 +135,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize("kind", ["none", "padding and subsequent"])
+@pytest.mark.parametrize(("shape", "kind"), list(zip(SHAPES, ["padding and subsequent", "none"] * 4, strict=True)))
 def test_multi_head_attention_is_the_formula(shape: str, kind: str) -> None:
     module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]}).double()
     query, memory, other = (torch.randn(2, length, 12, dtype=torch.float64) for length in (4, 5, 5))
@@ -197,7 +196,7 @@ def test_a_view_without_the_transpose_mixes_positions_into_the_heads() -> None:
     assert torch.equal(module.split_heads(one), one.view(2, 3, 1, 4))
 
 
-@pytest.mark.parametrize("n_heads", [3, 5, 7, 33])
+@pytest.mark.parametrize("n_heads", [3, 33])
 def test_a_d_model_that_the_heads_do_not_divide_is_refused(n_heads: int) -> None:
     with pytest.raises(ValueError, match=f"^d_model 32 does not split into {n_heads} heads$"):
         MultiHeadAttention(32, n_heads)
@@ -387,23 +386,7 @@ def test_the_fused_kernel_is_used_where_it_is_right_and_faster(device: str, is_i
     assert attention._is_fused_better(torch.device(device), is_inference) == is_fused
 
 
-@pytest.mark.parametrize("return_weights", [True, False])
-@pytest.mark.parametrize("is_inference", [True, False])
-def test_on_a_cpu_the_fused_kernel_computes_inference_unless_weights_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, is_inference: bool, return_weights: bool
-) -> None:
-    calls, real = [], F.scaled_dot_product_attention
-    monkeypatch.setattr(
-        F, "scaled_dot_product_attention", lambda *args, **kwargs: (calls.append(1), real(*args, **kwargs))[1]
-    )
-    q, k, v = heads_of(), heads_of(), heads_of()
-    _, weights = attend(q, k, v, None, 2.0, return_weights=return_weights, is_inference=is_inference)
-    assert len(calls) == (is_inference and not return_weights)
-    assert (weights is not None) == return_weights
-
-
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize(("shape", "kind"), list(zip(SHAPES, [*MASKS, *MASKS[-2:]], strict=True)))
 def test_the_fused_kernel_computes_the_formula(shape: str, kind: str) -> None:
     module = MultiHeadAttention(**{"d_model": 12, "n_heads": 3, **SHAPES[shape]})
     query, memory = torch.randn(2, 4, 12), torch.randn(2, 5, 12)
@@ -457,13 +440,6 @@ def test_dropout_falls_on_the_weights_and_those_returned_are_those_used() -> Non
     torch.testing.assert_close(weights[~is_dropped], 2 * undropped[~is_dropped])
 
 
-def test_without_training_nothing_is_dropped() -> None:
-    x = torch.randn(2, 5, 12)
-    with_dropout, without = MultiHeadAttention(12, 3, dropout=0.9).eval(), MultiHeadAttention(12, 3)
-    without.load_state_dict(with_dropout.state_dict())
-    assert torch.equal(with_dropout(x, x, x)[0], without(x, x, x)[0])
-
-
 @pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "with weights"])
 def test_a_query_without_any_key_has_finite_gradients(is_fused: bool) -> None:
     module = MultiHeadAttention(12, 3)
@@ -508,18 +484,6 @@ def test_a_key_that_may_not_be_attended_does_not_matter(data: st.DataObject) -> 
             other_k[:, :, s], other_v[:, :, s] = 5.0, -7.0
             changed, _ = attend(q, other_k, other_v, mask, 2.0)
             torch.testing.assert_close(changed[:, :, t], output[:, :, t])
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.permutations(range(5)), st.integers(0, 1000))
-def test_the_order_of_the_keys_does_not_matter(order: list[int], seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(2, 2, 5, 4, generator=generator) for _ in range(3))
-    mask = torch.rand(2, 1, 5, 5, generator=generator) < 0.7
-    output, weights = attend(q, k, v, mask, 2.0, return_weights=True)
-    other, other_weights = attend(q, k[:, :, order], v[:, :, order], mask[..., order], 2.0, return_weights=True)
-    torch.testing.assert_close(other, output, rtol=0, atol=FLOAT32)
-    torch.testing.assert_close(other_weights, weights[..., order], rtol=0, atol=FLOAT32)
 
 
 # Masks ---------------------------------------------------------------------------------------------------------------

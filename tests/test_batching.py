@@ -18,7 +18,6 @@ from mt_cli.data.batching import (
     make_batch,
     pad,
     padding_mask,
-    source_batch,
     subsequent_mask,
 )
 from mt_cli.data.dataset import TokenDataset, TokenPair
@@ -91,11 +90,6 @@ def test_masks_allow_tokens_and_neither_padding_nor_the_future(dataset):
                 assert bool(batch.tgt_mask[row, 0, t, other]) == (other <= t and other < n_shown)
 
 
-def test_every_position_may_attend_to_some_token(dataset):
-    batch = make_batch(dataset, [0, 1, 2])
-    assert batch.tgt_mask.any(-1).all() and batch.src_mask.any(-1).all()
-
-
 def test_a_repeated_batch_is_all_of_it_and_all_of_it_again(dataset):
     batch = make_batch(dataset, [2, 0, 1])
     repeated = batch.repeated()
@@ -109,21 +103,6 @@ def test_a_repeated_batch_is_all_of_it_and_all_of_it_again(dataset):
 def test_a_batch_goes_to_a_device_whole(dataset):
     batch = make_batch(dataset, [0, 1]).to(torch.device("meta"))
     assert {getattr(batch, field.name).device.type for field in fields(batch)} == {"meta"}
-
-
-def test_a_gpu_fetches_a_batch_while_the_cpu_goes_on(dataset, monkeypatch):
-    batch, pinned, moved = make_batch(dataset, [0, 1]), [], []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
-    monkeypatch.setattr(torch.Tensor, "to", lambda *args, **kwargs: moved.append((args, kwargs)))
-    batch.to(torch.device("cuda:1"))
-    assert len(pinned) == len(moved) == len(fields(batch))
-    assert all(args[1] == torch.device("cuda:1") and kwargs == {"non_blocking": True} for args, kwargs in moved)
-
-
-def test_a_source_batch_is_that_of_training(dataset):
-    src_ids, src_mask = source_batch([[13], [10, 11, 12]])
-    trained = make_batch(dataset, [1, 0])
-    assert torch.equal(src_ids, trained.src_ids) and torch.equal(src_mask, trained.src_mask)
 
 
 def test_padding_and_masks_by_hand():
@@ -183,13 +162,6 @@ def test_a_pair_changes_its_companions_from_epoch_to_epoch():
     assert len(set(companions)) == 4
 
 
-def test_batches_come_in_no_order_of_length():
-    lengths = realistic(20_000)
-    longest = [lengths.size(batch)[2] // len(batch) for batch in epoch_batches(lengths, 2048, 1, 0)]
-    n_rising = sum(a < b for a, b in pairwise(longest))
-    assert 0.3 < n_rising / len(longest) < 0.7
-
-
 def test_little_of_a_batch_is_padding():
     lengths = realistic(100_000)
     batches = list(epoch_batches(lengths, 4096, 1, 0))
@@ -197,13 +169,6 @@ def test_little_of_a_batch_is_padding():
     assert 1 - (lengths._tgt + 1).sum() / padded_tgt < 0.02
     assert 1 - (lengths._src + 1).sum() / padded_src < 0.06
     assert np.median([lengths.size(batch)[2] / 4096 for batch in batches]) > 0.9, "batches are full"
-
-
-def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
-    lengths = Lengths([3, 500, 3, 3, 900], [3, 3, 400, 3, 900])
-    for batches in (list(epoch_batches(lengths, 64, 1, 0)), list(fixed_batches(lengths, 64))):
-        assert all([i] in batches for i in (1, 2, 4))
-        assert sorted(map(sorted, batches))[0] == [0, 3]
 
 
 def test_a_large_corpus_is_taken_pool_by_pool_in_whole_blocks():

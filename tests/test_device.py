@@ -33,11 +33,6 @@ def test_a_cpu_computes_in_bf16_only_when_it_has_instructions_for_it(monkeypatch
     assert dtype == expected and "cpu" in why.lower()
 
 
-@pytest.mark.parametrize(("requested", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
-def test_a_precision_asked_for_is_taken(requested, expected):
-    assert choose_precision(requested, torch.device("cpu")) == (expected, "as set")
-
-
 def test_a_gpu_that_does_not_work_is_told_and_not_left_for_the_cpu(monkeypatch):
     def ones(*sizes, device):
         raise torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device\nSearch for")
@@ -84,9 +79,9 @@ class OneDevice(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("positions", ["sinusoid", "rotary_cross"])
-def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, dtype, positions):
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize(("dtype", "positions"), [(torch.bfloat16, "sinusoid"), (torch.float32, "rotary_cross")])
+def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, dtype, positions, is_fused):
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("cuda's alone is right"))
     monkeypatch.setattr(sys.modules["torch.optim.adam"], "_device_dtype_check_for_fused", lambda *args, **kwargs: None)
     model = make_model(positions=positions, dropout=0.1, attention_dropout=0.1).to("meta")
@@ -96,7 +91,8 @@ def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, 
     with OneDevice():
         for step in (1, 2):
             moved = batch.to(model.device)
-            gradients = torch.autograd.grad(summed_loss(optimizer.network, moved, 0.1), optimizer.network_weights)
+            loss = summed_loss(optimizer.network, moved, 0.1, is_fused=is_fused)
+            gradients = torch.autograd.grad(loss, optimizer.network_weights)
             optimizer.add(gradients)
             assert optimizer.average_and_clip(moved.n_tokens).device.type == "meta"
             optimizer.step(1e-3, 0.5, step)

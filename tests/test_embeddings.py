@@ -13,7 +13,7 @@ from mt_cli.config_file import load_config
 from mt_cli.data.batching import source_batch
 from mt_cli.errors import ConfigError
 from mt_cli.model.embeddings import Embeddings
-from mt_cli.model.positions import Positions, SinusoidPositions, positions_of
+from mt_cli.model.positions import SinusoidPositions, positions_of
 
 FLOAT32 = 1e-5
 PAD = 0
@@ -63,11 +63,6 @@ def test_first_position_says_what_the_first_token_gets(first_position: int) -> N
     torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
 
 
-def test_a_sentence_may_be_as_long_as_the_table() -> None:
-    module = only_positions(6, n_positions=4)
-    torch.testing.assert_close(module(torch.tensor([[1, 2, 3, 4]]))[0, 3], torch.tensor(encoding(3, 6)))
-
-
 def test_the_longest_sentence_that_a_config_lets_through_has_a_position_for_its_end_symbol(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("data: {src_lang: zh, tgt_lang: en, train: [a, b], dev: [c, d]}\n")
@@ -114,12 +109,6 @@ def test_an_embedding_is_the_scaled_token_plus_its_position() -> None:
         torch.testing.assert_close(found[0, place], expected, rtol=0, atol=FLOAT32)
 
 
-def test_padding_is_embedded_as_the_zero_vector() -> None:
-    module = embeddings(pad_id=3, scale=5.0)
-    assert module.token.padding_idx == 3
-    assert module(torch.tensor([[7, 3, 3]]))[0, 1:].eq(0).all()
-
-
 def test_padding_gets_no_gradient_and_stays_zero() -> None:
     module = embeddings()
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
@@ -128,12 +117,6 @@ def test_padding_gets_no_gradient_and_stays_zero() -> None:
     assert module.token.weight.grad[7].ne(0).any()
     optimizer.step()
     assert module.token.weight[PAD].eq(0).all()
-
-
-def test_without_norm_and_dropout_nothing_is_added() -> None:
-    module = embeddings()
-    assert [name for name, _ in module.named_parameters()] == ["token.weight"]
-    assert torch.equal(module(torch.tensor([[3, 4]])), module(torch.tensor([[3, 4]])))
 
 
 # Dropout and norm after the embedding --------------------------------------------------------------------------------
@@ -197,8 +180,3 @@ def test_one_token_at_a_time_is_embedded_as_in_its_sentence() -> None:
     together = module(ids)
     for position in range(3):
         assert torch.equal(module.at(ids[:, position], position), together[:, position])
-
-
-def test_without_an_encoding_an_embedding_is_its_scaled_token() -> None:
-    module = Embeddings(20, 6, PAD, Positions(64), scale=3.0)
-    assert torch.equal(module(torch.tensor([[5, 9]])), 3.0 * module.token.weight[[5, 9]][None])

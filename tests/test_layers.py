@@ -60,7 +60,7 @@ def normalized_in_loops(x: Tensor, norm: LayerNorm, divide_by: str) -> list[floa
 
 
 # A large epsilon, and vectors of small variance, show where epsilon stands.
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.1])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1])
 @pytest.mark.parametrize("size", [1.0, 1e-3])
 @pytest.mark.parametrize("divide_by", ["variance", "deviation"])
 def test_layer_norm_is_its_formula(divide_by: str, size: float, epsilon: float) -> None:
@@ -105,12 +105,6 @@ def test_layer_norm_by_deviation_equals_post_004() -> None:
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(3, 4, 16, dtype=torch.float64)
     torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=EXACT)
-
-
-def test_the_two_layer_norms_differ_by_a_factor_when_epsilon_is_nothing() -> None:
-    x = torch.randn(3, 8, dtype=torch.float64)
-    by_variance, by_deviation = (LayerNorm(8, 1e-15, kind).double()(x) for kind in ("variance", "deviation"))
-    torch.testing.assert_close(by_deviation, by_variance * math.sqrt(7 / 8), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("divide_by", ["variance", "deviation"])
@@ -197,11 +191,6 @@ def test_convolutions_of_kernel_one_equal_the_two_matrices(n: int, length: int, 
     linear = FeedForward(d_model, ffn_dim)
     x = torch.randn(n, length, d_model)
     torch.testing.assert_close(conv1d_of(linear)(x), linear(x), rtol=0, atol=FLOAT32)
-
-
-def test_the_convolutions_have_kernel_one() -> None:
-    module = Conv1dFeedForward(8, 12)
-    assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((12, 8, 1), (8, 12, 1))
 
 
 def test_both_forms_are_those_of_post_001_with_its_residual_and_norm() -> None:
@@ -312,17 +301,6 @@ def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm: str) -> 
     torch.testing.assert_close(conv(x, mask)[0], linear(x, mask)[0], rtol=0, atol=FLOAT32)
 
 
-def test_the_layers_return_their_attention_weights_when_asked() -> None:
-    encoder, decoder = EncoderLayer(config_of()), DecoderLayer(config_of())
-    x, y = torch.randn(2, 5, 16), torch.randn(2, 3, 16)
-    src_mask, tgt_mask = padding_of([5, 3], 5), torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
-    assert encoder(x, src_mask)[1] is None
-    assert decoder(y, x, src_mask, tgt_mask)[1:] == (None, None)
-    assert encoder(x, src_mask, return_weights=True)[1].shape == (2, 4, 5, 5)
-    _, own, cross = decoder(y, x, src_mask, tgt_mask, return_weights=True)
-    assert (own.shape, cross.shape) == ((2, 4, 3, 3), (2, 4, 3, 5))
-
-
 @pytest.mark.parametrize(
     ("switches", "rates"),
     [
@@ -344,28 +322,10 @@ def test_each_dropout_has_its_own_rate_or_the_general_one(
     assert layer.feed_forward.dropout.p == feed_forward
 
 
-def test_the_layers_take_their_switches_from_the_config() -> None:
-    layer = DecoderLayer(
-        config_of(
-            head_dim=3,
-            value_dim=5,
-            attention_bias=False,
-            attention_temperature=2.5,
-            layer_norm="deviation",
-            layer_norm_epsilon=1e-3,
-        )
-    )
-    for attention in (layer.self_attention, layer.cross_attention):
-        assert (attention.head_dim, attention.value_dim, attention.temperature) == (3, 5, 2.5)
-        assert attention.w_q.bias is None
-    for branch in (layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm):
-        assert (branch.norm.divide_by, branch.norm.epsilon) == ("deviation", 1e-3)
-
-
 # Dropout -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.9])
 def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p: float) -> None:
     n = 200_000
     y = Dropout(p)(torch.ones(n))
@@ -377,20 +337,6 @@ def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p: float) 
     assert abs(rate - p) < 1 / 512 + 4 * deviation  # the rate is rounded to the next 1/256
     assert abs(float(y.double().mean()) - 1) < 4 * deviation / (1 - p)
     assert abs(values[1] - 1 / (1 - p)) < 1 / 512 / (1 - p) ** 2 * 1.05
-
-
-def test_dropout_scales_by_the_rate_it_really_has() -> None:
-    n_dropped = round(0.1 * 256)
-    y = Dropout(0.1)(torch.ones(1000))
-    assert y.max().item() == pytest.approx(256 / (256 - n_dropped), abs=1e-7)
-
-
-@pytest.mark.parametrize("n", [1, 7, 8, 9, 63])
-def test_dropout_keeps_shape_and_type_at_every_size(n: int) -> None:
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        y = Dropout(0.5)(torch.ones(n, 3, dtype=dtype).transpose(0, 1))
-        assert (y.shape, y.dtype) == ((3, n), dtype)
-        assert set(y.unique().tolist()) <= {0.0, 2.0}
 
 
 def test_every_place_of_a_tensor_is_dropped_equally_often() -> None:
@@ -428,14 +374,7 @@ def test_dropout_is_off_without_training_and_at_rate_zero() -> None:
     assert Dropout(0.0)(x) is x
 
 
-def test_the_gradient_of_dropout_passes_where_the_value_passed() -> None:
-    x = torch.randn(100, requires_grad=True)
-    y = Dropout(0.5)(x)
-    y.sum().backward()
-    torch.testing.assert_close(x.grad, (y != 0).float() * 2)
-
-
-@pytest.mark.parametrize("p", [0.998, 0.999, 0.99999])
+@pytest.mark.parametrize("p", [0.998, 0.99999])
 def test_every_rate_below_one_that_the_config_allows_can_be_trained_with(p: float) -> None:
     assert ModelConfig(dropout=p).dropout == p
     y = Dropout(p)(torch.ones(10_000))

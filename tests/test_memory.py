@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ from mt_cli import build as run
 from mt_cli import device
 from mt_cli.build import fit_batch_tokens
 from mt_cli.config import AUTO
-from mt_cli.config_file import load_config, to_yaml
+from mt_cli.config_file import load_config
 from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import TrainingError, is_out_of_memory
@@ -96,16 +95,6 @@ def test_the_gradients_of_each_thread_are_tried_too(tiny: Path, monkeypatch: pyt
         fit_batch_tokens(trainer)
         held[n_threads] = sum(sizes)
     assert held[4] - held[1] == 3 * sum(weight.numel() for weight in trainer.state.model.parameters())
-
-
-def test_of_a_large_corpus_only_a_part_is_looked_at(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = trainer_of(tiny / "run").data.train
-    looked_at: list[int] = []
-    monkeypatch.setattr(memory, "MOST_PAIRS", 50)
-    lengths_of = dataset.lengths_of
-    monkeypatch.setattr(dataset, "lengths_of", lambda indices: looked_at.extend(indices) or lengths_of(indices))
-    assert memory.largest_batches(dataset, 128, seed=1, epoch=0)
-    assert 50 <= len(looked_at) < 100 < len(dataset)
 
 
 def test_too_large_a_batch_is_told_before_the_first_step_and_its_advice_can_be_followed(
@@ -253,8 +242,6 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
     "words",
     [
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "Invalid buffer size: 12.34 GiB",
         "MPS backend out of memory (MPS allocated: 8 GB)",
     ],
 )
@@ -376,11 +363,3 @@ def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_contain
     assert 0 < (device.available_memory() or 0) <= total * 2
     monkeypatch.setattr(device, "_left_to_groups", lambda: iter([12345]))
     assert device.available_memory() == 12345
-
-
-def test_auto_is_a_word_in_the_config(tiny: Path) -> None:
-    config = load_config(Path("tiny.yaml"), ["training.batch_tokens=auto"])
-    assert config.training.batch_tokens == AUTO
-    assert re.search(r"^  batch_tokens: auto$", to_yaml(config), re.MULTILINE)
-    Path("again.yaml").write_text(to_yaml(config))
-    assert load_config(Path("again.yaml")) == config

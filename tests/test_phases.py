@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.schedule import Phase, Plan, all_phases, learning_rate, phase, plan_steps, seconds_left
+from mt_cli.training.schedule import Plan, all_phases, learning_rate, phase, plan_steps, seconds_left
 from mt_cli.training.state import Speed
 
 PEAK = 2e-3
@@ -31,10 +31,6 @@ def laid_over(training: TrainingConfig, plan: Plan) -> TrainingConfig:
     return training.model_copy(update=asdict(plan))
 
 
-def test_without_its_switches_every_step_is_the_same():
-    assert all_phases(TrainingConfig()) == [Phase(is_backward=False, n_passes=1)]
-
-
 def test_every_other_of_the_first_steps_is_backward_and_r_drop_begins_after_them():
     training = TrainingConfig(max_steps=10, both_directions=0.5, r_drop=1)
     phases = [phase(step, training) for step in range(10)]
@@ -45,7 +41,7 @@ def test_every_other_of_the_first_steps_is_backward_and_r_drop_begins_after_them
 
 @pytest.mark.parametrize("both_directions", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-@pytest.mark.parametrize("max_steps", [2, 3, 50])
+@pytest.mark.parametrize("max_steps", [2, 50])
 def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
     training = TrainingConfig(max_steps=max_steps, both_directions=both_directions, r_drop=r_drop)
     phases = all_phases(training)
@@ -53,7 +49,7 @@ def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
     assert len(set(phases)) == len(phases)
 
 
-@pytest.mark.parametrize("n_minutes", [1, 10, 100])
+@pytest.mark.parametrize("n_minutes", [1, 100])
 def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_minutes):
     training = TrainingConfig(schedule="linear", warmup_steps=50, validate_every_steps=100, max_steps=7)
     speed = Speed(training_seconds=30 * 0.25, validation_seconds=8.0, n_validations=2)
@@ -92,11 +88,6 @@ def test_a_plan_has_the_peak_that_the_config_makes(schedule, factor):
     assert max(rates) == pytest.approx(peak, rel=0.01)
 
 
-def test_when_no_time_is_left_one_more_step_ends_it():
-    assert plan_for(TrainingConfig(), 80, -5, Speed(training_seconds=8.0)).max_steps == 81
-    assert plan_for(TrainingConfig(), 80, -5, Speed(training_seconds=8.0), is_validated=True).max_steps == 80
-
-
 def test_a_plan_for_a_million_minutes_is_one_that_a_config_could_hold():
     assert plan_for(TrainingConfig(), 10, 6e7, Speed(training_seconds=1e-3)).max_steps == 100_000_000
 
@@ -124,9 +115,9 @@ def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_the
     assert max(plans) < 1.03 * min(plans), "the first plan was good already"
 
 
-@pytest.mark.parametrize("step", [0, 3, 39, 40, 77, 99, 100])
+@pytest.mark.parametrize("step", [0, 39, 77, 100])
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
-@pytest.mark.parametrize("every", [7, 25, 1000])
+@pytest.mark.parametrize("every", [7, 1000])
 def test_the_time_left_counts_each_step_by_its_kind_and_each_validation(step, r_drop, every):
     training = TrainingConfig(max_steps=100, both_directions=0.4, r_drop=r_drop, validate_every_steps=every)
     seconds = {1: 1.0, 2: 1.8}

@@ -42,7 +42,7 @@ def encoding(position: int, d_model: int) -> list[float]:
 # The table -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d_model", [2, 6, 16, 512])
+@pytest.mark.parametrize("d_model", [2, 512])
 @pytest.mark.parametrize("first_position", [0, 1])
 def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model: int, first_position: int) -> None:
     table = sinusoid_table(1024, d_model, first_position)

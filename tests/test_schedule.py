@@ -29,12 +29,6 @@ def test_noam_is_equation_3():
     assert rates("noam", peak=2.0) == pytest.approx([2 * rate for rate in expected])
 
 
-def test_noam_falls_with_the_size_of_the_model_and_the_others_do_not():
-    assert rates("noam", d_model=128) == pytest.approx([2 * rate for rate in rates("noam", d_model=512)])
-    for schedule in set(SCHEDULES) - {"noam"}:
-        assert rates(schedule, d_model=128) == rates(schedule, d_model=512)
-
-
 @pytest.mark.parametrize(
     ("schedule", "formula"),
     [
@@ -68,25 +62,12 @@ def test_weight_decay_is_what_the_config_says_and_never_above_one():
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_rate_rises_until_the_end_of_the_warm_up_and_never_again(schedule):
-    all_rates = rates(schedule)
-    assert all(a < b for a, b in pairwise(all_rates[:WARMUP]))
-    assert all(a >= b for a, b in pairwise(all_rates[WARMUP - 1 :]))
-    assert max(all_rates) == all_rates[WARMUP - 1]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_rate_does_not_jump_at_the_end_of_the_warm_up(schedule):
     all_rates = rates(schedule, warmup=200)
     peak = all_rates[199]
     assert all(abs(a - b) < 0.02 * peak for a, b in pairwise(all_rates))
     if schedule != "noam":
         assert peak == pytest.approx(PEAK)
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_the_last_step_still_learns(schedule):
-    assert 0 < rates(schedule)[-1] < 0.01 * PEAK
 
 
 @pytest.mark.parametrize("schedule", sorted(set(SCHEDULES) - {"noam"}))

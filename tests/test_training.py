@@ -279,26 +279,6 @@ def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(tiny, scr
     assert run.steps() == [2, 5, 6, 7]
 
 
-def test_a_damaged_checkpoint_that_training_has_passed_does_not_count_either(tiny, scripted):
-    run = RunDir(tiny / "run")
-    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0]))
-    every_other = [*SCORED, "training.validate_every_steps=2"]
-    trainer_of(run.path, "training.max_steps=6", *every_other).train()
-    run.checkpoint_file(6).rename(run.checkpoint_file(7))  # as one that a signal asked for
-    run.checkpoint_file(7).write_bytes(b"")
-    trainer_of(run.path, "training.max_steps=10", *every_other).train()
-    assert run.steps() == [4, 8, 10]
-
-
-def test_a_folder_in_place_of_an_old_checkpoint_is_no_obstacle(tiny, scripted):
-    run = RunDir(tiny / "run")
-    scripted(iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0]))
-    trainer_of(run.path, "training.max_steps=5", *SCORED).train()
-    run.checkpoint_file(1).mkdir()
-    trainer_of(run.path, "training.max_steps=6", *SCORED).train()
-    assert run.steps() == [1, 2, 5, 6]
-
-
 def test_memory_that_ends_while_continuing_is_not_told_as_damage(tiny, mt, monkeypatch):
     assert mt("train", "tiny.yaml", *options("training.max_steps=2", "training.n_samples=0")).code == 0
     with monkeypatch.context() as patch:
@@ -516,17 +496,6 @@ def test_a_small_disk_that_is_really_full_is_one_line_and_the_same_command_conti
         subprocess.run(["umount", "-l", "disk"], check=True)
 
 
-def test_a_run_needs_no_second_room_for_the_checkpoints_that_it_has(tiny, mt, monkeypatch):
-    short = options(*SHORT[1:], "training.max_steps=50", "training.schedule=constant", "training.n_samples=0")
-    assert mt("train", "tiny.yaml", *short, *options("training.max_steps=24")).code == 0
-    sizes = [file.stat().st_size for file in Path("runs/tiny/checkpoints").iterdir()]
-    free = 2 * max(sizes)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    assert mt("train", "tiny.yaml", *short).code == 0
-    answer = mt("train", "tiny.yaml", "--run-dir", "new", *short)
-    assert answer.code == 1 and "free, its checkpoints need" in answer.said[-1]
-
-
 def test_a_run_directory_that_vanishes_is_one_line_and_is_not_made_anew(tiny, mt, monkeypatch):
     real = resume.Checkpoints.save
 
@@ -590,18 +559,9 @@ def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
     return {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
 
 
-def test_the_last_good_checkpoint_that_is_told_is_none_that_is_damaged(tiny, monkeypatch):
-    overrides = ["training.max_steps=8", "training.validate_every_steps=4", "training.n_samples=0"]
-    trainer_of(tiny / "run", *overrides).train()
-    RunDir(tiny / "run").checkpoint_file(8).write_bytes(b"")
-    real = gradients.summed_loss
-    monkeypatch.setattr(gradients, "summed_loss", lambda *args: real(*args) * math.nan)
-    with pytest.raises(TrainingError, match="last good checkpoint step 4;"):
-        trainer_of(tiny / "run", *overrides).train()
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan])
-@pytest.mark.parametrize(("where", "n_late"), [("loss", 0), ("gradient", 0), ("loss", 1)])
+@pytest.mark.parametrize(
+    ("value", "where", "n_late"), [(math.inf, "loss", 0), (math.nan, "gradient", 0), (math.nan, "loss", 1)]
+)
 def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where, n_late):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
     trainer = trainer_of(tiny / "run", *overrides)
@@ -738,15 +698,6 @@ def test_a_bad_stretch_that_passes_is_no_divergence(tiny, monkeypatch, log_every
     assert trainer.state.is_finished and trainer.state.progress.n_records_far_above == 0
 
 
-def test_a_learning_rate_beyond_reason_is_told_and_saves_nothing_bad(tiny, mt):
-    answer = mt("train", "tiny.yaml", *options("training.learning_rate=10000", "model.norm=post", "training.schedule=constant", "training.warmup_steps=0", "training.clip_norm=1e30", "training.weight_decay=1"))  # fmt: skip
-    assert answer.code == 1
-    assert answer.said[-1].startswith("error: step ") and "not applied" in answer.said[-1]
-    for step in RunDir(Path("runs/tiny")).steps():
-        content = load_checkpoint(RunDir(Path("runs/tiny")).checkpoint_file(step))
-        assert all(weight.isfinite().all() for weight in content["model"].values())
-
-
 BEYOND_REASON = ["training.learning_rate=10000", "training.weight_decay=1", "training.schedule=constant"]
 AT_ONCE = ["training.warmup_steps=0", "training.validate_every_steps=1", "training.n_samples=0"]
 
@@ -877,18 +828,6 @@ def test_patience_does_not_end_a_training_for_minutes(tiny, scripted, clock):
     assert trainer.state.progress.step > 2 and trainer.state.is_at_last_step
 
 
-def test_a_loss_that_rises_with_the_rate_of_more_steps_is_no_divergence(tiny, monkeypatch, log_every):
-    log_every(2)
-    trainer_of(tiny / "run", *SHORT).train()
-    real = gradients.summed_loss
-    monkeypatch.setattr(
-        gradients, "summed_loss", lambda network, batch, *rest: real(network, batch, *rest) + 2 * batch.n_tokens
-    )
-    longer = trainer_of(tiny / "run", *SHORT, "training.max_steps=126")
-    longer.train()
-    assert longer.state.progress.step == 126
-
-
 def test_more_steps_continue_a_finished_training(tiny, mt):
     few = [*SHORT[1:], "training.schedule=constant"]
     assert mt("train", "tiny.yaml", "--run-dir", "grown", *options(*few, "training.max_steps=13")).code == 0
@@ -976,16 +915,6 @@ def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
             assert torch.equal(turning.src_ids, forth.tgt_out) and torch.equal(turning.tgt_out, forth.src_ids)
         else:
             assert torch.equal(turning.src_ids, forth.src_ids) and torch.equal(turning.tgt_out, forth.tgt_out)
-
-
-def test_threads_that_share_batches_train_alike_in_every_run(tiny):
-    torch.set_num_threads(2)
-    runs = []
-    for name in ("a", "b"):
-        trainer = trainer_of(tiny / name, *SHORT, "training.max_steps=4", "training.batch_tokens=4096")
-        trainer.train()
-        runs.append(weights(trainer))
-    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
 
 
 def test_a_small_batch_is_not_cut_into_parts_and_a_gpu_has_no_use_for_threads():
@@ -1122,7 +1051,7 @@ def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
         torch.testing.assert_close(muons.state[mine], dict(torchs.state[other]))
 
 
-@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 48, 16), (2, 16, 48), (1, 1, 8)])
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 16, 48)])
 def test_muon_makes_singular_values_nearly_one_and_keeps_the_directions(shape):
     torch.manual_seed(1)
     matrices = torch.randn(shape) * 1e-3
@@ -1151,10 +1080,6 @@ def test_muon_computes_in_the_networks_precision(tiny_model, monkeypatch, dtype)
     assert all(weight.dtype == torch.float32 for weight in tiny_model.parameters())
 
 
-def test_in_fp32_the_network_is_the_model(tiny_model):
-    assert Optimizer(tiny_model, TrainingConfig(), torch.float32).network is tiny_model
-
-
 def test_tied_weights_stay_tied_in_the_bf16_copy(tiny_model):
     network = Optimizer(tiny_model, TrainingConfig(), torch.bfloat16).network
     assert network.projection.weight is network.tgt_embeddings.token.weight is network.src_embeddings.token.weight
@@ -1179,8 +1104,9 @@ FROZEN = {
 }
 
 
-@pytest.mark.parametrize("parts", FROZEN)
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize(
+    ("parts", "optimizer"), list(zip(FROZEN, ["adamw", "muon", "muon", "adamw", "muon"], strict=True))
+)
 def test_parts_that_are_frozen_stay_what_they_are_and_the_others_learn(tiny, parts, optimizer):
     settings = (
         f"training.freeze=[{parts}]", f"training.optimizer={optimizer}", "training.max_steps=4", "training.r_drop=1",

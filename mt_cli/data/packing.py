@@ -52,7 +52,9 @@ def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> Packe
     n_batches = dataset.n_targets / n_tgt  # of an epoch
     n_src = max(min(2 * n_tgt, int(ROOM * dataset.n_sources / n_batches)), longest)
     n_pairs = min(n_tgt, int(3 * dataset.n_pairs / n_batches) + 1)  # short sentences are batched together
-    n_more = max(0, dataset.backwards().n_sources - dataset.n_targets)  # of an epoch of the way back, such as tags
+    n_more = max(
+        0, dataset.backwards().n_sources - dataset.n_targets
+    )  # of an epoch in the other direction, such as tags
     n_back = n_tgt + min(n_tgt, int(ROOM * n_more / n_batches))
     n_src, n_tgt, n_back = (64 * -(-n // 64) for n in (n_src, n_tgt, n_back))
     return PackedShape(n_pairs, n_src, n_tgt, longest, n_back)

@@ -25,7 +25,7 @@ from mt_cli.run.directions import told_target
 from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
-from mt_cli.training.metrics_log import told_time
+from mt_cli.training.metrics_log import format_duration
 from mt_cli.training.verdict import learning_curve, verdict
 
 _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "grad_norm")
@@ -141,7 +141,7 @@ class RunReport:
         if self.state == "imported":
             return ""
         if training.minutes is not None:  # steps, schedule and validations are fitted to them
-            plan = told_time(60 * training.minutes)
+            plan = format_duration(60 * training.minutes)
         else:
             plan = (
                 f"{training.max_steps:,} steps, {training.schedule} schedule after {training.warmup_steps:,} steps of"
@@ -156,7 +156,7 @@ class RunReport:
         """A few sentences: how good it is, what to do next, how far it is."""
         command = f"Translate with it: mt translate {as_typed(self.run.path)}{told_target(self.config)}"
         steps = f"{self.records[-1].step:,}" if self.records else "0"
-        time = f" in {told_time(self.times[-1].elapsed_seconds)}" if self.times else ""
+        time = f" in {format_duration(self.times[-1].elapsed_seconds)}" if self.times else ""
         if self.state == "new":
             return ["The training has just begun: nothing is measured yet. Open this page again after its first steps."]
         if self.state == "imported":

@@ -55,7 +55,7 @@ class EventFile:
             self._writer.flush()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # was flushed before, or told
+        with contextlib.suppress(OSError):  # was flushed before, or reported
             self._writer.close()
 
     def _write(self, step: int, elapsed_seconds: float, **content: Any) -> None:

@@ -62,16 +62,11 @@ def smaller_searches(settings: DecodingConfig) -> str:
 
 def refuse_non_finite_update(update: Update, dataset: Mixture, saved_steps: Callable[[], list[int]]) -> None:
     """Called before anything is saved; the update has not changed the weights (`Optimizer.step`)."""
-    if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
-        return
-    what = f"loss is {update.loss}"
-    if math.isfinite(update.loss):
-        what = f"the gradient's norm is {update.grad_norm}"
-    lines = ", ".join(map(dataset.where, update.pairs[:5]))
-    raise TrainingError(
-        f"step {update.step}: {what} (batch with training lines {lines}, ...); not applied,"
-        f" {_last_good(saved_steps())} {_ADVICE}"
-    )
+    for what, value in (("loss is", update.loss), ("the gradient's norm is", update.grad_norm)):
+        if not math.isfinite(value):
+            lines = ", ".join(map(dataset.where, update.pairs[:5]))
+            what = f"{what} {value} (batch with training lines {lines}, ...); not applied"
+            raise _diverged(update.step, what, saved_steps)
 
 
 def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], list[int]]) -> None:
@@ -79,21 +74,20 @@ def refuse_non_finite_weights(state: TrainingState, saved_steps: Callable[[], li
     for model in state.candidates.values():
         for name, weight in model.named_parameters():
             if not bool(weight.isfinite().all()):
-                raise TrainingError(
-                    f"step {state.progress.step}: {name} has values that are not finite; not saved,"
-                    f" {_last_good(saved_steps())} {_ADVICE}"
-                )
+                raise _diverged(state.progress.step, f"{name} has values that are not finite; not saved", saved_steps)
 
 
 def refuse_non_finite_losses(losses: dict[str, float], step: int, saved_steps: Callable[[], list[int]]) -> None:
     """Called before a checkpoint is written: weights that are finite can still be too large to compute with."""
     for loss in losses.values():
         if not math.isfinite(loss):
-            raise TrainingError(f"step {step}: dev loss is {loss}; not saved, {_last_good(saved_steps())} {_ADVICE}")
+            raise _diverged(step, f"dev loss is {loss}; not saved", saved_steps)
 
 
-def _last_good(saved_steps: list[int]) -> str:
-    return f"last good checkpoint step {saved_steps[-1]}; in a new run" if saved_steps else "no checkpoint yet;"
+def _diverged(step: int, what: str, saved_steps: Callable[[], list[int]]) -> TrainingError:
+    steps = saved_steps()
+    last_good = f"last good checkpoint step {steps[-1]}; in a new run" if steps else "no checkpoint yet;"
+    return TrainingError(f"step {step}: {what}, {last_good} {_ADVICE}")
 
 
 def refuse_divergence(progress: Progress, loss: float, n_passes: int, log_every_steps: int) -> None:

@@ -24,7 +24,7 @@ from mt_cli.training.guards import (
     smaller_batches,
     smaller_searches,
 )
-from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, told_time
+from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
 from mt_cli.training.prepared import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
@@ -81,11 +81,11 @@ class Trainer:
                 if state.is_finished:
                     break
                 began, n_passes = time.monotonic(), state.phase.n_passes
-                rate = learning_rate(p.step + 1, state.settings, d_model)
+                lr = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
                 update = updates.compute()  # forward, backward, clip
                 p.step += 1
-                state.optimizer.step(rate, decay, p.step, update.is_finite)
+                state.optimizer.step(lr, decay, p.step, update.is_finite)
                 self._queued.append(update)
                 self._read_queued(bar, self.n_late)
                 state.speed.note_step(time.monotonic() - began, n_passes)
@@ -94,7 +94,7 @@ class Trainer:
                     bar.total = state.settings.max_steps
                 if self.metrics.is_record_due:
                     self._read_queued(bar)
-                    refuse_divergence(p, self.metrics.record(rate), state.phase.n_passes, LOG_EVERY_STEPS)
+                    refuse_divergence(p, self.metrics.record(lr), state.phase.n_passes, LOG_EVERY_STEPS)
 
     def _is_stopping(self) -> bool:
         """Whether a signal has come, to any process: all stop at the same step."""
@@ -182,6 +182,8 @@ class Trainer:
         plan = plan_steps(config.training, config.model.d_model, p.step, is_validated, *seconds, previous)
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
-            log.info(f"about {plan.max_steps:,} steps in {told_time(60 * minutes)}; training.max_steps does not count")
+            log.info(
+                f"about {plan.max_steps:,} steps in {format_duration(60 * minutes)}; training.max_steps does not count"
+            )
         speed.planned_minutes = minutes
         state.follow(plan)

@@ -33,7 +33,7 @@ class MetricsLog:
         self._events: EventFile | None = None
         self._dev_score: float | None = None
         self._grad_norm = math.nan  # of the last update
-        self._last_shown, self._has_told_time = 0.0, False
+        self._last_shown, self._is_time_logged = 0.0, False
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -63,9 +63,9 @@ class MetricsLog:
         """Writes a record, and returns the mean loss since the last one."""
         p = self._state.progress
         loss, speed = p.loss_sum / p.n_tokens, self._window_tokens / (time.monotonic() - self._window_started)
-        if not self._has_told_time and not self._state.is_at_last_step:
-            log.info(f"about {told_time(self._seconds_left)} left")
-            self._has_told_time = True
+        if not self._is_time_logged and not self._state.is_at_last_step:
+            log.info(f"about {format_duration(self._seconds_left)} left")
+            self._is_time_logged = True
         self._append(loss=loss, learning_rate=learning_rate, grad_norm=self._grad_norm)
         self._append_time(tokens_per_second=round(speed, 1))
         p.loss_sum, p.n_tokens = 0.0, 0
@@ -85,7 +85,7 @@ class MetricsLog:
             name, form = _DEV_SCORES[settings.select_by]
             now = f" {form.format(self._dev_score)}" if self._dev_score is not None else ""
             dev = f", {name}{now} (best {form.format(abs(p.best_score))} at {p.best_step})"
-        return f"{p.step}/{settings.max_steps}, {told_time(self._seconds_left)} left, loss {loss:.2f}{dev}"
+        return f"{p.step}/{settings.max_steps}, {format_duration(self._seconds_left)} left, loss {loss:.2f}{dev}"
 
     def note_validation(self, validation: Validation, is_best: bool, seconds: float) -> None:
         self._dev_score = abs(validation.score(self._state.settings.select_by))
@@ -119,7 +119,7 @@ class MetricsLog:
             self._run.logs.append(self._run.timing_file, record)
 
 
-def told_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`40 s`, `38 min` or `2.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -57,8 +57,10 @@ def summed_loss(
             hidden, weight = torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
         loss = fused_loss(hidden, weight, batch.targets, label_smoothing, r_drop)
     else:
-        logits = network.project(hidden[inputs.targets >= 0]).float()
-        loss = loss_of_logits(logits, batch.targets[batch.targets >= 0], label_smoothing, r_drop)
+        targets = batch.targets
+        if isinstance(batch, PackedBatch):  # whose padding is still there
+            hidden, targets = hidden[inputs.targets >= 0], targets[targets >= 0]
+        loss = loss_of_logits(network.project(hidden).float(), targets, label_smoothing, r_drop)
     return loss / 2 if r_drop else loss
 
 

@@ -21,8 +21,8 @@ _N_UPDATES, _SECONDS = 4, 5.0  # at least two, as the first one is slower; at mo
 
 
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
-    """Of the config's network, with one forward pass of each pair; infinite where memory is too small for it, of which a
-    training tells more.
+    """Of the config's network, with one forward pass of each pair; infinite where memory is too small for it, which the
+    training reports.
 
     The fastest update counts: it is what the machine can do when nothing else interrupts.
     """

@@ -49,9 +49,7 @@ class PairValidation:
 @dataclass(frozen=True)
 class Validation:
     weights: str  # the candidate with the lower loss, whose scores these are
-    train_loss: (
-        float  # nats for each target token of as many training pairs as the dev sets have: it knows those better
-    )
+    train_loss: float  # nats for each target token, of as many training pairs as the dev sets have
     by_pair: list[PairValidation]
 
     @property
@@ -86,15 +84,15 @@ class Validation:
 
     def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
         """Logs the scores, and samples of each language pair. `epoch` counts from 0. `best`: as `note_validation` says it."""
-        averaged, told = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
-        log.info(f"step {step}, epoch {epoch + 1}: {_told(self.figures)}{averaged}{told}")
+        averaged, how = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
+        log.info(f"step {step}, epoch {epoch + 1}: {_format(self.figures)}{averaged}{how}")
         for one in self.by_pair:
             if len(self.by_pair) > 1:
-                log.info(f"  {one.pair.data.name}: {_told(one.figures)}")
+                log.info(f"  {one.pair.data.name}: {_format(one.figures)}")
             one.show(n_samples)
 
 
-def _told(figures: dict[str, float]) -> str:
+def _format(figures: dict[str, float]) -> str:
     return f"dev loss {figures['dev_loss']:.3f}, BLEU {figures['bleu']:.2f}, chrF {figures['chrf']:.2f}"
 
 

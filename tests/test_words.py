@@ -15,7 +15,6 @@ from mt_cli.build import PreparedData, prepare
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText
-from mt_cli.errors import RunDirError
 from mt_cli.run.run_dir import RunDir
 
 
@@ -82,15 +81,6 @@ def test_an_entry_that_is_held_out_is_not_trained_on(words):
     assert [again.train.pair(i) for i in range(len(again.train))] == [
         data.train.pair(i) for i in range(len(data.train))
     ]
-
-
-def test_a_run_keeps_its_list(words):
-    prepared()
-    shutil.move("words.tsv", "moved.tsv")
-    prepared(words="{files: moved.tsv}")
-    Path("moved.tsv").write_text("word\tWort\n")
-    with pytest.raises(RunDirError, match="the words files are not what they were"):
-        prepared(words="{files: moved.tsv}")
 
 
 def test_another_share_is_another_training(words, mt):

@@ -75,7 +75,7 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
     profiles = [
         parent.of_pair(config.data, pair).load_profile(is_back=pair.tgt_lang == language)
         for pair in config.data.directions
-        if language in (pair.src_lang, pair.tgt_lang)
+        if language == pair.src_lang or (language == pair.tgt_lang and config.training.both_directions == 1)
     ]
     return set().union(*(profile.characters for profile in profiles if profile is not None))
 

@@ -231,13 +231,13 @@ def model():
     return Transformer(config, 40, 40, PAD_ID).eval()
 
 
-def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
+def test_the_mean_loss_is_that_of_a_plain_loop(model):
     rng = random.Random(5)
     pairs = [
         TokenPair(rng.choices(range(4, 40), k=rng.randint(1, 12)), rng.choices(range(4, 40), k=rng.randint(1, 12)), i)
         for i in range(30)
     ]
-    dataset = TokenDataset.build(tmp_path / "d", pairs, (40, 40), {})
+    dataset = TokenDataset.in_memory(pairs)
     total, n_tokens = 0.0, 0
     with torch.inference_mode():
         for pair in pairs:
@@ -254,10 +254,10 @@ def test_the_mean_loss_is_that_of_a_plain_loop(model, tmp_path):
     assert sum(told) == 3 * len(pairs)
 
 
-def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, tmp_path, monkeypatch):
+def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, monkeypatch):
     """320 target tokens, of which there are logits of 16 at once."""
     n_logits, project = list[int](), model.project
-    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5] * 9, [6] * 9, i) for i in range(32)], (40, 40), {})
+    dataset = TokenDataset.in_memory([TokenPair([5] * 9, [6] * 9, i) for i in range(32)])
     whole = mean_loss(model, dataset, 4096)
     monkeypatch.setattr(scoring, "_MAX_LOGITS", 16 * 40)
     monkeypatch.setattr(model, "project", lambda hidden: n_logits.append(hidden.shape[0]) or project(hidden))
@@ -265,13 +265,13 @@ def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, tmp_path, 
     assert max(n_logits) == 16 and sum(n_logits) == 320
 
 
-def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model, tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5], [6], 1)], (40, 40), {})
+def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model):
+    dataset = TokenDataset.in_memory([TokenPair([5], [6], 1)])
     before = torch.get_rng_state()
     mean_loss(model, dataset, 64)
     assert torch.equal(before, torch.get_rng_state())
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_loss_of_nothing_is_no_number(model, tmp_path):
-    assert math.isnan(mean_loss(model, TokenDataset.build(tmp_path / "d", [], (40, 40), {}), 64))
+def test_the_loss_of_nothing_is_no_number(model):
+    assert math.isnan(mean_loss(model, TokenDataset.in_memory([]), 64))

@@ -115,7 +115,7 @@ def test_a_run_that_cannot_judge_is_refused(mt, tiny, trained_run, arguments, co
 def test_the_longest_pair_fits_with_its_tag(mt, tiny):
     sizes = ("model.max_positions=16", "data.max_length=15", "training.max_steps=2", "training.both_directions=1")
     assert mt("train", "tiny.yaml", "--run-dir", "both", *options(*sizes)).code == 0
-    tokenizer = RunDir(Path("both")).text.load_tokenizer(True)
+    tokenizer = RunDir(Path("both")).load_tokenizer(True)
     lengths = set()
     for code in ("en", "de"):
         word = Path(f"train.{code}").read_text().split()[0]

@@ -149,7 +149,7 @@ def sync_folder(folder: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> RunDirError:
     """The error of a full disk, of a folder that may not be written, or of one that is gone."""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+    if error.errno in {errno.ENOTEMPTY, errno.EEXIST} and path.exists():
         return RunDirError(f"{path} exists now, another command has made it; choose another name")
     remedy = {errno.ENOENT: "bring the folder back", errno.EISDIR: "delete it"}.get(
         error.errno or 0, "free space" if is_full else "make the folder writable"

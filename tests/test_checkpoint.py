@@ -36,34 +36,26 @@ CONFIG = Config.model_validate(
         "model": {"d_model": 8, "ffn_dim": 8, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1},
     }
 )
-
-
-NOTES = {"progress": {}, "tokenizer_sha256": "", "data_sha256": {}, "weights": "model"}
+NOTES = {"progress": {"step": 5}, "config": CONFIG.model_dump(), "manifest_sha256": "", "weights": "model"}
 
 
 def small_tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
     return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290)
 
 
-def new_run(path: Path, step: int = 5, **content) -> RunDir:
-    """A run directory with a checkpoint, as a training leaves it."""
-    run, tokenizer = RunDir(path), small_tokenizer()
-    run.path.mkdir()
-    run.save_config(CONFIG)
-    run.text.save_tokenizer(tokenizer)
-    torch.manual_seed(1)
-    model = build_model(CONFIG, tokenizer)
-    whole = {**NOTES, "model": model.state_dict(), "tokenizer_sha256": tokenizer.sha256, "progress": {"step": step}}
-    whole |= content
-    save_checkpoint(run.checkpoint_file(step), whole)
-    run.point("best", step)
-    run.point("last", step)
-    return run
-
-
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory):
-    return new_run(tmp_path_factory.mktemp("checkpoint") / "run").path
+    """A run directory with a checkpoint, as a training leaves it."""
+    run, tokenizer = RunDir(tmp_path_factory.mktemp("checkpoint") / "run"), small_tokenizer()
+    run.path.mkdir()
+    run.save_config(CONFIG)
+    run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer))
+    torch.manual_seed(1)
+    weights = build_model(CONFIG, tokenizer).state_dict()
+    save_checkpoint(run.checkpoint_file(5), {**NOTES, "model": weights, "manifest_sha256": run.manifest.sha256})
+    run.point("best", 5)
+    run.point("last", 5)
+    return run.path
 
 
 @pytest.fixture
@@ -84,6 +76,18 @@ def assert_refused(file: Path) -> str:
     return message
 
 
+def is_refused_or_the_same(content: bytes, whole: bytes, file: Path) -> bool:
+    """Whether it is refused. A few bits of a zip file, such as dates and flags of a record, mean nothing to its content."""
+    file.write_bytes(content)
+    try:
+        loaded = load_checkpoint(file)
+    except CheckpointError:
+        return True
+    file.with_name("whole.pt").write_bytes(whole)
+    assert not list(unequal(loaded, load_checkpoint(file.with_name("whole.pt"))))
+    return False
+
+
 # Whole or refused ----------------------------------------------------------------------------------------------------
 
 
@@ -95,11 +99,7 @@ def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
         "bytes": torch.get_rng_state(),
     }
     save_checkpoint(tmp_path / "a.pt", content)
-    loaded = load_checkpoint(tmp_path / "a.pt")
-    assert loaded["format"] == FORMAT
-    assert loaded["progress"] == content["progress"] and torch.equal(loaded["bytes"], content["bytes"])
-    assert all(torch.equal(loaded["model"][name], content["model"][name]) for name in content["model"])
-    assert loaded["model"]["half"].dtype == torch.bfloat16
+    assert not list(unequal(load_checkpoint(tmp_path / "a.pt"), {"format": FORMAT, **content}))
 
 
 def test_a_checkpoint_cut_anywhere_is_refused(whole, tmp_path):
@@ -109,27 +109,12 @@ def test_a_checkpoint_cut_anywhere_is_refused(whole, tmp_path):
         assert_refused(file)
 
 
-FLIPS = settings(max_examples=300, deadline=None)
-
-
-@FLIPS
+@settings(max_examples=300, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_never_loaded_as_other_content(whole, tmp_path_factory, place, bit):
-    file = tmp_path_factory.getbasetemp() / "flipped.pt"
     damaged = bytearray(whole)
     damaged[int(place * len(whole))] ^= 1 << bit
-    file.write_bytes(damaged)
-    try:
-        loaded = load_checkpoint(file)
-    except CheckpointError:
-        return
-    # A few bits of a zip file, such as dates and flags of a record, mean nothing to its content.
-    assert_same(loaded, whole, file)
-
-
-def assert_same(loaded: dict, whole: bytes, file: Path) -> None:
-    file.with_name("whole.pt").write_bytes(whole)
-    assert not list(unequal(loaded, load_checkpoint(file.with_name("whole.pt"))))
+    is_refused_or_the_same(damaged, whole, tmp_path_factory.getbasetemp() / "flipped.pt")
 
 
 def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
@@ -140,9 +125,8 @@ def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
     assert len(records) > 10
     rng = random.Random(1)
     for record in records:
-        start = record.header_offset + 30 + int.from_bytes(
-            whole[record.header_offset + 26 : record.header_offset + 28], "little"
-        ) + int.from_bytes(whole[record.header_offset + 28 : record.header_offset + 30], "little")  # fmt: skip
+        lengths = whole[record.header_offset + 26 : record.header_offset + 30]
+        start = record.header_offset + 30 + sum(int.from_bytes(two, "little") for two in (lengths[:2], lengths[2:]))
         for _ in range(4):
             damaged = bytearray(whole)
             damaged[start + rng.randrange(record.file_size)] ^= 1 << rng.randrange(8)
@@ -153,8 +137,7 @@ def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
 @pytest.fixture(scope="module")
 def smallest(tmp_path_factory) -> bytes:
     file = tmp_path_factory.mktemp("smallest") / "a.pt"
-    content = {"model": {"w": torch.arange(6.0)}, "progress": {"step": 5}, "bytes": torch.get_rng_state()[:8]}
-    save_checkpoint(file, content)
+    save_checkpoint(file, {**NOTES, "config": {}, "model": {"w": torch.arange(6.0)}})
     return file.read_bytes()
 
 
@@ -168,58 +151,39 @@ def test_the_smallest_checkpoint_cut_at_any_byte_is_refused(smallest, tmp_path, 
 
 @pytest.mark.slow
 def test_the_smallest_checkpoint_with_any_bit_flipped_is_refused_or_the_same(smallest, tmp_path):
-    file, n_refused = tmp_path / "flipped.pt", 0
+    n_refused = 0
     for place in range(len(smallest)):
         for bit in range(8):
             flipped = bytearray(smallest)
             flipped[place] ^= 1 << bit
-            file.write_bytes(flipped)
-            try:
-                loaded = load_checkpoint(file)
-            except CheckpointError:
-                n_refused += 1
-                continue
-            assert_same(loaded, smallest, file)
+            n_refused += is_refused_or_the_same(flipped, smallest, tmp_path / "flipped.pt")
     assert n_refused > 4 * len(smallest)
 
 
 def test_a_block_of_zeros_is_refused(whole, tmp_path):
-    file = tmp_path / "zeroed.pt"
+    n_refused = 0
     for start in range(0, len(whole) - 512, len(whole) // 40):
-        file.write_bytes(whole[:start] + bytes(512) + whole[start + 512 :])
-        try:
-            loaded = load_checkpoint(file)
-        except CheckpointError:
-            continue
-        assert_same(loaded, whole, file)  # it was zero before
+        zeroed = whole[:start] + bytes(512) + whole[start + 512 :]
+        n_refused += is_refused_or_the_same(zeroed, whole, tmp_path / "zeroed.pt")  # some were zero before
+    assert n_refused > 10
 
 
-@pytest.mark.parametrize("content", [b"", b"text\n", b"PK\x03\x04", b"\x80\x02.", bytes(5000)])
-def test_what_is_no_checkpoint_is_refused(tmp_path, content):
-    (tmp_path / "a.pt").write_bytes(content)
-    assert assert_refused(tmp_path / "a.pt").startswith(f"{tmp_path}/a.pt: damaged or not a checkpoint (")
-
-
-def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    file = tmp_path / "a.pt"
+    for content in (b"", b"text\n", b"PK\x03\x04", b"\x80\x02.", bytes(5000)):
+        file.write_bytes(content)
+        assert assert_refused(file).startswith(f"{file}: damaged or not a checkpoint (")
+    for saved in ([1], {}, {"model": 3, "format": FORMAT}, {"format": FORMAT}, torch.ones(2)):
+        torch.save(saved, file)
+        assert "not an mt checkpoint (no weights in it)" in assert_refused(file)
+    for number in (FORMAT + 1, FORMAT - 1, None, str(FORMAT), [1]):
+        torch.save({**NOTES, "model": {}, "format": number}, file)
+        assert "of another version of mt; train the run anew" in assert_refused(file)
+    for name in NOTES:
+        torch.save({**NOTES, "model": {}, "format": FORMAT, name: 3}, file)
+        assert f"not an mt checkpoint (no {name} in it)" in assert_refused(file)
     assert_refused(tmp_path)
     assert_refused(tmp_path / "none.pt")
-
-
-@pytest.mark.parametrize("content", [[1], {}, {"model": 3, "format": FORMAT}, {"format": FORMAT}, torch.ones(2)])
-def test_something_else_that_torch_has_saved_is_refused(tmp_path, content):
-    torch.save(content, tmp_path / "a.pt")
-    assert assert_refused(tmp_path / "a.pt") == f"{tmp_path}/a.pt: not an mt checkpoint (no weights in it)"
-
-
-@pytest.mark.parametrize(
-    ("number", "told"),
-    [(FORMAT + 1, f"format {FORMAT + 1}"), (0, "format 0"), *[(odd, "another format") for odd in (None, "1", [1])]],
-)
-def test_a_checkpoint_of_another_format_is_refused_and_the_remedy_named(tmp_path, number, told):
-    torch.save({"format": number, "model": {}}, tmp_path / "a.pt")
-    assert assert_refused(tmp_path / "a.pt") == (
-        f"{tmp_path}/a.pt: {told}, this version of mt reads 1 to {FORMAT}; update mt"
-    )
 
 
 # No code -------------------------------------------------------------------------------------------------------------
@@ -263,18 +227,7 @@ def test_compressed_records_that_could_swell_up_are_refused(whole, tmp_path):
     ):
         for name in archive.namelist():
             packed.writestr(name, archive.read(name))
-    assert assert_refused(tmp_path / "b.pt") == f"{tmp_path}/b.pt: not a file of weights (its records are compressed)"
-
-
-@pytest.mark.parametrize("claimed", [torch.ones(1).expand(10**6, 10**6), torch.ones(2, device="meta"), torch.ones(2).to_sparse(), torch.ones(2).double(), torch.nn.Parameter(torch.ones(2))])  # fmt: skip
-def test_a_weight_that_is_less_than_it_claims_is_refused_before_memory_is_taken(run, claimed):
-    content = dict(load_checkpoint(run.checkpoint_file(5)))
-    name = sorted(content["model"])[0]
-    save_checkpoint(run.checkpoint_file(6), {**content, "model": {**content["model"], name: claimed}})
-    with pytest.raises(
-        CheckpointError, match=rf"step-000006\.pt: not of this config: {name} is .*expected \(|_rebuild_"
-    ):
-        load_model(run, "step-6")
+    assert "not a file of weights (its records are compressed)" in assert_refused(tmp_path / "b.pt")
 
 
 @pytest.mark.parametrize("claim", [bytearray, set, complex])
@@ -294,28 +247,31 @@ def test_tuples_that_would_take_hours_to_hash_are_refused(tmp_path, memoize):
     nested = b")\x85" + (memoize + b"h\x05" * 2 + b"\x87") * 60
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a/data.pkl", b"\x80\x02}(" + nested + b"K\x01u.")
-    assert "not a file of weights (a tuple stands twice in it)" in assert_refused(file)
+    assert "not a file of weights (unsupported content)" in assert_refused(file)
 
 
 def test_records_that_lie_in_one_another_are_refused(tmp_path):
     """A small file whose every record is all of it would take hours to verify."""
-    file, content = tmp_path / "a.pt", bytes(1000)
+    file = tmp_path / "a.pt"
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("a/data/0", content)
+        archive.writestr("a/data/0", bytes(1000))
         for number in range(1, 50):
             record = copy.copy(archive.filelist[0])
             record.filename = f"a/data/{number}"
             archive.filelist.append(record)
-    assert "not a file of weights (its records lie in one another)" in assert_refused(file)
-
-
-def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monkeypatch):
-    monkeypatch.setattr(checkpoint, "available_memory", lambda: 1000)
-    with pytest.raises(TrainingError, match=r"^out of memory: the model takes 0\.\d GiB, 0\.0 GiB are free; lower "):
-        load_model(run)
+    assert "not a file of weights (corrupt archive: overlapping records)" in assert_refused(file)
 
 
 # A run's model -------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_of_a_run_is_loaded_ready_to_translate_wherever_it_is_moved(run, tmp_path):
+    moved = tmp_path / "an other place ü"
+    shutil.move(run.path, moved)
+    model, tokenizer, config, content, _ = load_model(RunDir.existing(moved))
+    assert not model.training and config == CONFIG and content["progress"]["step"] == 5
+    torch.manual_seed(1)
+    assert not list(unequal(dict(model.state_dict()), dict(build_model(CONFIG, tokenizer).state_dict())))
 
 
 def test_a_signal_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch):
@@ -327,36 +283,35 @@ def test_a_signal_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch):
         load_checkpoint(run.checkpoint_file(5))
 
 
-def test_the_model_of_a_run_is_loaded_ready_to_translate(run):
-    model, tokenizer, config, content, _ = load_model(run)
-    assert not model.training and config == CONFIG and content["progress"]["step"] == 5
-    torch.manual_seed(1)
-    fresh = build_model(CONFIG, tokenizer)
-    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), fresh.state_dict().values(), strict=True))
+WEIGHTS = {
+    "missing": None,
+    "no tensor": 3,
+    "other shape": torch.ones(3, 2, 1),
+    "huge claim": torch.ones(1).expand(10**6, 10**6),
+    "without memory": torch.ones(2, device="meta"),
+    "sparse": torch.ones(2).to_sparse(),
+    "double": torch.ones(2).double(),
+    "parameter": torch.nn.Parameter(torch.ones(2)),
+}
 
 
-def test_weights_of_another_size_are_refused_before_memory_is_taken(run, monkeypatch):
-    run.config_file.write_text(run.config_file.read_text().replace("ffn_dim: 8\n", "ffn_dim: 9\n"))
+@pytest.mark.parametrize("found", [*WEIGHTS, "too many"])
+def test_weights_that_are_not_the_models_are_refused_before_memory_is_taken(run, monkeypatch, found):
     monkeypatch.setattr(checkpoint, "build_model", lambda *sizes: pytest.fail("memory was taken"))
-    with pytest.raises(CheckpointError, match=r"step-000005\.pt: not of this config: .* expected "):
-        load_model(run)
-
-
-@pytest.mark.parametrize("change", ["missing", "too many", "no tensor", "other shape"])
-def test_weights_that_are_not_the_models_are_refused(run, change):
     content = dict(load_checkpoint(run.checkpoint_file(5)))
-    weights = dict(content["model"])
-    name = sorted(weights)[0]
-    if change == "missing":
+    name = "zzz" if found == "too many" else min(content["model"])
+    weights = content["model"] | {name: torch.ones(2) if found == "too many" else WEIGHTS[found]}
+    if found == "missing":
         del weights[name]
-    else:
-        other = {"too many": torch.ones(2), "no tensor": 3, "other shape": torch.ones(3, 2, 1)}[change]
-        weights["zzz" if change == "too many" else name] = other
-    content["model"] = weights
-    save_checkpoint(run.checkpoint_file(6), content)
-    with pytest.raises(CheckpointError, match=r"step-000006\.pt: not of this config: ") as caught:
+    save_checkpoint(run.checkpoint_file(6), content | {"model": weights})
+    with pytest.raises(CheckpointError, match=rf"step-000006\.pt: not of this config: {name} is |_rebuild_"):
         load_model(run, "step-6")
-    assert ("zzz" if change == "too many" else name) in str(caught.value)
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monkeypatch):
+    monkeypatch.setattr(checkpoint, "available_memory", lambda: 1000)
+    with pytest.raises(TrainingError, match=r"^out of memory: the model takes 0\.\d GiB, 0\.0 GiB are free; lower "):
+        load_model(run)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -364,25 +319,51 @@ def test_weights_that_are_not_finite_are_refused_by_name(run, value):
     content = load_checkpoint(run.checkpoint_file(5))
     content["model"]["encoder_norm.gamma"] = torch.full((8,), value)
     save_checkpoint(run.checkpoint_file(5), content)
-    with pytest.raises(CheckpointError) as caught:
-        load_model(run)
-    assert str(caught.value) == (
-        f"{run.checkpoint_file(5)}: encoder_norm.gamma has values that are not finite; choose an earlier checkpoint"
-    )
-
-
-def test_another_tokenizer_than_that_of_the_training_is_refused(run):
-    run.text.save_tokenizer(small_tokenizer("quite another text for this"))
-    with pytest.raises(
-        CheckpointError, match=r"step-000005\.pt: trained with another tokenizer than the one in .*/run"
-    ):
+    with pytest.raises(CheckpointError, match=r"step-000005\.pt: encoder_norm\.gamma has values that are not finite; "):
         load_model(run)
 
 
-def test_a_missing_tokenizer_is_named(run):
+def test_a_model_is_not_loaded_with_another_config_or_another_tokenizer(run):
+    config = run.config_file.read_text()
+    run.config_file.write_text(config.replace("ffn_dim: 8\n", "ffn_dim: 9\n"))
+    with pytest.raises(RunDirError, match=r"config\.yaml: not what its checkpoints were trained with \(model\.ffn_dim"):
+        load_model(run)
+    run.config_file.write_text(config)
+    run.save_tokenizer(small_tokenizer("quite another text for this"))
+    with pytest.raises(RunDirError, match=r"tokenizer\.model: not what it was when the run was trained; restore it "):
+        load_model(run)
     (run.path / "tokenizer.model").unlink()
-    with pytest.raises(RunDirError, match=r"tokenizer\.model: No such file or directory; "):
+    with pytest.raises(RunDirError, match=r"tokenizer\.model: missing; .*restore it from a copy"):
         load_model(run)
+    other = RunDir(run.path)
+    other.manifest._is_trained = False  # so that it makes what another run would have
+    other.manifest.product("tokenizer", {}, {}, lambda: other.save_tokenizer(small_tokenizer("another text")))
+    with pytest.raises(RunDirError, match=r"run\.json: not of this run's checkpoints; restore it from a copy"):
+        load_model(RunDir(run.path))
+
+
+@settings(max_examples=100, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_run_json_is_noticed(made_run, tmp_path_factory, place, bit):
+    folder = tmp_path_factory.getbasetemp() / "flipped-run"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = RunDir(Path(shutil.copytree(made_run, folder)))
+    content = bytearray((folder / "run.json").read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    (folder / "run.json").write_bytes(content)
+    try:
+        assert run.manifest.products == RunDir(made_run).manifest.products  # a blank became another one
+    except RunDirError as error:
+        assert str(error).startswith(f"{folder}/run.json: damaged; restore it from a copy")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", None]
+)
+def test_a_run_json_that_is_none_is_refused(run, content):
+    run.manifest.file.write_bytes(content) if content is not None else run.manifest.file.unlink()
+    with pytest.raises(RunDirError, match=r"run\.json: (damaged|missing); restore it from a copy"):
+        load_model(RunDir(run.path))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +376,7 @@ def test_a_pointer_never_leads_out_of_the_run(run, pointer):
         run.find_checkpoint("best")
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.model", "best", "checkpoints/step-000005.pt"])
+@pytest.mark.parametrize("name", ["config.yaml", "run.json", "tokenizer.model", "best", "checkpoints/step-000005.pt"])
 def test_a_link_never_leads_out_of_the_run(run, tmp_path, name):
     file, outside = run.path / name, tmp_path / "outside"
     shutil.move(file, outside)
@@ -404,29 +385,20 @@ def test_a_link_never_leads_out_of_the_run(run, tmp_path, name):
         load_model(RunDir.existing(run.path))
 
 
-@pytest.mark.parametrize("name", ["best", "tokenizer.model"])
+@pytest.mark.parametrize("name", ["best", "tokenizer.model", "run.json"])
 def test_a_file_of_any_size_takes_no_memory(run, name):
     os.truncate(run.path / name, 1 << 40)  # a terabyte of nothing, which takes no disk
     with pytest.raises(RunDirError, match=rf"{name}: more than [\d,]+ bytes; restore it from a copy"):
         load_model(run)
 
 
-@pytest.mark.parametrize("name", ["../run/best", "step-", "step-x", "middle", "", "config.yaml", "/etc/passwd"])
-def test_a_checkpoint_that_is_none_is_refused(run, name):
-    with pytest.raises(RunDirError):
-        run.find_checkpoint(name)
-
-
-def test_a_checkpoint_that_is_gone_names_the_others(run):
+def test_only_names_of_checkpoints_are_taken(run):
+    for name in ("../run/best", "step-", "step-x", "middle", "", "config.yaml", "/etc/passwd"):
+        with pytest.raises(RunDirError):
+            run.find_checkpoint(name)
     with pytest.raises(RunDirError, match=r"step-000007\.pt: no such checkpoint; choose one of step-5$"):
         run.find_checkpoint("step-7")
     assert run.find_checkpoint("step-5") == run.find_checkpoint("best") == run.checkpoint_file(5)
-
-
-def test_a_run_works_wherever_it_is_moved(run, tmp_path):
-    moved = tmp_path / "an other place ü"
-    shutil.move(run.path, moved)
-    assert load_model(RunDir.existing(moved))[3]["progress"]["step"] == 5
 
 
 @pytest.mark.parametrize(("found", "reason"), [("nothing", "no such directory"), ("file", "not a directory"), ("folder", "no config.yaml in it")])  # fmt: skip
@@ -436,41 +408,39 @@ def test_what_is_no_run_directory_says_so(tmp_path, found, reason):
         path.write_text("x")
     if found == "folder":
         path.mkdir()
-    with pytest.raises(RunDirError) as caught:
+    with pytest.raises(RunDirError, match=f"^{path}: {reason}; expected a run directory"):
         RunDir.existing(path)
-    assert str(caught.value) == f"{path}: {reason}; expected a run directory, as `mt train` makes it"
+
+
+def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run: Path) -> None:
+    """It takes a second to import, half of what `mt translate` takes to its first line."""
+    code = (
+        "import sys; from mt_cli import Translator;"
+        f" Translator.load({str(trained_run)!r}).translate(['the red cat']);"
+        " print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.stdout == "[]\n", answer.stderr
 
 
 # Written at once or not at all ---------------------------------------------------------------------------------------
 
 
-def test_a_file_is_replaced_only_when_the_new_one_is_whole(tmp_path):
+@pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO)), KeyboardInterrupt()])
+def test_a_file_is_replaced_only_when_the_new_one_is_whole(tmp_path, error):
     file = tmp_path / "a"
     write_bytes(file, b"old")
 
     def fail(handle):
         handle.write(b"half of the n")
         assert file.read_bytes() == b"old"
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise error
 
-    with pytest.raises(RunDirError, match=r"^cannot write .*/a: Input/output error; "):
+    with pytest.raises(RunDirError if isinstance(error, OSError) else KeyboardInterrupt):
         write_atomically(file, fail)
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
     write_text(file, "neu ü")
     assert file.read_bytes() == "neu ü".encode() and list(tmp_path.iterdir()) == [file]
-
-
-def test_a_stopped_process_leaves_the_old_file_and_no_other(tmp_path):
-    file = tmp_path / "a"
-    write_bytes(file, b"old")
-
-    def stop(handle):
-        handle.write(b"half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(file, stop)
-    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
@@ -480,46 +450,33 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), real_replace(self, to))[1])
     file = tmp_path / "new" / "a"
     write_bytes(file, b"new")
-    folder, itself, named, folder_again = done
-    assert (folder, itself, named, folder_again) == (
-        tmp_path.stat().st_ino,
-        file.stat().st_ino,
-        "replace",
-        file.parent.stat().st_ino,
-    ), "the folder made for it, the content, the name, the folder that has the name"
+    made_in, itself, folder = (path.stat().st_ino for path in (tmp_path, file, file.parent))
+    assert done == [made_in, itself, "replace", folder]
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch):
-    file = tmp_path / "a.pt"
-    save_checkpoint(file, {"model": {"w": torch.ones(10)}})
+def test_a_disk_that_fails_is_asked_once_more_and_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+    file, real, n_failing = tmp_path / "a.pt", torch.save, 2
+    content = {**NOTES, "model": {"w": torch.ones(10)}}
+    save_checkpoint(file, content)
     before = file.read_bytes()
 
-    def full(content, handle):
-        handle.write(b"half")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(RunDirError) as caught:
-        save_checkpoint(file, {"model": {"w": torch.zeros(10)}})
-    assert str(caught.value) == (
-        f"cannot write {file}: No space left on device; free space and run the same command again"
-    )
-    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
-
-
-def test_a_disk_that_fails_once_is_asked_once_more(tmp_path, monkeypatch):
-    real, n_calls = torch.save, 0
-
-    def hiccup(content, handle):
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+    def save(content, handle):
+        nonlocal n_failing
+        n_failing -= 1
+        if n_failing >= 0:
+            handle.write(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(content, handle)
 
-    monkeypatch.setattr(torch, "save", hiccup)
-    save_checkpoint(tmp_path / "a.pt", {**NOTES, "model": {"w": torch.ones(10)}})
-    assert n_calls == 2 and torch.equal(load_checkpoint(tmp_path / "a.pt")["model"]["w"], torch.ones(10))
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(
+        RunDirError, match=r"^cannot write .*a\.pt: No space left on device; free space and run the same "
+    ):
+        save_checkpoint(file, content)
+    assert n_failing == 0 and file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+    n_failing = 1
+    save_checkpoint(file, {**content, "model": {"w": torch.zeros(10)}})
+    assert not load_checkpoint(file)["model"]["w"].any()
 
 
 def test_a_disk_that_fills_up_within_torch_is_told_too(tmp_path):
@@ -551,25 +508,11 @@ def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
     with pytest.raises(RunDirError, match=r"^cannot write .*; bring the folder back and run the same command again$"):
         write_text(tmp_path / "run" / "checkpoints" / "x", "x")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_that_is_a_file_is_told(tmp_path):
-    (tmp_path / "run").write_text("x")
+    (tmp_path / "run").write_text("a file where the folder was")
     with pytest.raises(
         RunDirError, match=r"^cannot write .*; make the folder writable and run the same command again$"
     ):
         write_text(tmp_path / "run" / "best", "x")
-
-
-def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run: Path) -> None:
-    """It takes a second to import, half of what `mt translate` takes to its first line."""
-    code = (
-        "import sys; from mt_cli import Translator;"
-        f" Translator.load({str(trained_run)!r}).translate(['the red cat']);"
-        " print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert answer.stdout == "[]\n", answer.stderr
 
 
 def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import hashlib
 import io
-import json
 import random
 import shutil
 import tempfile
@@ -26,10 +25,9 @@ from mt_cli import fetch
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import normalize, read_lines, read_pairs
-from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import MTError
-from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
 
 CONFIG = Config.model_validate(
@@ -63,11 +61,11 @@ def run_dir() -> RunDir:
     run = RunDir(folder() / "run")
     run.path.mkdir()
     run.save_config(CONFIG)
-    run.text.save_tokenizer(tokenizer())
+    run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer()))
     torch.manual_seed(1)
     weights = build_model(CONFIG, tokenizer()).state_dict()
-    content = {"model": weights, "tokenizer_sha256": tokenizer().sha256, "progress": {"step": 5}}
-    save_checkpoint(run.checkpoint_file(5), content)
+    content = {"model": weights, "manifest_sha256": run.manifest.sha256, "progress": {"step": 5}, "weights": "model"}
+    save_checkpoint(run.checkpoint_file(5), {**content, "config": CONFIG.model_dump()})
     run.point("best", 5)
     return run
 
@@ -146,32 +144,21 @@ def checkpoint_content(data: bytes) -> None:
 
 
 def text_files_of_a_run(data: bytes) -> None:
-    """What a run directory says of itself: names of checkpoints, hashes, owner."""
+    """What a run directory says of itself: names of checkpoints, its products, owner."""
     run = RunDir(Path(shutil.copytree(run_dir().path, folder() / "copy", dirs_exist_ok=True)))
-    for name in ("best", "last", "data.json", ".owner", "metrics.jsonl", "timing.jsonl", "provenance.json"):
+    for name in ("best", "last", "run.json", ".owner", "metrics.jsonl", "timing.jsonl", "provenance.json"):
         (run.path / name).write_bytes(data)
     for name in ("best", "last", data.decode("utf-8", errors="replace")):
         with contextlib.suppress(MTError):
             assert run.find_checkpoint(name) == run.checkpoint_file(5)
     with contextlib.suppress(MTError):
-        run.text.refuse_other_data({"train": "a", "dev": "b"}, bool(run.steps()))
+        assert run.manifest.products == run_dir().manifest.products  # so some byte of no meaning was changed
     run.logs.rewind({name: {"size": 1, "sha256": None} for name in run.logs.sync()})
     with run.lock.held():
         (run.path / ".owner").write_bytes(data)
         with pytest.raises(MTError) as caught, run.lock.held():
             pass
         assert len(str(caught.value).splitlines()) == 1
-
-
-def dataset(data: bytes) -> None:
-    """The description of a folder of token ids."""
-    meta = {"data": "x"}
-    built = folder() / "dataset"
-    if not built.exists():
-        TokenDataset.build(built, [TokenPair([5, 6], [7], 1)], (300, 300), meta)
-    (built / "meta.json").write_bytes(data)
-    found = TokenDataset.open(built, (300, 300), meta)
-    assert found is None or found.src(0).tolist() == [5, 6]
 
 
 def fetched(data: bytes) -> None:
@@ -204,7 +191,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         checkpoint,
         checkpoint_content,
         text_files_of_a_run,
-        dataset,
         fetched,
     )
 }
@@ -215,7 +201,7 @@ def examples(name: str) -> list[bytes]:
     text = "the cat\tdie Katze\nü\t\u2028\r\n".encode()
     records = records_of(run_dir().checkpoint_file(5))
     evil = io.BytesIO()
-    torch.save({"format": 1, "model": {"w": torch.zeros(2, 3).expand(4, 2, 3)}}, evil)
+    torch.save({"format": FORMAT, "model": {"w": torch.zeros(2, 3).expand(4, 2, 3)}}, evil)
     whole = {
         "compressed": [gzip.compress(text)],
         "config": [to_yaml(CONFIG).encode()],
@@ -223,8 +209,11 @@ def examples(name: str) -> list[bytes]:
         "tokenizer_model": tokenizer().models,
         "checkpoint": [run_dir().checkpoint_file(5).read_bytes(), evil.getvalue()],
         "checkpoint_content": [content for name, content in records.items() if name.endswith("data.pkl")],
-        "text_files_of_a_run": [b"checkpoints/step-000005.pt\n", b'{"train": "a", "dev": "b"}', b'{"starts": []}'],
-        "dataset": [json.dumps({"data": "x", "dtype": dtype}).encode() for dtype in ("uint16", "object", "V0", "i1")],
+        "text_files_of_a_run": [
+            b"checkpoints/step-000005.pt\n",
+            run_dir().manifest.file.read_bytes(),
+            b'{"starts": []}',
+        ],
         "fetched": [gzip.compress(b"a small corpus\n" * 20), b"a small corpus\n" * 20],
     }
     return whole.get(name, [text])

@@ -12,7 +12,6 @@ from tiny_trainer import pair_of
 
 from mt_cli.augment.reverse_run import reverse_config
 from mt_cli.build import PreparedData, prepare
-from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.run.run_dir import RunDir
@@ -83,33 +82,33 @@ def test_an_entry_that_is_held_out_is_not_trained_on(words):
     ]
 
 
-def test_another_share_is_another_training(words, mt):
+def test_a_trained_run_keeps_its_list_and_its_share(words, mt):
     train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.max_steps=2"]
     assert mt(*train, "--words", "words.tsv").code == 0
-    assert mt(*train, "--words", "words.tsv").code == 0
-    found = mt(*train, "--words", "words.tsv", "--set", "data.words.share=0.2")
-    assert found.code == 1 and b"data.words.share is 0.2 here, 0.1 there" in found.err
-    found = mt(*train)
-    assert found.code == 1 and b"data.words.share is null here, 0.1 there" in found.err
+    shutil.move("words.tsv", "moved.tsv")
+    assert mt(*train, "--words", "moved.tsv").code == 0
+    for options, told in (
+        (["--words", "moved.tsv", "--set", "data.words.share=0.2"], b"data.words.share is 0.2 here, 0.1 there"),
+        ([], b"data.words.share is null here, 0.1 there"),
+    ):
+        found = mt(*train, *options)
+        assert found.code == 1 and told in found.err
+    Path("moved.tsv").write_text("word\tWort\n")
+    found = mt(*train, "--words", "moved.tsv")
+    assert found.code == 1 and b"run: words: not what they were when this run began" in found.err
 
 
-def test_the_run_back_has_it_exchanged(words):
+def test_the_reverse_model_has_it_exchanged(words):
     Path("words.de").write_text("Wort\n")
     Path("words.en").write_text("word\n")
-    settings = [
-        "data.words={files: [words.en, words.de]}",
-        "data.monolingual.tgt=news.de",
-    ]
-    back = back_of(*settings)
-    assert back.words is not None
-    assert back.words.files == ["words.de", "words.en"]
-    for columns, expected in (("", "2,1"), (", columns: '2,1'", "1,2")):
-        back = back_of(f"data.words={{files: words.tsv{columns}}}", settings[1])
-        assert back.words is not None and back.words.columns == expected
-
-
-def back_of(*settings: str) -> DataConfig:
-    return reverse_config(load_config(Path("tiny.yaml"), settings), RunDir(Path("back"))).data
+    for given, files, columns in (
+        ("{files: [words.en, words.de]}", ["words.de", "words.en"], None),
+        ("{files: words.tsv}", ["words.tsv"], "2,1"),
+        ("{files: words.tsv, columns: '2,1'}", ["words.tsv"], "1,2"),
+    ):
+        config = load_config(Path("tiny.yaml"), [f"data.words={given}", "data.monolingual.tgt=news.de"])
+        back = reverse_config(config, RunDir(Path("back"))).data.words
+        assert back is not None and (back.files, back.columns) == (files, columns)
 
 
 def test_a_list_has_columns_of_its_own(words):
@@ -131,13 +130,10 @@ def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(ti
 
 
 @pytest.mark.parametrize("is_exchanged", [False, True])
-def test_a_list_whose_sides_are_exchanged_is_told(tiny, caplog, is_exchanged):
+def test_exchanged_sides_and_entries_of_a_named_set_are_named(tiny, caplog, is_exchanged):
     pairs = [(tgt, src) if is_exchanged else (src, tgt) for src, tgt in WORDS.items()]
     Path("words.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
     prepared()
     assert ("words.tsv: its sources look like targets of the corpus" in caplog.text) == is_exchanged
-
-
-def test_entries_of_a_named_set_are_told(tiny, caplog):
-    prepared(words="{files: [dev.en, dev.de]}")
+    prepared(words="{files: [dev.en, dev.de]}", run="other")
     assert "pairs of dev are also in data.words" in caplog.text

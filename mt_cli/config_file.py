@@ -346,11 +346,13 @@ def _read_text(path: Path) -> str:
 
 # Explaining ----------------------------------------------------------------------------------------------------------
 
-_EXPECTED = {  # of a section, or of text with this pattern
+_EXPECTED = {  # of a section or a list, or of text with this pattern
     "Corpus": "a corpus: {files: ..., weight: ...}",
     "LanguagePair": "a language pair: {src_lang: ..., tgt_lang: ..., train: ...}",
     "Monolingual": "{tgt: FILE}",
     "WordList": "{files: FILE}",
+    "train": "[source file, target file], one table, or a list of corpora: {files: ..., weight: ...}",
+    "pairs": "a list of language pairs: {src_lang: ..., tgt_lang: ..., train: ...}",
     LANGUAGE_PATTERN: "a language code such as en, de or zh",
     COLUMNS_PATTERN: "two columns such as es,gn or 1,3",
     NAME_PATTERN: "a name of letters, digits, '.', '_' and '-'",
@@ -376,7 +378,7 @@ def _explain(keys: Keys, details: ErrorDetails) -> str:
     elif kind == "dict_type":
         expected = "expected a section with a name for each: {NAME: ...}"
     elif kind == "list_type":
-        expected = f"expected a list such as [{_show(found)}]"
+        expected = f"expected {_EXPECTED.get(keys[-1], f'a list such as [{_show(found)}]')}"
     elif kind == "literal_error":
         expected = f"expected {context['expected']}"
     elif kind.startswith("bool"):

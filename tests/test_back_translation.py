@@ -25,9 +25,9 @@ from mt_cli.augment import back_translation
 from mt_cli.augment.monolingual import Selection, held_out_targets
 from mt_cli.augment.reverse_run import reverse_config
 from mt_cli.build import prepare
-from mt_cli.cli.corpus import _sides_of, read_config
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.config_file import config_of, load_config
+from mt_cli.corpus_config import _sides_of, read_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.data.spelling import Spelling

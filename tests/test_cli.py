@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 from nursery import wait_until
 from tiny_trainer import change_languages, options
 
-from mt_cli.cli.corpus import usual_run_dir
 from mt_cli.config_file import load_config
+from mt_cli.corpus_config import usual_run_dir
 from mt_cli.data import tokenizer
 from mt_cli.data.corpus import edge_spaces
 from mt_cli.run import provenance

@@ -131,7 +131,7 @@ IN_DATA = [  # what replaces a line of BASE, the line that is named, what the me
     ("tgt_lang: cn", 3, "data.tgt_lang: ", "'zh', found cn"),
     ("tgt_lang: EN", 3, "data.src_lang and data.tgt_lang are both 'en'", ""),
     *[(f"train: {given}", 4, f"data.train: {FILES}", "") for given in ("[a, b, c]", "[]", "", "3", "[a, 3]")],
-    ("train: {files: a.tsv}", 4, "data.train: expected a list", ""),
+    ("train: {files: a.tsv}", 4, "data.train: expected [source file, target file], one table, or a list of corpora", ""),
     ("train: train.en", 4, "data.train: expected two files", "found train.en"),
     ("train: [a, a]", 4, "data.train: expected two different files", ""),
     ("train:\n  - {files: a.tsv}\n  - b.tsv", 6, "data.train.1: expected a corpus: {files: ", "found b.tsv"),

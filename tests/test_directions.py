@@ -12,9 +12,9 @@ from test_two_files import SMALL, write_corpus
 from tiny_trainer import pair_of
 
 from mt_cli.build import prepare, train
-from mt_cli.cli.corpus import read_config
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.corpus_config import read_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import ConfigError, UsageError
 from mt_cli.evaluation.suspects import find_suspects
@@ -323,7 +323,7 @@ def test_a_language_pair_that_changes_is_named(of_pairs, mt):
     Path("changed.yaml").write_text(PAIRS.replace("tgt_lang: quy", "tgt_lang: qu"))
     refused = mt("train", "changed.yaml", "--run-dir", "run")
     assert refused.code == 1
-    assert "data.pairs are es-gn, es-qu here, es-gn, es-quy there" in refused.said[-1]
+    assert "data.pairs.1.tgt_lang is qu here, quy there" in refused.said[-1]
 
 
 def test_each_pair_is_checked(of_pairs, mt):
@@ -361,11 +361,11 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
         ),
         (
             "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: gn, train: b.tsv}",
-            "4: data.pairs.1 is es to gn, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
+            "4: data.pairs.1 is es-gn, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
         ),
         (
             "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: GN, train: b.tsv}",
-            "4: data.pairs.1 is es to GN, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
+            "4: data.pairs.1 is es-GN, as data.pairs.0; give the corpora of both as one data.pairs.0.train",
         ),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 # A file imports only from those above it, and from its own folder.
 ORDER = [
     "errors", "display", "files", "processes", "device", "fetch", "config", "config_file", "recipe", "data", "checking", "model",
-    "run", "decoding", "evaluation", "training", "explain", "export", "cli",
+    "run", "corpus_config", "decoding", "evaluation", "training", "explain", "notebook", "export", "cli",
 ]  # fmt: skip
 
 

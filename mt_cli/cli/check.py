@@ -11,9 +11,17 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.corpus import ColumnsOption, CorpusArgument, SetOption, SrcLangOption, TgtLangOption, read_config
-from mt_cli.cli.options import catch_ctrl_c, refuse_options
+from mt_cli.cli.options import (
+    ColumnsOption,
+    CorpusArgument,
+    SetOption,
+    SrcLangOption,
+    TgtLangOption,
+    catch_ctrl_c,
+    refuse_options,
+)
 from mt_cli.config import DataConfig
+from mt_cli.corpus_config import read_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.errors import UsageError
 from mt_cli.run.run_dir import RunDir

@@ -41,6 +41,43 @@ BadInputOption = Annotated[
 ]
 
 
+# The corpus -----------------------------------------------------------------------------------------------------------
+
+CorpusArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CORPUS...", help="Two text files, source and target; or one table; or a YAML config that names them."
+    ),
+]
+SrcLangOption = Annotated[str | None, typer.Option(help="Language code of the source, where no name tells it.")]
+TgtLangOption = Annotated[str | None, typer.Option(help="Language code of the target, where no name tells it.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option(help="The columns of a table that hold source and target: 1,3 or their names: es,gn.")
+]
+DevOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--dev",
+        help="The dev set: a table, or given twice, for source and target. Default: a part of the corpus is held out.",
+    ),
+]
+TestOption = Annotated[
+    list[Path] | None,
+    typer.Option("--test", help="A test set for `mt evaluate`: a table, or given twice, for source and target."),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
+    ),
+]
+
+
 # Options of a search -------------------------------------------------------------------------------------------------
 
 

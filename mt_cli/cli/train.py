@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mt_cli.cli.corpus import (
+from mt_cli.cli.options import (
     ColumnsOption,
     CorpusArgument,
     DevOption,
@@ -17,12 +16,10 @@ from mt_cli.cli.corpus import (
     SweepOption,
     TestOption,
     TgtLangOption,
-    files_of_set,
-    read_config,
-    usual_run_dir,
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
 from mt_cli.config import Config
+from mt_cli.corpus_config import as_settings, files_of_set, read_config, usual_run_dir
 from mt_cli.errors import UsageError
 
 MonolingualOption = Annotated[
@@ -87,19 +84,19 @@ def train(
     began = time.monotonic()
     if minutes is not None and not 0 < minutes <= 1e6:
         raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
-    shorthands = {
-        "data.words.files": json.dumps(files_of_set("words", words), ensure_ascii=False) if words else None,
+    chosen = {
+        "data.words.files": files_of_set("words", words) if words else None,
         "training.minutes": minutes,
-        "data.clean": "true" if clean else None,
-        "training.init_from": json.dumps(str(init_from), ensure_ascii=False) if init_from else None,
-        "training.extend_vocabulary": "true" if extend_vocabulary else None,
+        "data.clean": clean,
+        "training.init_from": str(init_from) if init_from else None,
+        "training.extend_vocabulary": extend_vocabulary,
     }
-    settings = [*(overrides or ()), *(f"{key}={value}" for key, value in shorthands.items() if value is not None)]
+    settings = [*(overrides or ()), *as_settings(chosen)]
     more = [name for name, is_given in {"clean": clean, "monolingual": monolingual, "words": words}.items() if is_given]
     configs = dict[Path, Config]()
     with StopSignals() as signals:
-        for suffix, chosen in combinations(settings).items():
-            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, chosen, monolingual, init_from)
+        for suffix, own in combinations(settings).items():
+            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, own, monolingual, init_from)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

@@ -1,15 +1,13 @@
-"""The corpus that a command line names: a config, two text files or one table."""
+"""From the names of files to a config and to the name of its run: two text files, one table, or a config."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from mt_cli.config import Config
 from mt_cli.config_file import config_of, load_config
@@ -21,51 +19,17 @@ from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
 
-CorpusArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="CORPUS...", help="Two text files, source and target; or one table; or a YAML config that names them."
-    ),
-]
-SrcLangOption = Annotated[str | None, typer.Option(help="Language code of the source, where no name tells it.")]
-TgtLangOption = Annotated[str | None, typer.Option(help="Language code of the target, where no name tells it.")]
-ColumnsOption = Annotated[
-    str | None, typer.Option(help="The columns of a table that hold source and target: 1,3 or their names: es,gn.")
-]
-DevOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--dev",
-        help="The dev set: a table, or given twice, for source and target. Default: a part of the corpus is held out.",
-    ),
-]
-TestOption = Annotated[
-    list[Path] | None,
-    typer.Option("--test", help="A test set for `mt evaluate`: a table, or given twice, for source and target."),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
-]
-SweepOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
-    ),
-]
-
 _DOCUMENTS = {".doc", ".docx", ".odt", ".pdf", ".rtf"}
 
 
 def read_config(
     corpus: list[Path],
-    src_lang: str | None,
-    tgt_lang: str | None,
-    columns: str | None,
-    dev: list[Path] | None,
-    test: list[Path] | None,
-    overrides: list[str],
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
+    columns: str | None = None,
+    dev: list[Path] | None = None,
+    test: list[Path] | None = None,
+    overrides: Sequence[str] = (),
     monolingual: list[Path] | None = None,
     init_from: Path | None = None,
 ) -> Config:
@@ -99,7 +63,7 @@ def read_config(
 
 
 def _sides_of(monolingual: list[Path], src_lang: str, tgt_lang: str) -> list[str]:
-    """Settings for the files of `--monolingual`: those whose names tell the source language help the way back."""
+    """Settings for the files of `--monolingual`: those whose names tell the source language help the reverse model."""
     sides: dict[str, list[str]] = {"tgt": [], "src": []}
     for file in monolingual:
         code = code_of_name(suffix_of(file).removeprefix("."))
@@ -110,9 +74,7 @@ def _sides_of(monolingual: list[Path], src_lang: str, tgt_lang: str) -> list[str
             f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}, which helps beside text in the"
             " target language only; give such text, too, or rename it"
         )
-    return [
-        f"data.monolingual.{side}={json.dumps(files, ensure_ascii=False)}" for side, files in sides.items() if files
-    ]
+    return as_settings({f"data.monolingual.{side}": files for side, files in sides.items()})
 
 
 def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
@@ -165,9 +127,16 @@ def usual_run_dir(
         run = RunDir(corpus[0].parent)
         is_of_a_run = corpus[0].name == run.config_file.name and run.checkpoints.is_dir()
         usual = run.path if is_of_a_run else RUNS / _stem(corpus[0])
+    if usual.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
+        usual = usual.resolve()
     usual = usual.with_name("-".join([usual.name, *more]))
     is_the_other = init_from is not None and usual.resolve() == init_from.resolve()
     return usual.with_name(f"{usual.name}-2") if is_the_other else usual
+
+
+def as_settings(settings: Mapping[str, Any]) -> list[str]:
+    """`section.key=value` for each of the values that were given."""
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items() if value]
 
 
 def files_of_set(option: str, files: list[Path]) -> list[str]:

@@ -1,0 +1,75 @@
+"""A notebook calls what the commands do, gets results that print well, and pays for torch only at the first use."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mt_cli
+from mt_cli import Run, Translator, check, evaluate, load_run, report, train
+from mt_cli.errors import RunDirError, UsageError
+
+SMALL = [
+    "model.d_model=16",
+    "model.n_encoder_layers=1",
+    "model.n_decoder_layers=1",
+    "training.max_steps=2",
+    "training.n_samples=0",
+    "training.device=cpu",
+    "tokenizer.vocab_size=300",
+]
+
+
+def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny: Path) -> None:
+    run = train(["train.en", "train.de"], dev=["dev.en", "dev.de"], settings=SMALL)
+    assert run.path == Path("runs/en-de") and run.step == 2 and run.chrf >= 0
+    assert repr(run).startswith("<Run runs/en-de: dev BLEU ") and "at step 2" in repr(run)
+    assert load_run("runs/en-de") == run
+    assert len(run.translator().translate(["cat", "dog"])) == 2
+    assert str(evaluate(run.path, device="cpu")).startswith("run")
+    report(run.path, "page.html", quick=True)
+    assert Path("page.html").exists()
+
+
+def test_a_corpus_is_checked(tiny: Path) -> None:
+    found = check(["train.en", "train.de"])
+    assert found.n_pairs == 200 and "200 pairs" in str(found)
+    with pytest.raises(UsageError, match="the names do not tell the languages"):
+        check(["train.en", "dev.en"])
+
+
+def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run: Path) -> None:
+    run = load_run(trained_run)
+    assert isinstance(run, Run) and run.step in {80, 160}
+    with pytest.raises(RunDirError):
+        load_run("none")
+
+
+def test_progress_is_shown_unless_somebody_handles_it() -> None:
+    from mt_cli.notebook import show_progress
+
+    log = logging.getLogger("mt_cli")
+    before, log.propagate = list(log.handlers), False
+    log.handlers.clear()
+    try:
+        show_progress(False)
+        assert not log.handlers
+        show_progress()
+        show_progress()
+        assert len(log.handlers) == 1
+    finally:
+        log.handlers[:], log.propagate = before, True
+
+
+def test_everything_has_a_name_and_a_version_and_torch_waits_for_its_use() -> None:
+    assert set(dir(mt_cli)) >= {"Translator", "__version__", "check", "evaluate", "load_config", "report", "train"}
+    assert all(getattr(mt_cli, name) for name in mt_cli.__all__) and mt_cli.Translator is Translator
+    assert mt_cli.__version__[0].isdigit()
+    with pytest.raises(AttributeError, match="nothing_such"):
+        _ = mt_cli.nothing_such
+    code = "import sys, mt_cli; mt_cli.train, mt_cli.check, mt_cli.load_config; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -11,6 +11,8 @@ import pytest
 
 import mt_cli
 from mt_cli import Run, Translator, check, evaluate, load_run, report, train
+from mt_cli.config_file import config_of
+from mt_cli.corpus_config import usual_run_dir
 from mt_cli.errors import RunDirError, UsageError
 
 SMALL = [
@@ -40,6 +42,18 @@ def test_a_corpus_is_checked(tiny: Path) -> None:
     assert found.n_pairs == 200 and "200 pairs" in str(found)
     with pytest.raises(UsageError, match="the names do not tell the languages"):
         check(["train.en", "dev.en"])
+
+
+def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cd runs/p && mt train config.yaml` ended with a traceback, and `../config.yaml --clean` trained in `..-clean`."""
+    (tmp_path / "p" / "checkpoints").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "p")
+    config = config_of({"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]})
+    assert usual_run_dir([Path("config.yaml")], config) == tmp_path / "p"
+    monkeypatch.chdir("checkpoints")
+    assert usual_run_dir([Path("../config.yaml")], config, ["clean"]) == tmp_path / "p-clean"
 
 
 def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run: Path) -> None:

@@ -120,7 +120,8 @@ def _with_recipe(
         values, reasons = _chosen(config, _facts(pairs, facts), of_parent, n_processes)
         return Made(facts={"values": values, "reasons": reasons})
 
-    inputs = {**inputs_of_runs(run, parent=parent), **{f"train{pair.suffix}": pair.inputs["train"] for pair in pairs}}
+    train = {name: pair.inputs[name] for pair in pairs for name in [f"train{pair.suffix}"]}
+    inputs = {**inputs_of_runs(run, parent=parent), **train}
     run.manifest.product("recipe", inputs, {"given": _as_json(given_keys(config))}, make)
     facts_of_recipe = run.manifest.facts("recipe")
     values, reasons = facts_of_recipe["values"], facts_of_recipe["reasons"]
@@ -178,7 +179,7 @@ def _tokenizer(
 
     inputs = inputs_of_runs(run, parent=parent)
     for pair in pairs:
-        inputs |= {f"{name}{pair.suffix}": sha256 for name, sha256 in pair.inputs.items()}
+        inputs |= pair.inputs
         products = run.manifest.products
         inputs |= {f"{stage}{pair.suffix}": products[f"{stage}{pair.suffix}"].sha256 for stage in ("spelling", "split")}
     extends = config.training.extend_vocabulary

@@ -91,11 +91,11 @@ class PairStages:
     @cached_property
     def inputs(self) -> dict[str, str | None]:
         """The files of the pair. Where no dev set is named, it is cut from the training text."""
-        found: dict[str, str | None] = {"train": joined_sha256([one.sha256 for one in self.sets])}
+        found: dict[str, str | None] = {f"train{self.suffix}": joined_sha256([one.sha256 for one in self.sets])}
         if self.data.dev is not None:
-            found["dev"] = sha256_of(self.data.dev)
+            found[f"dev{self.suffix}"] = sha256_of(self.data.dev)
         if self.words is not None:
-            found["words"] = self.words.sha256
+            found[f"words{self.suffix}"] = self.words.sha256
         return found
 
     @property

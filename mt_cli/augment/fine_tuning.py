@@ -264,7 +264,7 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
     """What a run was trained on, without what machines translated. Raises DataError or RunDirError when it is missing or has
     changed."""
     text = TrainingText(files.training_data())
-    if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs["train"]:
+    if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")
     is_synthetic = [corpus.synthetic for corpus in text.corpora]
     pairs = text.read(on_bad_line="skip")

@@ -38,7 +38,8 @@ from mt_cli.run.directions import directions_of, tags_of, told, told_target
 from mt_cli.run.manifest import Made
 from mt_cli.run.provenance import record_start, versions
 from mt_cli.run.run_dir import RunDir
-from mt_cli.stages import PairStages
+from mt_cli.stages.ids import IdStages
+from mt_cli.stages.pair import PairStages
 from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
@@ -75,17 +76,18 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     pairs = [PairStages(config, data, run, facts, parent, reverse) for data in config.data.directions]
     with contextlib.ExitStack() as stack:
         for pair in pairs:
-            stack.callback(pair.close)
+            stack.callback(pair.text.close)
         for pair in pairs:
             pair.check()
             pair.spell()
             pair.split()
         config = _with_recipe(config, run, parent, pairs, facts, n_processes)
         tokenizer = _tokenizer(config, run, parent, pairs, facts)
-        mixtures = [pair.ids(tokenizer) for pair in pairs]
-        for pair, mixture in zip(pairs, mixtures, strict=True):
-            pair.describe(mixture)
-        prepared = [pair.prepared(tokenizer) for pair in pairs]
+        of_ids = [IdStages(pair, tokenizer) for pair in pairs]
+        mixtures = [one.ids() for one in of_ids]
+        for one, mixture in zip(of_ids, mixtures, strict=True):
+            one.describe(mixture)
+        prepared = [one.prepared() for one in of_ids]
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
@@ -120,7 +122,7 @@ def _with_recipe(
         values, reasons = _chosen(config, _facts(pairs, facts), of_parent, n_processes)
         return Made(facts={"values": values, "reasons": reasons})
 
-    train = {name: pair.inputs[name] for pair in pairs for name in [f"train{pair.suffix}"]}
+    train = {name: pair.text.inputs[name] for pair in pairs for name in [f"train{pair.suffix}"]}
     inputs = {**inputs_of_runs(run, parent=parent), **train}
     run.manifest.product("recipe", inputs, {"given": _as_json(given_keys(config))}, make)
     facts_of_recipe = run.manifest.facts("recipe")
@@ -150,7 +152,7 @@ def _chosen(
 
 def _facts(pairs: list[PairStages], facts: FactsCounter) -> CorpusFacts:
     for pair in pairs:
-        pair.read()
+        pair.text.read()
     return facts.facts()
 
 
@@ -170,7 +172,7 @@ def _tokenizer(
         tags = tags_of(config)
         if any(corpus.synthetic for pair in pairs for corpus in pair.data.corpora):
             known = _facts(pairs, facts)
-            n_real, n_synthetic = (sum(pair.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
+            n_real, n_synthetic = (sum(pair.text.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
             tags.append(REAL if tags_real_sources(known, n_real, n_synthetic) else SYNTHETIC)
         sides = _sides(settings, pairs)
         if parent is None:
@@ -179,7 +181,7 @@ def _tokenizer(
 
     inputs = inputs_of_runs(run, parent=parent)
     for pair in pairs:
-        inputs |= pair.inputs
+        inputs |= pair.text.inputs
         products = run.manifest.products
         inputs |= {f"{stage}{pair.suffix}": products[f"{stage}{pair.suffix}"].sha256 for stage in ("spelling", "split")}
     extends = config.training.extend_vocabulary

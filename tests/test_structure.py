@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 # A file imports only from those above it, and from its own folder.
 ORDER = [
     "errors", "display", "files", "processes", "device", "fetch", "config", "config_file", "recipe", "data", "checking", "model",
-    "run", "corpus_config", "decoding", "evaluation", "training", "explain", "notebook", "export", "cli",
+    "run", "corpus_config", "decoding", "evaluation", "training", "augment", "explain", "stages", "build", "export",
+    "notebook", "cli",
 ]  # fmt: skip
 
 
@@ -106,9 +107,8 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "data/dataset",
         "run/lock",
         "run/logs",
-        "run/text_files",
-        "run/held_out",
-        "run/synthetic",
+        "run/manifest",
+        "run/pair_files",
         "run/run_dir",
         "fetch",
     ):

@@ -33,8 +33,8 @@ class CorpusProfile(BaseModel):
     shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
     longest_deviation: _Deviation
     characters: str  # of the source, sorted
-    abbreviations: tuple[str, ...] = Field(max_length=MAX_ABBREVIATIONS)  # of the source
-    spelling: Spelling  # characters of the source that are read as others
+    abbreviations: tuple[str, ...] = Field((), max_length=MAX_ABBREVIATIONS)  # of the source
+    spelling: Spelling = {}  # characters of the source that are read as others
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
         """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the

@@ -189,13 +189,15 @@ def _absolute(path: Any, folder: int) -> str:
 def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
     """Lets this process be sent a signal after so many calls of a function that a training calls, such as
     `Checkpoints.save`."""
+    from mt_cli.augment import back_translation
     from mt_cli.run import run_dir
-    from mt_cli.training import checkpoints as resume
-    from mt_cli.training import gradients, loop, update, validation
+    from mt_cli.training import checkpoints, gradients, loop, update, validation
 
     path = name.split(".")
     module = next(
-        module for module in (update, gradients, resume, validation, loop, run_dir) if hasattr(module, path[0])
+        module
+        for module in (update, gradients, checkpoints, validation, loop, run_dir, back_translation)
+        if hasattr(module, path[0])
     )
     owner = functools.reduce(getattr, path[:-1], module)
     real, calls = getattr(owner, path[-1]), itertools.count(1)

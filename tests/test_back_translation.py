@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 import shutil
@@ -11,17 +10,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import crash_points
 import pytest
 from conftest import WORDS
-from mt_cli.run.synthetic import About
 from nursery import Nursery, nursery_in
 from same_training import differences
 
 from mt_cli import recipe
-from mt_cli.augment import back_translation
 from mt_cli.augment.monolingual import Selection, held_out_targets
 from mt_cli.augment.reverse_run import reverse_config
 from mt_cli.build import prepare
@@ -32,7 +28,7 @@ from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.data.spelling import Spelling
 from mt_cli.data.tokenizer import REAL, SYNTHETIC
-from mt_cli.errors import ConfigError, DataError, RunDirError
+from mt_cli.errors import ConfigError, DataError
 from mt_cli.run.run_dir import RunDir
 
 # Which lines are chosen ----------------------------------------------------------------------------------------------
@@ -57,24 +53,16 @@ def test_monolingual_text_is_read_as_training_text_is(tmp_path, monkeypatch):
     assert read("b.gn.gz", "b.gn.gz") == ["three\0", "three\0"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "a.gn: no lines; give a file with a sentence on each line"),
-        ("one\n".encode("utf-16"), "a.gn:1: UTF-16 text, expected UTF-8; save the file as UTF-8"),
-        (b"\x1f\x8b\x08", "a.gn:1: gzip file, expected text; unpack it"),
-    ],
-)
-def test_what_is_no_text_is_refused(tmp_path, monkeypatch, content, message):
+def test_what_is_no_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("a.gn").write_bytes(content)
-    with pytest.raises(DataError) as error:
-        read("a.gn")
-    assert str(error.value) == message
-
-
-def test_pipes_and_missing_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    for content, message in (
+        (b"", "a.gn: no lines; "),
+        ("one\n".encode("utf-16"), "a.gn:1: UTF-16 text, expected UTF-8; "),
+        (b"\x1f\x8b\x08", "a.gn:1: gzip file, expected text; "),
+    ):
+        Path("a.gn").write_bytes(content)
+        with pytest.raises(DataError, match=f"^{message}"):
+            read("a.gn")
     with pytest.raises(DataError, match=r"^none.gn: No such file"):
         read("none.gn")
     os.mkfifo("pipe.gn")
@@ -121,18 +109,18 @@ def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
             "copied",
             "far too short or too long",
             "punctuation alone",
-            "of signs that no source has",
+            "of characters that no source has",
         )
     }
     assert chosen.n_trained == 200
     respelled = selection(load_config(Path("tiny.yaml")).data, {"ß": "7"})
-    assert list(respelled.pairs([("the cat 7", "die Katze")])), "the run back writes such a sign for another"
+    assert list(respelled.pairs([("the cat 7", "die Katze")])), "the reverse model writes such a character for another"
 
 
-# What the run back is trained with -----------------------------------------------------------------------------------
+# What the reverse model is trained with -----------------------------------------------------------------------------------
 
 
-def test_the_run_back_has_the_same_text_with_its_sides_exchanged(tiny):
+def test_the_reverse_model_has_the_same_text_with_its_sides_exchanged(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "training.minutes=30"])
     back = reverse_config(config, RunDir(Path("back")))
     assert (back.data.src_lang, back.data.tgt_lang, back.data.dev) == ("de", "en", ["dev.de", "dev.en"])
@@ -143,7 +131,7 @@ def test_the_run_back_has_the_same_text_with_its_sides_exchanged(tiny):
     assert [(pair.src, pair.tgt) for pair in TrainingText(back.data).read()] == swapped
 
 
-def test_text_in_the_source_language_takes_a_second_run_back(tiny):
+def test_text_in_the_source_language_takes_a_second_reverse_model(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual={tgt: a.de, src: a.en}", "training.minutes=60"])
     found: list[tuple[Monolingual | None, float | None]] = []
     while config.data.monolingual is not None:
@@ -196,12 +184,12 @@ def test_the_name_of_a_file_tells_which_side_it_helps():
     assert sides("zh_CN", "zh_TW", "a.zh_TW") == ['data.monolingual.tgt=["a.zh_TW"]']
 
 
-def test_a_run_back_that_has_begun_goes_on_as_it_began(tiny):
+def test_a_reverse_model_that_has_begun_goes_on_as_it_began(tiny):
     data = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"], "monolingual": {"tgt": ["news.de"]}}
     back, config = RunDir(Path("back")), config_of(data)
     assert reverse_config(config, back).training.both_directions == 1
-    back.path.mkdir()
-    back.text.save_hashes({"train": "", "dev": ""})
+    back.checkpoints.mkdir(parents=True)
+    back.checkpoint_file(1).touch()
     assert "training.both_directions" not in given_keys(reverse_config(config, back))
 
 
@@ -218,17 +206,6 @@ def test_a_synthetic_corpus_alone_is_refused():
     lists = [{"files": ["a.es", "a.gn"], "hold_out": False}, {"files": ["b.es", "b.gn"], "synthetic": True}]
     told = "data.train: no corpus from which a dev set may be held out; give data.dev, or leave out hold_out: false"
     assert told_of(train=lists) == [told] and told_of(train=lists, dev=["dev.es", "dev.gn"]) == []
-
-
-def test_several_language_pairs_have_no_monolingual_text_so_far(tiny):
-    pairs = (
-        "[{src_lang: en, tgt_lang: de, train: [train.en, train.de]}, {src_lang: de, tgt_lang: en, train: [a.de, a.en]}]"
-    )
-    with pytest.raises(
-        ConfigError, match=r"data.monolingual is for one language pair so far; leave it out, or data.pairs"
-    ):
-        Path("several.yaml").write_text(f"data: {{pairs: {pairs}, monolingual: {{tgt: news.de}}}}\n")
-        load_config(Path("several.yaml"))
 
 
 def test_the_tag_of_a_synthetic_source_has_a_position():
@@ -253,11 +230,12 @@ SMALL = (
     "back_translation._BLOCK_SIZE = 16\n"
     "back_translation.Judgement.has_learnt = True\n"  # in so few steps it has not
 )
-STAGES = {  # what is called when it is killed, and how often it was called before
+STAGES = {  # what has just returned when it is killed, and how often it was called
     "training back": ("Checkpoints.save", 1),
-    "choosing": ("RunSynthetic.save_lines", 2),
-    "translating": ("RunSynthetic.save_translations", 1),
-    "joining": ("RunSynthetic.save_about", 1),
+    "choosing": ("_select", 1),
+    "translating": ("_Blocks.save", 1),
+    "joining": ("_joined", 1),
+    "preparing": ("Checkpoints.restore", 2),
     "training": ("Checkpoints.save", 1),
 }
 
@@ -286,7 +264,7 @@ def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data:
 
 
 def killed(stage: str, sent: str = "SIGKILL") -> str:
-    name, n_calls = {**STAGES, "preparing": ("RunText.save_profile", 2)}[stage]
+    name, n_calls = STAGES[stage]
     return f"import crash_points; crash_points.kill_after({name!r}, {n_calls}, {sent!r})"
 
 
@@ -310,38 +288,44 @@ def stages(nursery: Nursery, folder: Path) -> dict[str, Path]:
 
 
 def same(run: Path, expected: Path) -> bool:
-    synthetic = ("tgt.en", "tgt.de")
-    texts = [[(path / "synthetic" / name).read_bytes() for name in synthetic] for path in (run, expected)]
-    assert texts[0] == texts[1]
+    """The clock apart: the seconds that translating took, and the checkpoint of the reverse model, which holds some."""
     assert not list(run.rglob(".tmp-*")) and not (run / "synthetic" / "blocks").exists()
-    found = [differences(run / name, expected / name) for name in ("back", "")]
-    assert found == [[], []]
+    for name in ("back", ""):
+        mine, theirs = RunDir(run / name), RunDir(expected / name)
+        files = [{key: one.files for key, one in each.manifest.products.items()} for each in (mine, theirs)]
+        assert {**files[0], "check": None} == {**files[1], "check": None}  # which names the files of the run
+        found = differences(mine.path, theirs.path)
+        assert (not found) if name else {*found} <= {"run.json", "best: manifest_sha256", "last: manifest_sha256"}
     return True
 
 
 def test_a_training_killed_in_every_stage_ends_as_if_nothing_had_happened(whole, stages):
-    assert [len(RunDir(path / "back").steps()) for path in stages.values()] == [1, 2, 2, 2, 2, 2]
-    assert [len(list(path.glob("synthetic/blocks/*-lines.json"))) for path in stages.values()] == [0, 2, 3, 3, 0, 0]
-    assert [len(list(path.glob("synthetic/blocks/*-trans*"))) for path in stages.values()] == [0, 0, 1, 3, 0, 0]
-    assert [len(RunDir(path).steps()) for path in stages.values()] == [0, 0, 0, 0, 1, 2]
+    runs = [RunDir(path) for path in stages.values()]
+    assert [len(RunDir(run.back).steps()) for run in runs] == [1, 2, 2, 2, 2, 2, 2]
+    assert [(run.synthetic / "lines.txt").exists() for run in runs] == [False] + 6 * [True]
+    assert [len(list(run.synthetic.glob("blocks/*/*.json"))) for run in runs] == [0, 0, 1, 3, 0, 0, 0]
+    assert ["synthetic" in run.manifest.products for run in runs] == 4 * [False] + 3 * [True]
+    assert [len(run.steps()) for run in runs] == [0, 0, 0, 0, 0, 1, 2]
     assert same(stages[""], whole)
 
 
 def test_the_run_keeps_the_pairs_that_were_made_and_learns_from_them_with_a_tag(whole, folder, monkeypatch):
     monkeypatch.chdir(folder)
     run = RunDir(whole)
-    config, about = run.load_config(), run.synthetic.about()
-    assert about is not None and about.n_lines == 40
+    config, lines, made = run.load_config(), run.manifest.facts("monolingual"), run.manifest.facts("synthetic")
     src, tgt = (read_lines(whole / "synthetic" / f"tgt.{side}") for side in ("en", "de"))
-    assert 0 < len(src) == len(tgt) == about.n_pairs and set(tgt) <= set(read_lines(Path("news.de")))
-    assert about.n_pairs + sum(about.left_out.values()) == about.n_lines
-    assert sorted(path.name for path in (whole / "synthetic").iterdir()) == ["about.json", "tgt.de", "tgt.en"]
+    assert 0 < len(src) == len(tgt) == made["n_pairs"] and set(tgt) <= set(read_lines(Path("news.de")))
+    left_out = [*lines["left_out"].values(), *made["left_out"].values()]
+    assert made["n_pairs"] + sum(left_out) == lines["n_lines"] == 40
+    assert sorted(path.name for path in run.synthetic.iterdir()) == ["lines.txt", "tgt.de", "tgt.en"]
     assert config.data.corpora[0].files == ["train.en", "train.de"] and len(config.data.corpora) == 1
     data = prepare(config, run)
     assert len(data.train) == 200 + len(src)
     tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
     assert tag is not None and tag not in real.src and synthetic.src[0] == tag
     assert data.tokenizer.decode_src(synthetic.src[1:]) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
+    back = data.train.backwards()  # learns from no synthetic source
+    assert back.pair(0).src == real.tgt and back.pair(200) == synthetic
 
 
 @pytest.mark.parametrize(("weight", "n_enough", "marks_real"), [(6, 999, True), (4, 999, False), (6, 100, False)])
@@ -367,23 +351,15 @@ def test_sources_that_are_fewer_have_the_tag_unless_people_translated_much(
 
 def test_no_tag_marks_sources_of_a_run_without_synthetic_ones(nursery, whole, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    assert (
-        nursery.run("train", "tiny.yaml", "--from", "whole", "--run-dir", "child", "--set", "training.max_steps=1") == 0
-    )
-    mixture = prepare(RunDir(folder / "child").load_config(), RunDir(folder / "child")).train
-    tokenizer = RunDir(folder / "child").text.load_tokenizer(True)
-    assert tokenizer.tag_id(SYNTHETIC) is not None and len(tokenizer.tags) == 1
-    assert all(tokenizer.tag_id(SYNTHETIC) not in mixture.pair(i).src for i in range(len(mixture)))
+    options = ["--from", "whole", "--run-dir", "child", "--set", "training.max_steps=1"]
+    assert nursery.run("train", "tiny.yaml", *options) == 0, nursery.said
+    data = prepare(RunDir(folder / "child").load_config(), RunDir(folder / "child"))
+    tag = data.tokenizer.tag_id(SYNTHETIC)
+    assert tag is not None and len(data.tokenizer.tags) == 1
+    assert all(tag not in data.train.pair(i).src for i in range(len(data.train)))
 
 
-def test_steps_backwards_learn_from_no_synthetic_source(whole, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    mixture = prepare(RunDir(whole).load_config(), RunDir(whole)).train
-    back = mixture.backwards()
-    assert back.pair(0).src == mixture.pair(0).tgt and back.pair(200) == mixture.pair(200)
-
-
-def test_the_run_back_is_an_ordinary_run(nursery, whole):
+def test_the_reverse_model_is_an_ordinary_run(nursery, whole):
     back = RunDir.existing(whole / "back")
     assert back.load_config().data.tgt_lang == "en" and back.steps() == [15, 30]
     assert nursery.run("evaluate", "whole/back", "--json") == 0, nursery.said
@@ -392,20 +368,20 @@ def test_the_run_back_is_an_ordinary_run(nursery, whole):
 def test_the_same_command_changes_nothing_in_a_finished_run(nursery, whole):
     before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
     assert train(nursery, "whole") == 0
-    assert "is finished" in nursery.said and "translate back" not in nursery.said
+    assert "is finished" in nursery.said and "reverse model" not in nursery.said
     assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
 
 
 def test_a_signal_while_it_translates_keeps_what_is_done(nursery, stages, folder):
     shutil.copytree(stages["choosing"], folder / "stopped")
     assert train(nursery, "stopped", killed("translating", "SIGTERM")) == 128 + signal.SIGTERM
-    assert "stopped translating back, what is done is kept in stopped/synthetic; continue with: mt" in nursery.said
-    assert len(list((folder / "stopped/synthetic/blocks").glob("*-translations.json"))) == 1
+    assert "stopped back-translating, what is done is kept in stopped/synthetic/blocks" in nursery.said
+    assert len(list((folder / "stopped/synthetic/blocks").glob("*/*.json"))) == 1
 
 
 @pytest.mark.slow
 def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
-    """The run back is a run with monolingual text itself, and is killed while its own run back translates for it."""
+    """The reverse model is a run with monolingual text itself, and is killed while its own reverse model translates for it."""
     text = "{tgt: news.de, src: news.en}"
     assert train(nursery, "both", monolingual=text) == 0, nursery.said
     of_back = RunDir(folder / "both" / "back").load_config().data
@@ -422,19 +398,17 @@ def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
     assert "data.monolingual.src is null here, given there" in nursery.said
 
 
-@pytest.mark.parametrize("stage", ["translating", "training"])
-def test_other_monolingual_text_is_refused_wherever_it_lies(nursery, stages, folder, stage):
-    run = Path(shutil.copytree(stages[stage], folder / f"other-{stage}")).name
+def test_a_run_that_has_checkpoints_goes_on_with_its_text_alone(nursery, stages, whole, folder):
+    run = Path(shutil.copytree(stages["training"], folder / "other")).name
     (folder / "other.de").write_text((folder / "news.de").read_text() + "Baum\n")
-    assert train(nursery, run, monolingual="{tgt: other.de}") == 1
-    assert "the monolingual files are not what they were when this run began" in nursery.said
+    for text, told in (
+        ("{tgt: other.de}", "other: monolingual text: not what they were when this run began"),
+        ("null", "data.monolingual.search is null here, greedy there"),
+        ("{tgt: news.de, back: whole/back}", "data.monolingual.back is given here, null there"),
+    ):
+        assert train(nursery, run, monolingual=text) == 1 and told in nursery.said
     shutil.copy(folder / "news.de", folder / "moved.de")
-    assert train(nursery, run, monolingual="{tgt: moved.de}") == 0
-
-
-def test_a_run_with_monolingual_text_does_not_go_on_without_it(nursery, whole):
-    assert train(nursery, "whole", monolingual="null") == 1
-    assert "data.monolingual.search is null here, greedy there" in nursery.said
+    assert train(nursery, run, monolingual="{tgt: moved.de}") == 0, nursery.said
 
 
 def test_no_held_out_pair_is_trained_on_in_either_direction(nursery, folder):
@@ -450,141 +424,95 @@ def test_no_held_out_pair_is_trained_on_in_either_direction(nursery, folder):
 
 def test_monolingual_text_does_not_change_what_is_held_out(nursery, folder):
     """So a run with the text and one without it are scored on the same sentences."""
-    for name, text in (("with", "{tgt: news.de}"), ("without", "null")):
-        assert train(nursery, f"held-{name}", dev="null", test="{}", monolingual=text) == 0, nursery.said
+    assert train(nursery, "without", dev="null", test="{}", monolingual="null") == 0, nursery.said
     for name in ("dev.en", "test.de"):
-        one, other = (read_lines(folder / f"held-{run}/held_out/{name}") for run in ("with", "without"))
+        one, other = (read_lines(folder / f"{run}/held_out/{name}") for run in ("held", "without"))
         assert one == other != []
 
 
-def test_a_run_back_of_the_users_own_is_taken(nursery, whole, folder):
-    text = "{tgt: news.de, back: whole/back}"
+def test_a_reverse_model_of_the_users_own_is_taken_and_not_needed_after_preparing(nursery, whole, folder):
+    shutil.copytree(whole / "back", folder / "lent")
+    text = "{tgt: news.de, back: lent}"
     assert train(nursery, "own", monolingual=text) == 0, nursery.said
     assert not (folder / "own/back").exists()
     assert (folder / "own/synthetic/tgt.en").read_bytes() == (whole / "synthetic/tgt.en").read_bytes()
-    assert json.loads((folder / "own/synthetic/about.json").read_text())["back"] == "whole/back"
-    assert train(nursery, "wrong", monolingual=text.replace("whole/back", "whole")) == 2
+    shutil.rmtree(folder / "lent")
+    assert train(nursery, "own", monolingual=text, steps=40) == 0, nursery.said
+    assert "continuing own from step 30" in nursery.said
+    assert train(nursery, "wrong", monolingual="{tgt: news.de, back: whole}") == 2
     assert "data.monolingual.back: whole translates en to de, expected de to en" in nursery.said
 
 
-def test_a_run_back_that_was_replaced_while_it_translates_translates_all_anew(nursery, stages, whole, folder):
-    shutil.copytree(whole / "back", folder / "first")
+def test_a_reverse_model_that_was_replaced_while_it_translates_translates_all_anew(nursery, whole, folder):
+    first = RunDir(Path(shutil.copytree(whole / "back", folder / "first")))
     text = "{tgt: news.de, back: first}"
     assert train(nursery, "replaced", killed("translating"), monolingual=text) == -signal.SIGKILL
-    first = RunDir(folder / "first")
     first.point("best", 45 - int(first.find_checkpoint("best").stem[5:]))  # of its checkpoints 15 and 30 the other one
-    train(nursery, "replaced", monolingual=text)
-    assert "first is not what it was when translating back began, so all lines are translated anew" in nursery.said
+    assert train(nursery, "replaced", killed("translating"), monolingual=text) == -signal.SIGKILL
+    blocks = [len(list(of_key.iterdir())) for of_key in (folder / "replaced/synthetic/blocks").iterdir()]
+    assert blocks == [1, 1]
 
 
 @pytest.mark.parametrize("stage", ["translating", "preparing"])
-def test_settings_that_change_before_the_text_is_prepared_make_all_lines_anew(nursery, stages, folder, stage):
+def test_settings_that_change_before_the_first_checkpoint_make_all_lines_anew(nursery, stages, folder, stage):
     """Else the text would be of two searches, or hold sentences of a test set that was named later."""
-    run = folder / f"changed-{stage}"
-    if stage == "translating":
-        shutil.copytree(stages[stage], run)
-    else:
-        assert train(nursery, run.name, killed("preparing")) == -signal.SIGKILL
-        assert json.loads((run / "synthetic/about.json").read_text())["n_pairs"]
-    assert train(nursery, run.name, monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
-    anew = (
-        "the settings or the pairs are not what they were when translating back began, so all lines are translated anew"
-    )
-    assert anew in nursery.said
-    assert train(nursery, f"sampled-{stage}", monolingual="{tgt: news.de, search: sampling}") == 0, nursery.said
-    assert same(run, folder / f"sampled-{stage}")
+    run = Path(shutil.copytree(stages[stage], folder / f"changed-{stage}"))
+    text = "{tgt: news.de, search: sampling}"
+    assert train(nursery, run.name, monolingual=text) == 0, nursery.said
+    assert ("made anew: synthetic (other search)" in nursery.said) == (stage == "preparing")
+    if not (folder / "sampled").exists():
+        assert train(nursery, "sampled", monolingual=text) == 0, nursery.said
+    assert same(run, folder / "sampled")
 
 
 def test_a_command_with_a_mistake_deletes_no_translations(nursery, stages, whole, folder):
     run = Path(shutil.copytree(stages["translating"], folder / "mistaken"))
-    before = sorted(path.name for path in run.rglob("*-translations.json"))
-    assert before and train(nursery, "mistaken", max_length="20") == 1, nursery.said
-    assert "mistaken/back holds a run of another config (data.max_length is 20 here, " in nursery.said
-    assert sorted(path.name for path in run.rglob("*-translations.json")) == before
+    [block] = run.glob("synthetic/blocks/*/*.json")
+    before = block.read_bytes()
+    for changes, told in (
+        ({"max_length": "20"}, "data.max_length is 20 here, 16 there"),
+        ({"clean": "true"}, "data.clean is True here, False there"),
+        ({"dev": "null"}, "data.dev is null here, given there"),
+    ):
+        assert train(nursery, "mistaken", **changes) == 1
+        assert f"mistaken/back holds a run of another config ({told}" in nursery.said
+        assert block.read_bytes() == before
     assert train(nursery, "mistaken") == 0, nursery.said
     assert "anew" not in nursery.said and same(run, whole)
 
 
-def test_no_setting_changes_between_the_run_back_and_the_run(nursery, stages, whole, folder):
-    run = Path(shutil.copytree(stages["translating"], folder / "changed-later")).name
-    assert train(nursery, run, clean="true") == 1
-    assert "changed-later/back holds a run of another config (data.clean is True here, False there)" in nursery.said
-    assert train(nursery, run, dev="null") == 1
-    assert "data.dev is null here, given there" in nursery.said
-    assert train(nursery, "whole", monolingual="{tgt: news.de, back: whole/back}") == 1
-    by = "data.monolingual.back is given here, null there"
-    assert by in nursery.said
-
-
-def test_other_text_in_the_source_language_is_another_setting(tiny):
-    config = load_config(Path("tiny.yaml"))
-    Path("news.en").write_text("a dog\n")
-    of_text = [
-        config.model_copy(update={"data": config.data.model_copy(update={"monolingual": text})})
-        for text in (Monolingual(tgt=["train.de"]), Monolingual(tgt=["train.de"], src=["news.en"]))
-    ]
-    found = [back_translation._sha256_of_settings(one) for one in of_text]
-    Path("news.en").write_text("a cat\n")
-    found += [back_translation._sha256_of_settings(one) for one in of_text]
-    assert found[0] == found[2] and found[1] != found[3]
-
-
-def test_a_damaged_block_is_told_with_what_to_do(nursery, stages, folder):
-    run = Path(shutil.copytree(stages["translating"], folder / "damaged")).name
-    [block, *_] = (folder / run / "synthetic/blocks").glob("*-translations.json")
-    told = "damaged or lost; restore it from a copy, or delete damaged/synthetic, and the same command makes it anew"
-    for content in (block.read_bytes()[:-3], b'[["one"], 1.0]', b"3", b"[]", b"[[1], 1.0]"):
-        block.write_bytes(content)
-        assert train(nursery, run) == 1
-        assert f"{block.relative_to(folder)}: {told}" in nursery.said
-    (folder / run / "synthetic/about.json").write_text("{}")
-    assert train(nursery, run) == 1 and f"about.json: {told}" in nursery.said
-    shutil.rmtree(folder / run / "synthetic")
-    assert train(nursery, run) == 0, nursery.said
-
-
-def test_lines_that_are_no_list_of_text_are_told(tmp_path):
-    synthetic = RunDir(tmp_path).synthetic
-    synthetic.begin()
-    for damaged in ([1], {"a": 1}, 3):
-        synthetic.save_lines(0, damaged)  # type: ignore[arg-type]
-        with pytest.raises(
-            RunDirError, match=r"000000-lines\.json: damaged or lost; restore it from a copy, or delete"
-        ):
-            synthetic.lines(0)
-
-
-@pytest.mark.parametrize("stage", ["preparing", "training"])
-def test_synthetic_pairs_that_are_not_whole_are_not_trained_on(nursery, stages, whole, folder, stage):
-    run = folder / f"cut-{stage}"
-    if stage == "training":
-        shutil.copytree(stages[stage], run)
-    else:
-        assert train(nursery, run.name, killed(stage)) == -signal.SIGKILL
-    files = [run / "synthetic" / name for name in ("tgt.en", "tgt.de")]
-    for file in files:  # so that they are still of one length
-        file.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
-    files += files[:1]
-    for file in files:
-        assert train(nursery, run.name) == 1
-        assert f"{run.name}/synthetic/tgt.en: damaged or lost; restore it from a copy, or delete " in nursery.said
-        file.unlink(missing_ok=True)
-    shutil.rmtree(run / "synthetic")
-    assert train(nursery, run.name) == 0, nursery.said
-    assert same(run, whole)
-
-
-def test_a_run_back_that_is_lost_while_it_translates_is_trained_anew(nursery, stages, whole, folder):
-    run = Path(shutil.copytree(stages["translating"], folder / "lost-back"))
+def test_what_is_damaged_or_lost_before_the_first_checkpoint_is_made_anew(nursery, stages, whole, folder):
+    run = Path(shutil.copytree(stages["translating"], folder / "damaged"))
+    [block] = run.glob("synthetic/blocks/*/*.json")
+    for number, content in enumerate((block.read_bytes()[:-3], b"3", block.read_bytes().replace(b"the", b"dog"))):
+        again = Path(shutil.copytree(run, folder / f"damaged-{number}"))
+        (again / block.relative_to(run)).write_bytes(content)
+        assert train(nursery, again.name) == 0 and same(again, whole), nursery.said
     shutil.rmtree(run / "back")
-    assert train(nursery, "lost-back") == 0, nursery.said
-    assert "/back is not what it was when translating back began, so all lines are translated " in nursery.said
-    assert same(run, whole)
+    assert train(nursery, run.name) == 0 and same(run, whole), nursery.said
+    pairs = Path(shutil.copytree(stages["preparing"], folder / "cut"))
+    for name in ("tgt.en", "tgt.de"):  # so that they are still of one length
+        file = pairs / "synthetic" / name
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
+    assert train(nursery, pairs.name) == 0, nursery.said
+    assert "made anew: synthetic (synthetic/tgt.en is damaged)" in nursery.said and same(pairs, whole)
 
 
-def test_a_lost_curve_of_the_run_back_is_told(nursery, stages, folder):
+@pytest.mark.parametrize("name", ["tgt.en", "tgt.de", "lines.txt"])
+def test_synthetic_pairs_that_are_damaged_later_are_named(nursery, stages, folder, name):
+    run = Path(shutil.copytree(stages["training"], folder / f"damaged-{name}"))
+    file = run / "synthetic" / name
+    flipped = bytearray(file.read_bytes())
+    flipped[7] ^= 2
+    file.write_bytes(flipped)
+    for _ in ("damaged", "missing"):
+        assert train(nursery, run.name) == 1
+        assert f"{run.name}/synthetic/{name}: damaged or missing; restore it from a copy" in nursery.said
+        file.unlink(missing_ok=True)
+
+
+def test_a_lost_curve_of_the_reverse_model_is_named(nursery, stages, folder):
     run = Path(shutil.copytree(stages["choosing"], folder / "no-curve"))
-    shutil.rmtree(run / "synthetic")
     (run / "back/metrics.jsonl").unlink()
     assert train(nursery, run.name) == 1
     assert "metrics.jsonl: lost; restore it from a copy, or delete no-curve/back" in nursery.said
@@ -600,19 +528,10 @@ def test_a_run_whose_pairs_are_made_does_not_need_the_text_any_more(nursery, who
         (folder / "away.de").rename(folder / "news.de")
 
 
-def test_a_prepared_run_does_not_need_the_run_back_any_more(nursery, whole, folder):
-    shutil.copytree(whole / "back", folder / "lent")
-    text = "{tgt: news.de, back: lent}"
-    assert train(nursery, "borrower", monolingual=text) == 0, nursery.said
-    shutil.rmtree(folder / "lent")
-    assert train(nursery, "borrower", monolingual=text, steps=40) == 0, nursery.said
-    assert "continuing borrower from step 30" in nursery.said
-
-
 OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolingual", "news.de"]
 
 
-def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_of_the_run_back(nursery, folder):
+def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_of_the_reverse_model(nursery, folder):
     small = {"model.d_model": 16, "model.n_encoder_layers": 1, "model.n_decoder_layers": 1, "training.max_steps": 4}
     options = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
     finds = f"{SMALL}back_translation.Translator.translate = lambda self, lines, **_: ['the red cat sees'] * len(lines)"
@@ -630,7 +549,7 @@ def test_where_the_recipe_lets_a_run_learn_both_ways_it_begins_with_the_weights_
     assert "begun with" not in nursery.said
 
 
-def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder):
+def test_a_reverse_model_that_has_learnt_nothing_may_learn_for_longer(nursery, folder):
     finds_nothing = (
         "from mt_cli.decoding.translator import Translator\n"
         "Translator.translate = lambda self, lines, **options: [''] * len(lines)"
@@ -641,14 +560,13 @@ def test_a_run_back_that_has_learnt_nothing_may_learn_for_longer(nursery, folder
     assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [15, 30]
 
 
-def test_a_run_goes_on_without_the_text_where_its_run_back_has_hardly_learnt(nursery, folder):
+def test_a_run_goes_on_without_the_text_where_its_reverse_model_has_hardly_learnt(nursery, folder):
     has_not = "back_translation.Judgement.has_learnt = False\n"
-    assert train(nursery, "pairs-alone", has_not + killed("joining"), steps=2) == -signal.SIGKILL
-    assert "the monolingual text is not used: pairs-alone/back has hardly learnt to translate, and" in nursery.said
+    assert train(nursery, "pairs-alone", has_not + killed("preparing"), steps=2) == -signal.SIGKILL
+    assert "back-translation skipped: the reverse model pairs-alone/back is too weak (" in nursery.said
     for steps in (2, 30):
         assert train(nursery, "pairs-alone", has_not, steps=steps) == 0, nursery.said
-        about = json.loads((folder / "pairs-alone/synthetic/about.json").read_text())
-        assert (about["n_pairs"], about["n_chosen"]) == (0, 0)
+        assert RunDir(folder / "pairs-alone").manifest.facts("synthetic")["n_pairs"] == 0
         assert "synthetic pairs" not in nursery.said
     assert RunDir(folder / "pairs-alone").steps()[-1] == 30
     assert nursery.run("translate", "pairs-alone", "dev.en") == 0, nursery.said
@@ -687,18 +605,3 @@ def test_a_training_disturbed_anywhere_on_the_way_loses_nothing(nursery, whole, 
         assert train(nursery, "disturbed") == 0, (moment, nursery.said)
         assert same(folder / "disturbed", whole), moment
     assert moment > 100
-
-
-def test_a_kill_while_synthetic_pairs_are_forgotten_lets_the_next_start_begin_anew(tmp_path, monkeypatch):
-    synthetic = RunDir(tmp_path).synthetic
-    synthetic.begin()
-    synthetic.save_lines(0, ["old"])
-    synthetic.save_translations(0, ["alt"], 1.0)
-    synthetic.save_about(About("a", "back", "b", 1, 1, {}, 1.0))
-    with monkeypatch.context() as killed:
-        killed.setattr(type(synthetic), "delete_blocks", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            synthetic.forget()
-    assert synthetic.about() is None
-    synthetic.begin()
-    assert not synthetic.has_translations(0)

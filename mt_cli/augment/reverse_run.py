@@ -28,12 +28,14 @@ def translated_share(text: Monolingual) -> float:
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError where it is
-    not there or translates something else."""
+    missing, though it has yet to translate, or translates something else."""
     data = config.data
     if data.monolingual is None:
         return None
     if data.monolingual.back is None:
         return RunDir(run.back)
+    if run.steps() and not Path(data.monolingual.back).exists():
+        return RunDir(Path(data.monolingual.back))  # what it has translated is in the run
     back = RunDir.existing(Path(data.monolingual.back))
     known = directions_of(back.load_config())
     if reverse_name(data) not in {one.name for one in known}:

@@ -117,7 +117,7 @@ def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
     assert list(respelled.pairs([("the cat 7", "die Katze")])), "the reverse model writes such a character for another"
 
 
-# What the reverse model is trained with -----------------------------------------------------------------------------------
+# What the reverse model is trained with ------------------------------------------------------------------------------
 
 
 def test_the_reverse_model_has_the_same_text_with_its_sides_exchanged(tiny):
@@ -170,18 +170,13 @@ def test_files_of_the_command_line_go_with_settings_of_a_config(tiny):
 
 
 def test_the_name_of_a_file_tells_which_side_it_helps():
-    def sides(src_lang: str, tgt_lang: str, *files: str) -> list[str]:
-        return _sides_of([Path(file) for file in files], src_lang, tgt_lang)
-
-    assert sides("pt_BR", "en", "a.pt_BR", "a.en") == [
-        'data.monolingual.tgt=["a.en"]',
-        'data.monolingual.src=["a.pt_BR"]',
-    ]
-    assert sides("zh", "en", "a.zh_CN", "a.txt") == [
-        'data.monolingual.tgt=["a.txt"]',
-        'data.monolingual.src=["a.zh_CN"]',
-    ]
-    assert sides("zh_CN", "zh_TW", "a.zh_TW") == ['data.monolingual.tgt=["a.zh_TW"]']
+    for src_lang, tgt_lang, files, sides in (
+        ("pt_BR", "en", ["a.pt_BR", "a.en"], {"tgt": "a.en", "src": "a.pt_BR"}),
+        ("zh", "en", ["a.zh_CN", "a.txt"], {"tgt": "a.txt", "src": "a.zh_CN"}),
+        ("zh_CN", "zh_TW", ["a.zh_TW"], {"tgt": "a.zh_TW"}),
+    ):
+        found = _sides_of([Path(file) for file in files], src_lang, tgt_lang)
+        assert found == [f'data.monolingual.{side}=["{file}"]' for side, file in sides.items()]
 
 
 def test_a_reverse_model_that_has_begun_goes_on_as_it_began(tiny):
@@ -410,25 +405,19 @@ def test_a_run_that_has_checkpoints_goes_on_with_its_text_alone(nursery, stages,
         assert train(nursery, run, monolingual=text) == 1 and told in nursery.said
     shutil.copy(folder / "news.de", folder / "moved.de")
     assert train(nursery, run, monolingual="{tgt: moved.de}") == 0, nursery.said
+    (folder / "moved.de").unlink()
+    assert train(nursery, run, monolingual="{tgt: moved.de}", steps=40) == 0, nursery.said
+    assert "continuing other from step 30" in nursery.said
 
 
-def test_no_held_out_pair_is_trained_on_in_either_direction(nursery, folder):
-    assert train(nursery, "held", dev="null", test="{}") == 0, nursery.said
-    run, back = folder / "held", folder / "held/back"
-    for name in ("dev", "test"):
-        for side in ("en", "de"):
-            held_out = read_lines(run / f"held_out/{name}.{side}")
-            assert held_out == read_lines(back / f"held_out/{name}.{side}") != []
-    synthetic = set(read_lines(run / "synthetic/tgt.de"))
-    assert not synthetic & set(read_lines(run / "held_out/dev.de") + read_lines(run / "held_out/test.de"))
-
-
-def test_monolingual_text_does_not_change_what_is_held_out(nursery, folder):
+def test_no_held_out_pair_is_trained_on_in_either_direction_and_the_text_changes_none(nursery, folder):
     """So a run with the text and one without it are scored on the same sentences."""
-    assert train(nursery, "without", dev="null", test="{}", monolingual="null") == 0, nursery.said
-    for name in ("dev.en", "test.de"):
-        one, other = (read_lines(folder / f"{run}/held_out/{name}") for run in ("held", "without"))
-        assert one == other != []
+    for name, text in (("held", "{tgt: news.de}"), ("without", "null")):
+        assert train(nursery, name, dev="null", test="{}", monolingual=text) == 0, nursery.said
+    synthetic = read_lines(folder / "held/synthetic/tgt.de")
+    for name in ("dev.en", "dev.de", "test.en", "test.de"):
+        held_out, *others = (read_lines(folder / run / "held_out" / name) for run in ("held", "held/back", "without"))
+        assert others == [held_out, held_out] != [[], []] and not set(synthetic) & set(held_out)
 
 
 def test_a_reverse_model_of_the_users_own_is_taken_and_not_needed_after_preparing(nursery, whole, folder):
@@ -519,16 +508,6 @@ def test_a_lost_curve_of_the_reverse_model_is_named(nursery, stages, folder):
     assert "metrics.jsonl: lost; restore it from a copy, or delete no-curve/back" in nursery.said
 
 
-def test_a_run_whose_pairs_are_made_does_not_need_the_text_any_more(nursery, whole, folder):
-    shutil.copytree(whole, folder / "alone")
-    (folder / "news.de").rename(folder / "away.de")
-    try:
-        assert train(nursery, "alone", steps=40) == 0, nursery.said
-        assert "continuing alone from step 30" in nursery.said
-    finally:
-        (folder / "away.de").rename(folder / "news.de")
-
-
 OPEN = ["train.en", "train.de", "--dev", "dev.en", "--dev", "dev.de", "--monolingual", "news.de"]
 
 
@@ -575,17 +554,21 @@ def test_a_run_goes_on_without_the_text_where_its_reverse_model_has_hardly_learn
 
 
 def test_text_that_is_of_no_use_is_refused_before_the_run_is_trained(nursery, whole, folder):
-    (folder / "known.de").write_text("\n".join(read_lines(folder / "train.de")))
-    assert train(nursery, "useless", monolingual="{tgt: known.de, back: whole/back}") == 1
-    assert "error: known.de: no line of use, " in nursery.said and "training targets" in nursery.said
-    (folder / "known.de").write_text("\n".join([*read_lines(folder / "train.de"), " ".join(["Hund"] * 99)]))
-    assert train(nursery, "useless", monolingual="{tgt: known.de, back: whole/back}") == 1
-    assert "1 longer than 16 tokens; give text in de that is not yet translated" in nursery.said
-    (folder / "blank.de").write_text("\n \n\n")
-    assert train(nursery, "useless-3", monolingual="{tgt: blank.de}") == 1
-    assert "error: blank.de: no line of use, 3 blank; give text in de" in nursery.said
-    assert not (folder / "useless-3/back").exists()
-    assert train(nursery, "useless-2", monolingual="{tgt: train.de}") == 1
+    known = read_lines(folder / "train.de")
+    for lines, back, told in (
+        (known, ", back: whole/back", "training targets"),
+        (
+            [*known, " ".join(["Hund"] * 99)],
+            ", back: whole/back",
+            "1 longer than 16 tokens; give text in de that is not",
+        ),
+        (["", " ", ""], "", "3 blank; give text in de"),
+    ):
+        (folder / "useless.de").write_text("".join(f"{line}\n" for line in lines))
+        assert train(nursery, "useless", monolingual=f"{{tgt: useless.de{back}}}") == 1
+        assert "error: useless.de: no line of use, " in nursery.said and told in nursery.said
+        assert not (folder / "useless/back").exists()
+    assert train(nursery, "of-training", monolingual="{tgt: train.de}") == 1
     assert "train.de is a file of data.train, too" in nursery.said
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from mt_cli.augment.fine_tuning import known_characters
 from mt_cli.augment.word_list import word_weight
+from mt_cli.data.corpora import line_of
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.dataset import FILES, TokenDataset
 from mt_cli.data.mixture import Lengths, Mixture, Part
@@ -93,10 +94,9 @@ class IdStages:
                 for counter, (_, side) in zip(counters, ways, strict=True):
                     counter.add(pair[side])
             builders, files = [ProfileBuilder(counter.abbreviations()) for counter in counters], []
-            for pair in self._pairs():
-                if pair.line not in self._pair.left_out:
-                    for builder, (_, side) in zip(builders, ways, strict=True):
-                        builder.add(pair[side])
+            for pair in self._kept_pairs(text):
+                for builder, (_, side) in zip(builders, ways, strict=True):
+                    builder.add(pair[side])
             for builder, (way, side) in zip(builders, ways, strict=True):
                 files.append(self.files.profile_file(is_back=side == 1))
                 language = (self.data.src_lang, self.data.tgt_lang)[side]
@@ -111,6 +111,16 @@ class IdStages:
             "statistics", {**inputs, **self._pair.of_runs}, {"both_directions": self._pair.is_both_ways}, make
         )
 
+    def _kept_pairs(self, mixture: Mixture) -> Iterator[SentencePair]:
+        """Those whose ids are in the mixture, in the order of both."""
+        for one, part in zip(self.text.sets, mixture.parts, strict=True):
+            lines = map(part.dataset.line, range(len(part.dataset)))
+            wanted = next(lines, None)
+            for pair in self.text.spelled(one):
+                if line_of(pair.line) == wanted:
+                    wanted = next(lines, None)
+                    yield pair
+
     def _pairs(self) -> Iterator[SentencePair]:
         """All pairs, the list of words apart, in the spelling of the training."""
         return chain.from_iterable(map(self.text.spelled, self.text.sets))
@@ -121,7 +131,7 @@ class IdStages:
 
     @cached_property
     def dev_pairs(self) -> list[SentencePair]:
-        return list(self.text.read_set(self.dev))
+        return self.text.pairs_of_dev(self.dev)
 
     def prepared(self) -> PreparedPair:
         # With no-break spaces only where translations can have them, so that samples show the same.

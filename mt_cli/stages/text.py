@@ -62,6 +62,11 @@ class PairText:
         spellings = self.files.spellings()
         return respelled(pairs, spellings) if any(spellings) else pairs
 
+    def pairs_of_dev(self, dev: TextSet) -> list[SentencePair]:
+        """The pairs of the dev set, which may have been cut from the text. They are not read again."""
+        is_read = dev is self.dev and "held_out" in vars(self)
+        return self.held_out["dev"] if is_read else list(self.read_set(dev))
+
     def read_set(self, one: TextSet) -> Iterator[SentencePair]:
         self.reports[one.name] = CorpusReport()
         return one.read(self.reports[one.name])

@@ -1,28 +1,29 @@
-"""From text to what a training needs: each file is read once, and nothing is made of text that was not looked at."""
+"""The chain of stages: each file is read once, each product is made once, of what it names, and nothing is believed that is
+damaged."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_trainer import trainer_of
 
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
 from mt_cli.data import corpus
-from mt_cli.data.corpus import sha256_of
 from mt_cli.data.dataset import TokenPair
-from mt_cli.data.tokenizer import Tokenizer
+from mt_cli.data.text_sets import TextSet
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import token_sets
+
+FEW = ("training.max_steps=1", "training.n_samples=0")
 
 
 def prepared(*settings: str, run: str = "run") -> PreparedData:
@@ -33,16 +34,28 @@ def content(data: PreparedData) -> list[TokenPair]:
     return [data.train.pair(i) for i in range(len(data.train))]
 
 
+def files_of(run: Path) -> list[str]:
+    """The files of all products."""
+    products = json.loads((run / "run.json").read_text())["products"]
+    return [name for product in products.values() for name in product["files"]]
+
+
+def flip_bit(file: Path) -> None:
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+
+
 @pytest.fixture
-def n_readings(monkeypatch):
+def n_readings(monkeypatch) -> Counter[str]:
     """How often each file was read as text so far."""
-    counts, real = Counter[str](), corpus._raw_lines
+    counts, real = Counter[str](), corpus.raw_lines
 
     def raw_lines(path):
         counts[path.name] += 1
         return real(path)
 
-    monkeypatch.setattr(corpus, "_raw_lines", raw_lines)
+    monkeypatch.setattr(corpus, "raw_lines", raw_lines)
     return counts
 
 
@@ -59,23 +72,84 @@ def test_the_first_start_reads_each_text_once(tiny, n_readings, joint):
     assert content(again) == content(data) and again.pairs[0].profile == data.pairs[0].profile
 
 
-def test_a_lost_cache_is_made_again_and_the_profile_stays(tiny, n_readings):
-    data = prepared()
-    expected, n_bytes = content(data), Path("run/corpus.json").read_bytes()
-    shutil.rmtree("run/cache")
-    n_readings.clear()
-    assert content(prepared()) == expected
-    assert n_readings["train.en"] == 1 and Path("run/corpus.json").read_bytes() == n_bytes
+def test_what_is_there_and_whole_is_not_made_again(tiny):
+    data, made = prepared(), Path("run/run.json").stat().st_mtime_ns
+    assert content(prepared()) == content(data) and Path("run/run.json").stat().st_mtime_ns == made
 
 
-def test_a_lost_profile_is_made_again_from_the_text(tiny):
+def test_before_the_first_checkpoint_a_damaged_or_lost_product_is_made_again(tiny):
+    expected, before = content(prepared()), Path("run/run.json").read_bytes()
+    for name in files_of(Path("run")):
+        flip_bit(Path("run", name))
+        assert content(prepared()) == expected and Path("run/run.json").read_bytes() == before, name
+        Path("run", name).unlink()
+        assert content(prepared()) == expected and Path("run/run.json").read_bytes() == before, name
+    Path("run/run.json").write_text("{")
+    assert content(prepared()) == expected and Path("run/run.json").read_bytes() == before
+
+
+def test_other_settings_before_the_first_checkpoint_make_what_depends_on_them_anew(tiny):
     data = prepared()
-    n_bytes = Path("run/corpus.json").read_bytes()
-    Path("run/corpus.json").unlink()
-    Path("test.en").unlink()  # a later start needs no test set
-    again = prepared()
-    assert Path("run/corpus.json").read_bytes() == n_bytes
-    assert content(again) == content(data)
+    shorter = prepared("data.dedup=true")
+    assert len(shorter.train) < len(data.train) and shorter.tokenizer.sha256 == data.tokenizer.sha256
+    assert prepared("tokenizer.algorithm=bpe").tokenizer.sha256 != data.tokenizer.sha256
+    assert content(prepared()) == content(data)
+
+
+def test_a_run_with_checkpoints_makes_nothing_but_ids_again_and_names_what_is_damaged(tiny):
+    trainer_of(Path("run"), *FEW).train()
+    for name in files_of(Path("run")):
+        file = Path("run", name)
+        whole = file.read_bytes()
+        flip_bit(file)
+        if "cache" in file.parts:
+            prepared(*FEW)
+        else:
+            with pytest.raises(RunDirError, match=f"{file.name}: damaged or missing"):
+                prepared(*FEW)
+            file.write_bytes(whole)
+        assert file.read_bytes() == whole
+
+
+def test_a_run_with_checkpoints_refuses_another_manifest(tiny):
+    trainer_of(Path("run"), *FEW).train()
+    whole = Path("run/run.json").read_text()
+    for damaged, message in (
+        (whole.replace("max_length", "min_length"), "damaged"),
+        ("{}", "damaged"),
+        (None, "missing"),
+    ):
+        Path("run/run.json").unlink(missing_ok=True)
+        if damaged is not None:
+            Path("run/run.json").write_text(damaged)
+        with pytest.raises(RunDirError, match=rf"run\.json: {message}"):
+            prepared(*FEW)
+    prepared("tokenizer.algorithm=bpe", run="other")
+    shutil.copy("other/run.json", "run/run.json")
+    with pytest.raises(RunDirError, match=r"damaged or missing|run\.json: not of this run"):
+        trainer_of(Path("run"), *FEW)
+
+
+@pytest.mark.parametrize("name", ["train.en", "dev.de"])
+def test_a_run_with_checkpoints_refuses_other_text(tiny, name):
+    trainer_of(Path("run"), *FEW).train()
+    replace(name)
+    with pytest.raises(RunDirError, match=f"{name.partition('.')[0]}: not what they were when this run began"):
+        prepared(*FEW)
+
+
+def test_a_weight_that_was_edited_in_the_manifest_is_not_believed(tiny):
+    run = RunDir(Path("run"))
+    prepared()
+    record = json.loads(run.manifest.file.read_text())
+    record["products"]["rehearsal"] = {
+        "inputs": {},
+        "settings": {},
+        "files": {},
+        "facts": {"n_pairs": 9, "weight": 3.0},
+    }
+    run.manifest.file.write_text(json.dumps(record))
+    assert "rehearsal" not in RunDir(Path("run")).manifest.products
 
 
 def with_no_break_spaces() -> None:
@@ -94,29 +168,6 @@ def test_targets_keep_their_no_break_spaces(tiny, make_model):
     translator = Translator([model], data.tokenizer, data.config, data.pairs[0].profile)
     assert translator.translations(["red"], [" rot\u202f!"])[0].text.startswith("rot\u202f!")
     assert data.tokenizer.decode_tgt(translator.encode_pair("red", "rot\u202f!")[1]) == "rot\u202f!"
-
-
-def test_a_run_made_before_spaces_were_kept_goes_on_as_it_was(tiny, monkeypatch):
-    with_no_break_spaces()
-    with monkeypatch.context() as earlier:
-        earlier.setattr(corpus, "_NO_BREAK_SPACE", re.compile("(?!)"))
-        data = prepared()
-    profile = data.pairs[0].profile.model_copy(update={"keeps_edge_spaces": False})
-    text = RunDir(Path("run")).text
-    text.save_profile(profile)
-    hashes = json.loads(text.hashes_file.read_text())
-    text.save_hashes({name: value for name, value in hashes.items() if name not in ("edge_spaces", "sha256")})
-    expected, n_bytes = content(data), text.profile_file.read_bytes()
-    assert b"edge" not in n_bytes
-    for lost in ("cache", "corpus.json"):
-        shutil.rmtree(f"run/{lost}") if lost == "cache" else Path(f"run/{lost}").unlink()
-        again = prepared()
-        assert (content(again), again.pairs[0].dev_pairs, again.pairs[0].profile) == (
-            expected,
-            data.pairs[0].dev_pairs,
-            profile,
-        )
-        assert text.profile_file.read_bytes() == n_bytes
 
 
 def test_the_profile_describes_the_pairs_that_are_trained_on(tiny):
@@ -144,14 +195,12 @@ def test_a_sentence_with_an_abbreviation_of_the_training_text_stays_whole(tiny, 
     translator = Translator([model], data.tokenizer, config, data.pairs[0].profile)
     assert len(translator.split("Mrs. Wu sees the dog.")) == 1
     assert len(translator.split("Mrs. Wu sees the dog. Mrs. Wu sees the tree.")) == 2
-    made_earlier = data.pairs[0].profile.model_copy(update={"abbreviations": ()})
-    assert len(Translator([model], data.tokenizer, config, made_earlier).split("Mrs. Wu sees the dog.")) == 2
 
 
 # Files that are not as they should be ------------------------------------------------------------------------------------
 
 
-def change_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, change) -> None:
+def change_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, change: Callable[[], object]) -> None:
     """Calls `change` after the first call of a function."""
     real = getattr(owner, name)
 
@@ -172,38 +221,12 @@ def replace(name: str) -> None:
     Path("new").replace(name)
 
 
-@pytest.mark.parametrize("name", ["train.en", "train.de", "dev.en"])
-def test_a_file_that_is_replaced_after_it_was_hashed_is_refused(tiny, monkeypatch, name):
-    set_name = name.partition(".")[0]
-    change_when(monkeypatch, token_sets.TokenSet, "__init__" if set_name == "train" else "read", lambda: replace(name))
-    with pytest.raises(DataError) as caught:
+@pytest.mark.parametrize("name", ["train.en", "train.de"])
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(tiny, monkeypatch, name):
+    change_when(monkeypatch, TextSet, "read", lambda: replace(name))
+    with pytest.raises(DataError, match=r"train\.en or train\.de: changed while it was read"):
         prepared()
-    assert str(caught.value) == (
-        f"{set_name}.en or {set_name}.de: changed while it was read; run the same command again when it is complete"
-    )
-    assert [path.name for path in Path("run").rglob("*") if path.is_file()] == []
-    data = prepared()
-    assert data.sha256[set_name] == sha256_of([f"{set_name}.en", f"{set_name}.de"])
-
-
-def test_a_file_that_is_replaced_after_it_was_read_changes_nothing(tiny, monkeypatch):
-    expected = prepared(run="untouched")
-    change_when(monkeypatch, token_sets, "write_copy", lambda: replace("train.en"))
-    data = prepared()
-    assert content(data) == content(expected) and data.sha256 == expected.sha256
-    with pytest.raises(RunDirError, match="the train files are not what they were when this run began"):
-        prepared()
-
-
-def test_ids_are_not_kept_of_a_file_that_is_replaced_while_they_are_made_again(tiny, monkeypatch):
-    prepared()
-    shutil.rmtree("run/cache")
-    original = Path("train.en").read_bytes()
-    change_when(monkeypatch, token_sets.TokenSet, "open", lambda: replace("train.en"))
-    with pytest.raises(DataError, match="changed while it was read"):
-        prepared()
-    Path("train.en").write_bytes(original)
-    assert content(prepared()) == content(prepared(run="other"))
+    assert not Path("run/run.json").exists()
 
 
 def test_a_problem_of_a_file_that_is_in_two_sets_is_told_once(tiny):
@@ -229,50 +252,3 @@ def test_a_copy_that_a_killed_process_left_is_no_obstacle_and_leads_nowhere(tiny
     Path("run/cache/train.txt").symlink_to(Path("precious").resolve())
     prepared()
     assert Path("precious").read_text() == "mine" and not Path("run/cache/train.txt").exists()
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
-def test_a_disk_too_full_for_the_copy_is_told(tiny, monkeypatch):
-    real = corpus.write_copy
-
-    def write_copy(pairs, file):
-        file.symlink_to("/dev/full")
-        with file.open("w") as handle:
-            handle.writelines(f"{pair.src}\n" for pair in pairs)
-
-    assert real is token_sets.write_copy
-    monkeypatch.setattr(token_sets, "write_copy", write_copy)
-    with pytest.raises(
-        RunDirError, match=r"^cannot write run/cache/train\.txt: No space left on device; free space and run"
-    ):
-        prepared()
-    assert list(Path("run/cache").iterdir()) == []
-
-
-# Shards --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_start_that_was_killed_while_it_made_ids_goes_on_with_the_next_shard(tiny, monkeypatch):
-    Path("train.en").write_text(Path("train.en").read_text().replace("\n", " " + "cat " * 20 + "\n", 3))  # too long
-    expected = prepared(run="untouched")
-    monkeypatch.setattr(token_sets, "SHARD_SIZE", 64)
-    real, sizes = Tokenizer.encode_pairs, list[int]()
-
-    def encode_pairs(self, pairs):
-        if len(sizes) == 3:
-            raise KeyboardInterrupt
-        sizes.append(len(pairs))
-        return real(self, pairs)
-
-    with monkeypatch.context() as killed:
-        killed.setattr(Tokenizer, "encode_pairs", encode_pairs)
-        with pytest.raises(KeyboardInterrupt):
-            prepared()
-    assert sizes == [64, 64, 64]
-    sizes.clear()
-    monkeypatch.setattr(Tokenizer, "encode_pairs", lambda self, pairs: sizes.append(len(pairs)) or real(self, pairs))
-    data = prepared()
-    assert sizes == [64, 8, 12], "the third shard, the last one and the dev set"
-    assert content(data) == content(expected) and data.pairs[0].profile == expected.pairs[0].profile
-    for file in Path("untouched/cache/train").iterdir():
-        assert Path("run/cache/train", file.name).read_bytes() == file.read_bytes()

@@ -302,6 +302,10 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
             "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: GN, train: b.tsv}",
             "4: data.pairs.1",
         ),
+        (
+            "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  monolingual: {tgt: news.gn}",
+            "4: data.monolingual is for one language pair so far",
+        ),
     ],
 )
 def test_what_is_wrong_with_pairs_is_named_with_its_line(tmp_path, pairs, told):

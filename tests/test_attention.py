@@ -536,7 +536,7 @@ def test_the_masks_are_those_of_post_003() -> None:
 
 def test_a_batch_of_training_pairs_carries_both_masks(tmp_path: Path) -> None:
     pairs = [TokenPair([4, 5, 6], [7], 1), TokenPair([8], [9, 10, 11], 2)]
-    batch = make_batch(TokenDataset.build(tmp_path / "train", iter(pairs), (16, 16), {}), [0, 1])
+    batch = make_batch(TokenDataset.build(tmp_path / "train", iter(pairs), (16, 16)), [0, 1])
     n_src, n_tgt = [4, 2], [2, 4]  # with the end and the begin symbol
     assert batch.src_mask.shape == (2, 1, 1, 4)
     assert batch.tgt_mask.shape == (2, 1, 4, 4)

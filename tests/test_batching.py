@@ -57,7 +57,7 @@ def realistic(n: int, seed: int = 1) -> Lengths:
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     pairs = [TokenPair([10, 11, 12], [20, 21], 1), TokenPair([13], [22, 23, 24, 25], 2), TokenPair([14, 15], [], 3)]
-    return TokenDataset.build(tmp_path_factory.mktemp("batching") / "d", pairs, (300, 300), {})
+    return TokenDataset.build(tmp_path_factory.mktemp("batching") / "d", pairs, (300, 300))
 
 
 # One batch -----------------------------------------------------------------------------------------------------------

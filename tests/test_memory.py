@@ -322,7 +322,7 @@ from mt_cli.training.optimizer import Optimizer
 device.keep_freed_memory()
 device.available_memory = lambda: 300 << 20
 pairs = [TokenPair([5] * random.randint(3, 30), [6] * random.randint(3, 30), line) for line in range(1, 3001)]
-dataset = Mixture([Part(TokenDataset.build(Path("ids"), pairs, (8000, 8000), {}))])
+dataset = Mixture([Part(TokenDataset.build(Path("ids"), pairs, (8000, 8000)))])
 model = Transformer(ModelConfig(d_model=64, ffn_dim=128, n_encoder_layers=1, n_decoder_layers=1), 8000, 8000, 0)
 training = TrainingConfig(batch_tokens="auto")
 memory.AS_FAST = float("inf")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from mt_cli.errors import RunDirError
+from mt_cli.errors import RunDirError, as_typed
 from mt_cli.files import open_inside, read_inside, sync_folder, write_text
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Manifest:
                 return known
             if is_fixed:
                 self._refuse(name, changed, damaged)
-            else:
+            elif name not in _AFTER_TRAINING:
                 why = f"other {', '.join(changed)}" if changed else f"{damaged[0]} is damaged"
                 log.info(f"made anew: {name} ({why})")
         elif is_fixed:
@@ -139,7 +139,7 @@ class Manifest:
         if changed:
             raise RunDirError(
                 f"{self.folder}: {', '.join(changed)}: not what they were when this run began; restore them, choose another"
-                f" --run-dir, or begin a new run with what was learnt here: --from {self.folder}"
+                f" --run-dir, or begin a new run with what was learnt here: --from {as_typed(self.folder)}"
             )
         if not name.startswith(_REPEATABLE):
             raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -19,12 +19,12 @@ import numpy as np
 from mt_cli.checking.alignment import Alignment, Misaligned
 from mt_cli.checking.faults import FaultFinder, Kind
 from mt_cli.checking.report import Example, Finding, Report, SideFacts, Tally
-from mt_cli.checking.sets import HeldOut, compare, folded_words
+from mt_cli.checking.sets import HeldOut, compare, folded_words, normalized
 from mt_cli.checking.spelling import SpellingCounter, other_spelling_findings
 from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import TrainingText, corpus_of
-from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, normalize, read_raw_pairs
+from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, read_raw_pairs
 from mt_cli.data.direction import refuse_exchanged
 from mt_cli.data.spelling import (
     AS_IT_IS,
@@ -46,7 +46,7 @@ class ReadCorpus(NamedTuple):
 
     read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
     held_out: dict[str, list[SentencePair]]  # the dev set and the test sets, by name
-    signs: CharacterCounters | None = None  # of all that no machine translated, where they were counted already
+    characters: CharacterCounters | None = None  # of all that no machine translated, where they were counted already
     has_parent: bool = False  # whether the network has learnt from other text before
 
 
@@ -73,13 +73,11 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     read: Callable[[], Iterator[SentencePair]]
     if corpus is None:
         refuse_exchanged(data)
-        raw_sets, read = _read_sets(data), text.read_raw
-        passing = text.read_raw(reading)
+        sets, read, passing = _read_sets(data, text), text.read_raw, text.read_raw(reading)
     else:
-        raw_sets, read = {name: (pairs, ()) for name, pairs in corpus.held_out.items()}, corpus.read_train
-        passing = read()
-    sets = {name: HeldOut(name, _with_text(pairs), text.told) for name, (pairs, _) in raw_sets.items()}
-    survey = _Survey(text, sets, corpus and corpus.signs)
+        sets = [HeldOut(name, pairs, format_place=text.told) for name, pairs in corpus.held_out.items()]
+        read, passing = corpus.read_train, corpus.read_train()
+    survey = _Survey(text, sets, corpus and corpus.characters)
     for raw in passing:
         survey.add(raw)
     if not survey.n_read:
@@ -87,13 +85,13 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
             f"{text.files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
         )
     spellings = AS_IT_IS
-    if dev := sets.get("dev"):
+    for dev in (one for one in sets if one.name == "dev"):
         of_dev = CharacterCounter(pair.src for pair in dev.pairs), CharacterCounter(pair.tgt for pair in dev.pairs)
-        spellings = other_spelling(survey.signs[0], of_dev[0]), other_spelling(survey.signs[1], of_dev[1])
+        spellings = other_spelling(survey.characters[0], of_dev[0]), other_spelling(survey.characters[1], of_dev[1])
     trained_spellings = spellings if data.spelling == "dev" else AS_IT_IS
     if any(trained_spellings):  # words that dev writes otherwise are known to who trains with its spelling
-        for pair in respelled(map(_normalized, read()), trained_spellings):
-            compare(sets.values(), pair, folded_words(pair))
+        for pair in respelled(map(normalized, read()), trained_spellings):
+            compare(sets, pair, folded_words(pair))
 
     statistics = CorpusStatistics(survey.sample.pairs)
     finder, tally = FaultFinder(statistics, data.src_lang, data.tgt_lang), Tally(text=text)
@@ -105,13 +103,13 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     if (share := statistics.common_words) > _MANY_COMMON_WORDS and not finder.is_one_language:
         findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
     findings += tally.findings(n_lines)
-    findings += other_spelling_findings(spellings, survey.signs, data.spelling)
+    findings += other_spelling_findings(spellings, survey.characters, data.spelling)
     findings += survey.spellings.findings(n_lines, text, trained_spellings)
-    for name, (set_pairs, bad_lines) in raw_sets.items():
-        of_set = Tally(name)
-        _add_faults(of_set, finder, set_pairs, bad_lines, {})
-        findings += of_set.findings(len(set_pairs) + len(bad_lines))
-        findings += sets[name].findings(statistics, has_parent=corpus is not None and corpus.has_parent)
+    for one in sets:
+        of_set = Tally(one.name)
+        _add_faults(of_set, finder, one.raw_pairs, one.bad_lines, {})
+        findings += of_set.findings(len(one.raw_pairs) + len(one.bad_lines))
+        findings += one.findings(statistics, has_parent=corpus is not None and corpus.has_parent)
     return Report(text, reading.notes, n_lines, survey.n_distinct, facts, findings, tally.dropped, read, spellings)
 
 
@@ -126,7 +124,7 @@ def _add_faults(
     for line in bad_lines:
         tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
     for index, raw in enumerate(raw_pairs):
-        pair = _normalized(raw)
+        pair = normalized(raw)
         kinds = [*finder.faults(pair), *finder.faults_of_characters(raw)]
         if Kind.EMPTY not in kinds:
             kinds = [kind for kind, flags in repetitions.items() if flags[index]] + kinds
@@ -134,54 +132,40 @@ def _add_faults(
             tally.add(kind, pair)
 
 
-def _normalized(pair: SentencePair) -> SentencePair:
-    return pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt))
-
-
-def _with_text(pairs: Sequence[SentencePair]) -> list[SentencePair]:
-    return [pair for pair in map(_normalized, pairs) if pair.src and pair.tgt]
-
-
-RawSet = tuple[Sequence[SentencePair], Sequence[int]]  # pairs as they are in the files; lines that are not UTF-8
-
-
-def _read_sets(data: DataConfig) -> dict[str, RawSet]:
-    """The dev and test sets by name."""
-    found = dict[str, RawSet]()
+def _read_sets(data: DataConfig, text: TrainingText) -> list[HeldOut]:
+    """The dev and test sets."""
+    found = list[HeldOut]()
     for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
         reading = CorpusReport()
         pairs = list(read_raw_pairs(files, columns=data.columns, on_bad_line="skip", report=reading))
-        if not _with_text(pairs):
+        found.append(HeldOut(name, pairs, reading.bad_lines, text.told))
+        if not found[-1].pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
-        found[name] = pairs, reading.bad_lines
     return found
 
 
 class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
-    def __init__(self, text: TrainingText, sets: dict[str, HeldOut], signs: CharacterCounters | None):
-        self._sets, self._is_synthetic = sets.values(), [corpus.synthetic for corpus in text.corpora]
-        self.sample, self.spellings, self.signs = (
-            Sample(),
-            SpellingCounter(),
-            signs or (CharacterCounter(), CharacterCounter()),
-        )
-        self._counts_signs = signs is None
+    def __init__(self, text: TrainingText, sets: list[HeldOut], characters: CharacterCounters | None):
+        self._sets, self._is_synthetic = sets, [corpus.synthetic for corpus in text.corpora]
+        self.sample, self.spellings = Sample(), SpellingCounter()
+        self.characters = characters or (CharacterCounter(), CharacterCounter())
+        self._counts_characters = characters is None
         self._hashes = array("Q"), array("Q")  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]
 
     def add(self, raw: SentencePair) -> None:
         self.spellings.add(raw)
-        pair = _normalized(raw)
+        pair = normalized(raw)
         pair_words = folded_words(pair)
         for side in (0, 1):
             self._hashes[side].append(hash(pair[side]) % 2**64)
             self._n_words[side][len(pair_words[side])] += 1
             self._n_characters[side] += len(pair[:2][side])
-        if self._counts_signs and not self._is_synthetic[corpus_of(pair.line)]:
-            count_characters(self.signs, pair)
+        if self._counts_characters and not self._is_synthetic[corpus_of(pair.line)]:
+            count_characters(self.characters, pair)
         if pair.src and pair.tgt:
             self.sample.add(pair)
             compare(self._sets, pair, pair_words)
@@ -225,7 +209,7 @@ def _first_misaligned(files: tuple[str, str]) -> str:
     pairs = list[SentencePair]()
     with suppress(UnequalLinesError):
         raw_pairs = read_raw_pairs([*files], on_bad_line="skip", report=CorpusReport())
-        pairs.extend(islice(map(_normalized, raw_pairs), _ALIGNED_AT_ONCE))
+        pairs.extend(islice(map(normalized, raw_pairs), _ALIGNED_AT_ONCE))
     shifted = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
     return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
@@ -234,7 +218,7 @@ def _alignment_findings(report: Report) -> Iterator[Finding]:
     """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
     are added to the report's dropped ones."""
     tally = Tally(text=report.text, dropped=report.dropped)
-    for chunk in _chunks(map(cut, map(_normalized, report.read()))):
+    for chunk in _chunks(map(cut, map(normalized, report.read()))):
         alignment = Alignment(chunk)
         for stretch in alignment.stretches:
             yield (finding := _stretch_finding(chunk, stretch, report))

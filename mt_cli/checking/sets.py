@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from mt_cli.checking.faults import Kind
@@ -12,7 +12,7 @@ from mt_cli.checking.report import N_EXAMPLES, Example, Finding
 from mt_cli.checking.spelling import SIDES
 from mt_cli.checking.statistics import CorpusStatistics
 from mt_cli.data.corpora import TOLD, Told
-from mt_cli.data.corpus import SentencePair
+from mt_cli.data.corpus import SentencePair, normalize
 from mt_cli.data.similarity import letters
 from mt_cli.data.words import words
 from mt_cli.errors import DataError
@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 
 _MANY_NEAR = 0.1  # share of the set: captions and phrases have a few short ones by nature
 _MAX_COUNTED = 100_000  # characters of a line whose words are counted: a file without line ends is one line
+
+
+def normalized(pair: SentencePair) -> SentencePair:
+    return pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt))
 
 
 def folded_words(pair: SentencePair) -> tuple[list[str], list[str]]:
@@ -38,9 +42,16 @@ def compare(sets: Iterable[HeldOut], pair: SentencePair, pair_words: tuple[list[
 class HeldOut:
     """A dev or test set, compared with the training pairs as these pass. Memory grows with the set, not with training."""
 
-    def __init__(self, name: str, pairs: list[SentencePair], format_place: Told = TOLD):
-        """`pairs` are normalized, and there is at least one."""
-        self.name, self.pairs, self._format_place = name, pairs, format_place
+    def __init__(
+        self,
+        name: str,
+        raw_pairs: Sequence[SentencePair],
+        bad_lines: Sequence[int] = (),
+        format_place: Told = TOLD,
+    ):
+        """`bad_lines`: that are not UTF-8. `format_place`: of a training pair."""
+        self.name, self.raw_pairs, self.bad_lines, self._format_place = name, raw_pairs, bad_lines, format_place
+        self.pairs = pairs = [pair for pair in map(normalized, raw_pairs) if pair.src and pair.tgt]
         self._texts = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         self._words = [[word for text in texts for word in words(text.casefold())] for texts in self._texts]
         self._new_words = [set(side_words) for side_words in self._words]
@@ -50,8 +61,8 @@ class HeldOut:
         self._near = [{key: 0 for key in keys if key} for keys in self._keys]
 
     def look(self, pair: SentencePair, pair_words: tuple[list[str], list[str]], keys: tuple[str, str]) -> None:
-        """Remembers what of the set this training pair has: its words, case-folded, and its keys by `letters`."""
-        self.look_for_pair(pair)
+        """Remembers what of the set this training pair has. `keys`: what `letters` gave."""
+        self.look_for_pair(pair.src, pair.tgt, pair.line)
         for side, text in enumerate((pair.src, pair.tgt)):
             if self._near[side].get(keys[side]) == 0:
                 self._near[side][keys[side]] = pair.line
@@ -60,10 +71,10 @@ class HeldOut:
             if self._new_characters[side]:
                 self._new_characters[side].difference_update(text)
 
-    def look_for_pair(self, pair: SentencePair) -> None:
+    def look_for_pair(self, src: str, tgt: str, line: int) -> None:
         """The part of `look` that costs nearly nothing: whether the set has this very pair."""
-        if self._exact.get((pair.src, pair.tgt)) == 0:
-            self._exact[pair.src, pair.tgt] = pair.line
+        if self._exact.get((src, tgt)) == 0:
+            self._exact[src, tgt] = line
 
     def pairs_in_training(self) -> list[tuple[SentencePair, int]]:
         """The pairs of the set that training has, each with its line there."""
@@ -152,10 +163,13 @@ class SetsCheck:
     def train(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The training pairs, up to the first problem."""
         if not self._sets:  # of the first corpus
-            self._sets = [HeldOut(name, held_out, self._format_place) for name, held_out in self._pairs.items()]
+            self._sets = [
+                HeldOut(name, held_out, format_place=self._format_place) for name, held_out in self._pairs.items()
+            ]
         for pair in self._readable(pairs):
+            tgt = pair.tgt.replace("\u00a0", " ").replace("\u202f", " ")  # all else is normalized
             for one in self._sets:
-                one.look_for_pair(pair)
+                one.look_for_pair(pair.src, tgt, pair.line)
             yield pair
 
     def warn_of_words(self, entries: Iterable[SentencePair]) -> None:

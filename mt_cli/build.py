@@ -32,6 +32,7 @@ from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.explain.estimate import keep_estimate
+from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.directions import directions_of, tags_of, told, told_target
@@ -46,7 +47,7 @@ from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk,
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
 from mt_cli.training.prepared import PreparedData
-from mt_cli.training.ranks import ALONE, Ranks, joined_ranks
+from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import TrainingState
 from mt_cli.training.timed_update import update_seconds
@@ -275,13 +276,8 @@ def train(
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
                 stack.enter_context(signals)
-        ranks = stack.enter_context(joined_ranks())
-        ranks.refuse_difference(given.model_dump(), {"version": versions()})
-        trainer = _train_in(run, given, signals, started, ranks, on_validation)
-        if ranks.is_first and not isinstance(trainer.state.config.data, SeveralPairs):
-            data = trainer.data
-            counts = data.train.src_counts(data.tokenizer.src_vocab_size)
-            keep_estimate(run, data.pairs[0].dev_pairs, counts, lambda: signals.is_stopping)
+        join = stack.enter_context(meeting())
+        _train_in(run, given, signals, started, on_validation, join)
 
 
 def _train_in(
@@ -289,25 +285,36 @@ def _train_in(
     given: Config,
     signals: StopSignals,
     started: float,
-    ranks: Ranks,
     on_validation: Callable[[RunDir], None] | None,
-) -> Trainer:
+    join: Callable[[], Ranks] | None = None,
+) -> None:
+    """`join`: of `training.ranks.meeting`; None for a reverse model, which the first process trains alone."""
     with contextlib.ExitStack() as stack:
-        config = ranks.first(lambda: _begin(given, run, stack)) or given
-        if config.data.monolingual is not None:
+        data = None
+        if rank() == 0:
+            config = _begin(given, run, stack)
+            if config.data.monolingual is not None:
 
-            def train_reverse(config: Config, reverse: RunDir) -> None:
-                _train_in(reverse, config, signals, started, ALONE, on_validation)
+                def train_reverse(config: Config, reverse: RunDir) -> None:
+                    _train_in(reverse, config, signals, started, on_validation)
 
-            seconds = ranks.first(lambda: back_translate(config, run, train_reverse, signals))
-            if seconds is not None and not run.steps():  # which know what was spent
-                started = min(started, time.monotonic() - seconds)
-        trainer = prepared_trainer(config, run, signals, started, ranks, on_validation)
+                seconds = back_translate(config, run, train_reverse, signals)
+                if not run.steps():  # which know what was spent
+                    started = min(started, time.monotonic() - seconds)
+            data = prepare(config, run, 1 if join is None else n_processes())
+        ranks = ALONE if join is None else join()
+        ranks.refuse_difference(given.model_dump(), {"version": versions()})
+        if data is None:
+            run.manifest.is_read_only = True
+            data = prepare(continued_config(given, run), run)
+        trainer = prepared_trainer(data, run, signals, started, ranks, on_validation)
         if not trainer.state.is_finished:
             _train(trainer, run)
         elif ranks.is_first:
             _log_finished(trainer.state, run)
-        return trainer
+        if ranks.is_first and join is not None and not isinstance(given.data, SeveralPairs):
+            counts = data.train.src_counts(data.tokenizer.src_vocab_size)
+            keep_estimate(run, data.pairs[0].dev_pairs, counts, lambda: signals.is_stopping)
 
 
 def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
@@ -363,7 +370,7 @@ def continued_config(config: Config, run: RunDir) -> Config:
 
 
 def prepared_trainer(
-    config: Config,
+    data: PreparedData,
     run: RunDir,
     signals: StopSignals,
     started: float,
@@ -371,11 +378,7 @@ def prepared_trainer(
     on_validation: Callable[[RunDir], None] | None = None,
 ) -> Trainer:
     """A trainer that continues from the run's newest checkpoint, if there is one. The first process must hold the run's
-    lock; the others use what it has prepared."""
-    data = ranks.first(lambda: prepare(config, run, ranks.n))
-    if data is None:
-        run.manifest.is_read_only = True
-        data = prepare(continued_config(config, run), run)
+    lock."""
     config = data.config
     keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)

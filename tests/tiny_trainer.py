@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from mt_cli.build import prepared_trainer
+from mt_cli.build import prepare, prepared_trainer
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.run.pair_files import PairFiles
@@ -22,7 +22,8 @@ def trainer_of(run: Path, *overrides: str, began: float | None = None) -> Traine
     """What `mt train tiny.yaml --run-dir RUN` trains with; `began`: when, on the clock of the test."""
     run.mkdir(parents=True, exist_ok=True)
     began = time.monotonic() if began is None else began
-    return prepared_trainer(load_config(Path("tiny.yaml"), overrides), RunDir(run), StopSignals(), began)
+    prepared = prepare(load_config(Path("tiny.yaml"), overrides), folder := RunDir(run))
+    return prepared_trainer(prepared, folder, StopSignals(), began)
 
 
 def change_languages(run: Path, *, src: str = "en", tgt: str = "de") -> None:

@@ -90,9 +90,7 @@ class Manifest:
         Raises RunDirError where a run that has checkpoints was begun with other inputs, or has lost a product.
         """
         known = self.products.get(name)
-        if self.is_read_only and known is not None:
-            return known
-        is_fixed = self._is_trained and name not in _AFTER_TRAINING
+        is_fixed = self.is_read_only or (self._is_trained and name not in _AFTER_TRAINING)
         own = Product(
             inputs={key: value for key, value in inputs.items() if value is not None},
             settings=json.loads(json.dumps(settings)),
@@ -141,7 +139,7 @@ class Manifest:
                 f"{self.folder}: {', '.join(changed)}: not what they were when this run began; restore them, choose another"
                 f" --run-dir, or begin a new run with what was learnt here: --from {as_typed(self.folder)}"
             )
-        if not name.startswith(_REPEATABLE):
+        if self.is_read_only or not name.startswith(_REPEATABLE):
             raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
 
     def _damaged(self, product: Product) -> list[str]:

@@ -25,6 +25,7 @@ Value = TypeVar("Value")
 
 # After which a process that is waited for is taken to hang: longer than the first one ever validates.
 TIMEOUT = timedelta(hours=1)
+_PREPARING = timedelta(days=365)  # torchrun ends who waits for a first process that has failed
 
 
 class Ranks:
@@ -105,20 +106,34 @@ _TRAININGS = count()  # of this process, which may train several runs one after 
 
 
 @contextlib.contextmanager
-def joined_ranks() -> Iterator[Ranks]:
-    """The processes that `torchrun` started, this one among them; or this one alone."""
+def meeting() -> Iterator[Callable[[], Ranks]]:
+    """What lets this process join those that `torchrun` started; or stay alone, if it is the only one.
+
+    The first one calls it when it has prepared the run, however long that takes; the others wait there.
+    """
     if n_processes() == 1:
-        yield ALONE
+        yield lambda: ALONE
         return
-    store, rank, n = next(dist.rendezvous("env://"))
+    found, rank, n = next(dist.rendezvous("env://"))
     # When `torchrun` starts them again, the addresses of those that ended are still there.
     prefix = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} training {next(_TRAININGS)}"
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, store=dist.PrefixStore(prefix, store), rank=rank, world_size=n, timeout=TIMEOUT)
+    store = dist.PrefixStore(prefix, found)
+
+    def join() -> Ranks:
+        with _lost_process():
+            if rank == 0:
+                store.set("prepared", "")
+            else:
+                store.wait(["prepared"], _PREPARING)
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            dist.init_process_group(backend, store=store, rank=rank, world_size=n, timeout=TIMEOUT)
+        return Ranks(rank, n)
+
     try:
-        yield Ranks(rank, n)
+        yield join
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 @contextlib.contextmanager

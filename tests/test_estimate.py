@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_trainer import pair_of
 
+from mt_cli.data.corpus import CorpusReport, read_pairs
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain import estimate
 from mt_cli.explain.estimate import Estimate, agreement, estimates, fit_weights, keep_estimate
 from mt_cli.explain.json_lines import explain_lines
+from mt_cli.files import sha256_of_file
+from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
@@ -29,6 +33,14 @@ Mt = Callable[..., Any]
 def run(tiny: Path, trained_run: Path) -> RunDir:
     """A copy of the trained run, in a folder where its text can be read."""
     return RunDir(Path(shutil.copytree(trained_run, "run")))
+
+
+@pytest.fixture
+def keep(run: RunDir) -> Callable[[bool], None]:
+    """What a training does at its end; `keep(True)`: when it is to stop."""
+    counts = Estimate.model_validate_json(run.estimate_file.read_bytes()).piece_counts
+    dev = list(read_pairs(["dev.en", "dev.de"], report=CorpusReport()))
+    return lambda is_stopping: keep_estimate(run, dev, counts, lambda: is_stopping)
 
 
 def estimated(run: RunDir, *lines: str, checkpoint: str = "best") -> list[float | None]:
@@ -92,7 +104,7 @@ def test_json_has_the_estimate_of_each_line(mt: Mt, run: RunDir) -> None:
 
 def test_a_training_keeps_the_fit_and_a_translation_needs_nothing_else(run: RunDir) -> None:
     before = estimated(run, "the red cat")
-    shutil.rmtree(run.cache)
+    shutil.rmtree(pair_of(run).cache)
     for name in ("train.en", "dev.en"):
         Path(name).unlink()
     assert estimated(run, "the red cat") == before != [None]
@@ -102,14 +114,7 @@ DAMAGE: dict[str, Callable[[str], str]] = {
     "cut": lambda text: text[:100],
     "with a digit changed": lambda text: text.replace('"constant":', '"constant":1'),
     "not JSON": lambda text: "[" * 100_000,
-    "without a fit": lambda text: "{}",
-    "with a huge number": lambda text: text.replace('"weights":[', '"weights":[1e999,'),
-    "without some pieces": lambda text: with_other(text, piece_counts=[1]),
 }
-
-
-def with_other(text: str, **values: Any) -> str:
-    return Estimate.model_validate_json(text).model_copy(update=values).hashed().model_dump_json()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -119,17 +124,39 @@ def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(
     whole = run.estimate_file.read_text()
     run.estimate_file.write_text(DAMAGE[damage](whole))
     assert run.estimate_file.read_text() != whole and estimated(run, "cat") == [None]
-    assert [line.partition(" is damaged; ")[0] for line in said()] == ["note: no estimated chrF: run/estimate.json"]
+    assert said() == [
+        "note: no estimated chrF: run/estimate.json: not what it was when the run was trained; the same mt train command makes"
+        " it again"
+    ]
     assert mt("train", "tiny.yaml", "--run-dir", run.path).code == 0
     assert run.estimate_file.read_text() == whole
 
 
-def test_a_link_or_a_folder_in_its_place_does_no_harm(run: RunDir, tiny: Path) -> None:
+@pytest.mark.parametrize("content", ["{}", '{"weights":[1e999]}', "some pieces"])
+def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(
+    run: RunDir, said: Callable[[], list[str]], content: str
+) -> None:
+    if content == "some pieces":
+        fit = Estimate.model_validate_json(run.estimate_file.read_bytes())
+        content = fit.model_copy(update={"piece_counts": [1]}).model_dump_json()
+    best = sha256_of_file(run.find_checkpoint("best"))
+
+    def make() -> Made:
+        run.estimate_file.write_text(content)
+        return Made([run.estimate_file])
+
+    run.manifest.product("estimate", {"best checkpoint": best}, {"other": 1}, make)
+    assert estimated(run, "cat") == [None]
+    [note] = said()
+    assert note.startswith("note: no estimated chrF: run/estimate.json: damaged; ")
+
+
+def test_a_link_or_a_folder_in_its_place_does_no_harm(run: RunDir, tiny: Path, keep: Callable[[bool], None]) -> None:
     outside = run.estimate_file.rename(tiny / "outside")
     run.estimate_file.symlink_to(outside)
     before = outside.read_bytes()
     assert estimated(run, "cat") == [None]
-    keep_estimate(run, lambda: False)
+    keep(False)
     assert not run.estimate_file.is_symlink() and outside.read_bytes() == before == run.estimate_file.read_bytes()
     run.estimate_file.unlink()
     run.estimate_file.mkdir()
@@ -146,38 +173,41 @@ def test_where_none_was_made_a_note_says_so_once(mt: Mt, run: RunDir) -> None:
     run.estimate_file.unlink()
     answer = mt("translate", run.path, "--json", stdin=b"cat\ndog\n" * 2000)
     assert {json.loads(line)["estimated_chrf"] for line in answer.lines} == {None}
-    assert answer.said == ["note: no estimated chrF: run/estimate.json is missing; mt train makes it at its end"]
+    [note] = answer.said
+    assert note.startswith("note: no estimated chrF: run/estimate.json: missing; ") and "mt train" in note
 
 
 def test_a_dev_set_of_few_lines_is_not_enough(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+    run: RunDir, keep: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     run.estimate_file.unlink()
     monkeypatch.setattr(estimate, "_MIN_LINES", 13)
-    keep_estimate(run, lambda: False)
+    keep(False)
     assert said() == ["warning: no estimated chrF: it takes 13 lines of a dev set, and there are 12"]
 
 
-def test_a_stop_while_fitting_leaves_the_run_without_a_fit_and_the_same_command_makes_it(mt: Mt, run: RunDir) -> None:
+def test_a_stop_while_fitting_leaves_the_run_without_a_fit_and_the_same_command_makes_it(
+    mt: Mt, run: RunDir, keep: Callable[[bool], None]
+) -> None:
     whole = run.estimate_file.read_bytes()
     run.estimate_file.unlink()
-    keep_estimate(run, lambda: True)
+    keep(True)
     assert not run.estimate_file.exists()
     assert mt("train", "tiny.yaml", "--run-dir", run.path).code == 0
     assert run.estimate_file.read_bytes() == whole
 
 
 def test_a_full_disk_or_a_lost_checkpoint_does_not_fail_a_finished_training(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+    run: RunDir, keep: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     def fail(*_: Any) -> None:
         raise RunDirError("cannot write run/estimate.json: No space left on device; free space")
 
     run.estimate_file.unlink()
     monkeypatch.setattr(estimate, "write_text", fail)
-    keep_estimate(run, lambda: False)
+    keep(False)
     shutil.rmtree(run.checkpoints)
-    keep_estimate(run, lambda: False)
+    keep(False)
     full, lost = said()
     assert full.startswith("warning: no estimated chrF: cannot write run/estimate.json: No space")
     assert lost.startswith("warning: no estimated chrF: ")

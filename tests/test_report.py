@@ -26,6 +26,7 @@ from mt_cli.explain.page import safe_json
 from mt_cli.explain.report import Report, report
 from mt_cli.explain.report_run import read_run
 from mt_cli.explain.report_sets import Mean, ReportedSet, _agreement, _lengths, _rarities, mean_of
+from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
 Mt = Callable[..., Any]
@@ -146,6 +147,7 @@ def test_the_state_of_a_training_is_told_first(
 
 def test_an_imported_run_has_no_training_to_show(tiny: Path) -> None:
     run = begun("opus", [])
+    RunDir(run).manifest.product("tokenizer", {}, {}, Made)
     (run / "checkpoints").mkdir()
     (run / "checkpoints/step-000000.pt").touch()
     found = read_run(RunDir(run), "")
@@ -337,7 +339,7 @@ def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny: Path, trained_run:
     Path("train.en").write_text("red cat\n" * 199 + "red dog\n")
     run, notes = copied(trained_run, "run"), list[str]()
     sources = [["red", "cat"], ["red", "dog"], ["blue", "dog"], []]
-    found = _rarities(RunDir(run), load_config(run / "config.yaml"), sources, notes)
+    found = _rarities(pair_of(RunDir(run)), load_config(run / "config.yaml"), sources, notes)
     assert found == ["100 and more", "1 or 2 times", "never", "never"] and notes == []
 
 

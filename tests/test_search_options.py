@@ -529,9 +529,6 @@ def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run: Path, mt: Mt) ->
     assert translator.translate(lines) == mt("translate", trained_run, stdin=content).lines == expected
     [line, *_] = mt("translate", trained_run, "--json", "--n-best", 2, "--beam-size", 2, stdin=content).lines
     assert all(found["text"][:2] == "  " and found["text"][-2:] == " \t" for found in json.loads(line)["hypotheses"])
-    profile = translator.profile.model_copy(update={"keeps_edge_spaces": False}) if translator.profile else None
-    earlier = Translator(translator.models, translator.tokenizer, translator.config, profile)
-    assert earlier.translate(lines) == [line.strip() for line in expected]
 
 
 def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> None:

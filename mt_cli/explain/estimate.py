@@ -104,8 +104,10 @@ def _load(translator: Translator) -> Estimate:
         raise RunDirError(f"{file} is missing; mt train makes it at its end")
     try:
         fit = Estimate.model_validate_json(run.manifest.read("estimate", file))
-    except ValidationError:
-        raise RunDirError(f"{file} is damaged; the same mt train command makes it again") from None
+    except ValidationError as error:
+        raise RunDirError(f"{file}: damaged; restore it from a copy") from error
+    if len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
+        raise RunDirError(f"{file}: damaged; restore it from a copy")
     if fit.model_sha256 != _sha256_of_weights(translator):
         raise RunDirError(f"{file} is made for the best checkpoint alone")
     return fit
@@ -280,8 +282,10 @@ def keep_estimate(
         return Made([run.estimate_file])
 
     try:
+        if run.estimate_file.is_symlink():
+            run.estimate_file.unlink()
         run.manifest.product("estimate", {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}, {}, make)
     except _Stopped:
         return
-    except (DataError, RunDirError, CheckpointError, TrainingError) as error:
+    except (OSError, DataError, RunDirError, CheckpointError, TrainingError) as error:
         log.warning(f"no estimated chrF: {error}")

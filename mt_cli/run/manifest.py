@@ -157,12 +157,13 @@ class Manifest:
     def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:
         """The content of a file of a product. Raises RunDirError where it is missing or not what was made."""
         known, name = self.products.get(product), file.relative_to(self.folder).as_posix()
+        remedy = "the same mt train command makes it again" if product in _AFTER_TRAINING else "restore it from a copy"
         try:
             content = read_inside(self.folder, file, max_bytes)
         except FileNotFoundError:
-            raise RunDirError(f"{file}: missing; it belongs to the run directory, restore it from a copy") from None
+            raise RunDirError(f"{file}: missing; it belongs to the run directory, {remedy}") from None
         if known is None or known.files.get(name) != hashlib.sha256(content).hexdigest():
-            raise RunDirError(f"{file}: not what it was when the run was trained; restore it from a copy")
+            raise RunDirError(f"{file}: not what it was when the run was trained; {remedy}")
         return content
 
     def facts(self, product: str) -> dict[str, Any]:

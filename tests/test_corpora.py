@@ -14,7 +14,7 @@ from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table
 from mt_cli.data.corpus import CorpusReport, SentencePair, sha256_of
-from mt_cli.errors import DataError, RunDirError
+from mt_cli.errors import DataError
 from mt_cli.run.run_dir import RunDir
 
 CORPORA = "[{files: [a.en, a.de], weight: 2}, {files: b.tsv, weight: 0.5}]"
@@ -172,16 +172,15 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
 
 
-def test_a_corpus_that_was_changed_or_moved_to_another_place_in_the_list_is_refused(two):
+def test_a_corpus_that_was_changed_is_prepared_anew_and_one_in_another_place_is_the_same(two, caplog):
+    caplog.set_level("INFO")
     prepared()
     Path("moved.tsv").write_bytes(Path("b.tsv").read_bytes())
     prepared(corpora=CORPORA.replace("b.tsv", "moved.tsv"))
-    for corpora in ("[{files: b.tsv}, {files: [a.en, a.de]}]", "[a.en, a.de]"):
-        with pytest.raises(RunDirError, match="the train files are not what they were"):
-            prepared(corpora=corpora)
+    assert "made anew" not in caplog.text
     change("b.tsv", 3, "red\trot")
-    with pytest.raises(RunDirError, match="the train files are not what they were"):
-        prepared()
+    assert prepared().train.pair(82).src != prepared(corpora=CORPORA.replace("b.tsv", "moved.tsv")).train.pair(82).src
+    assert "made anew: ids train-2 (other text" in caplog.text
 
 
 def test_a_corpus_without_a_pair_is_refused_by_name(two):
@@ -199,9 +198,15 @@ def test_a_run_of_two_corpora_is_trained_continued_evaluated_and_reported(two, m
     assert mt(*train, *short).code == 0
     assert load_config(Path("run/config.yaml")).data.corpora[1].weight == 0.5
     other = mt(*train[:-1], f"data.train={CORPORA.replace('0.5', '0.25')}", *short)
-    assert other.code == 1 and b"data.train has the weights 2, 0.25 here and 2, 0.5 there" in other.err
-    longer = mt(*train, "--set", "training.max_steps=6", *short[2:])
-    assert longer.code == 0 and b"continuing run from step 4" in longer.err
+    assert other.code == 1 and b"data.train.1.weight is 0.25 here, 0.5 there" in other.err
+    longer = [*train, "--set", "training.max_steps=6", *short[2:]]
+    table = Path("b.tsv").read_text()
+    change("b.tsv", 3, "red\trot")
+    refused = mt(*longer)
+    assert refused.code == 1 and b"error: run: train: not what they were when this run began" in refused.err
+    Path("b.tsv").write_text(table)
+    continued = mt(*longer)
+    assert continued.code == 0 and b"continuing run from step 4" in continued.err
     memory = json.loads(mt("evaluate", "run", "--baselines", "--json").out)[-1]
     assert memory["train_sha256"] == TrainingText(load_config(Path("run/config.yaml")).data).sha256()
     suspects = mt("check", "run/config.yaml", "--with", "run").lines

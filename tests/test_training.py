@@ -371,7 +371,7 @@ def test_nothing_is_written_or_deleted_behind_a_linked_folder(tiny, trained_run,
     assert answer.code == 1 and precious.read_text() == "a diary"
 
 
-@pytest.mark.parametrize("name", ["corpus.json", "data.json"])
+@pytest.mark.parametrize("name", ["corpus.json", "run.json"])
 def test_notes_of_a_run_are_not_read_through_a_link_nor_without_end(tiny, trained_run, mt, name):
     run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
     elsewhere = Path(shutil.copy(run / name, tiny / name))
@@ -380,9 +380,12 @@ def test_notes_of_a_run_are_not_read_through_a_link_nor_without_end(tiny, traine
     command = ("translate", run) if name == "corpus.json" else ("train", "tiny.yaml")
     assert "a link that leads out of the run directory" in mt(*command, stdin=b"").said[-1]
     (run / name).unlink()
-    (run / name).write_bytes(b" " * (1 << 24) + b"{}")
+    (run / name).touch()
+    os.truncate(run / name, (1 << 26) + 1)
     answer = mt(*command, stdin=b"")
-    assert answer.code == 1 and "more than 16,777,216 bytes; restore it from a copy" in answer.said[-1]
+    wrong = "more than 67,108,864 bytes" if name == "corpus.json" else "damaged"
+    assert answer.code == 1 and f"{name}: {wrong}" in answer.said[-1]
+    assert "restore it from a copy" in answer.said[-1]
 
 
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"starts": 5}', b"\xff", b"[" * 100_000, b'{"starts": [1]}'])
@@ -402,15 +405,14 @@ def test_what_is_behind_a_linked_note_does_not_get_into_the_run(tiny, trained_ru
     assert "secret" not in (run / "provenance.json").read_text() and "secret" in (tiny / "elsewhere").read_text()
 
 
-def test_data_that_changed_is_noticed_even_when_its_hashes_were_lost(tiny, trained_run, mt):
-    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
-    (run / "data.json").write_text("?")
+def test_data_that_changed_is_noticed_and_the_run_continues_with_what_it_was(tiny, trained_run, mt):
+    shutil.copytree(trained_run, tiny / "runs/tiny")
     texts = {Path("train.en"): "cat\n", Path("train.de"): "Katze\n"}
     before = {file: file.read_text() for file in texts}
     for file, more in texts.items():
         file.write_text(before[file] + more)
     answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
-    assert answer.code == 1 and "the train or dev files are not what they were when this run began" in answer.said[-1]
+    assert answer.code == 1 and "runs/tiny: train: not what they were when this run began" in answer.said[-1]
     for file, text in before.items():
         file.write_text(text)
     assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
@@ -429,7 +431,7 @@ def test_another_tokenizer_than_the_run_began_with_is_noticed(tiny, trained_run,
     (run / "tokenizer.model").write_bytes(theirs)
     answer = mt("train", "tiny.yaml", *options("training.max_steps=161"))
     assert answer.code == 1
-    assert answer.said[-1] == "error: runs/tiny: its tokenizer was replaced since this run began; restore it"
+    assert answer.said[-1] == "error: runs/tiny/tokenizer.model: damaged or missing; restore it from a copy"
 
 
 # A disk that fills up, a folder that goes ------------------------------------------------------------------------------
@@ -935,7 +937,7 @@ def test_pairs_are_read_twice_once_both_directions_have_been_learnt(tiny, monkey
 def tiny_model(tiny, trained_run):
     config = load_config(Path("tiny.yaml"))
     torch.manual_seed(1)
-    return build_model(config, RunDir(trained_run).text.load_tokenizer(True))
+    return build_model(config, RunDir(trained_run).load_tokenizer(True))
 
 
 def test_updates_too_small_for_bf16_still_add_up(tiny_model):
@@ -1305,5 +1307,5 @@ def test_the_others_restore_a_checkpoint_of_step_0_too(tiny):
     first.checkpoints.save(first.state)
     other = trainer_of(Path("other"))
     ranks = Mock(is_first=False, first=Mock(return_value=None), shared=Mock(return_value=0))
-    Checkpoints(RunDir(Path("run")), first.data, 0.0, ranks).restore(other.state)
+    Checkpoints(RunDir(Path("run")), 0.0, ranks).restore(other.state)
     assert all((weight == 0.25).all() for weight in other.state.model.parameters())

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from mt_cli.augment.back_translation import back_translate, log_unused
-from mt_cli.augment.fine_tuning import inputs_of_runs, like_parent, parent_of, rehearsed, take_weights
+from mt_cli.augment.fine_tuning import inputs_of_runs, like_parent, parent_of, rehearsed, sha256_of_best, take_weights
 from mt_cli.augment.reverse_run import reverse_run, run_to_begin_with, translated_share
 from mt_cli.config import AUTO, Config, SeveralPairs, TokenizerConfig, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
@@ -89,6 +89,8 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
         for one, mixture in zip(of_ids, mixtures, strict=True):
             one.describe(mixture)
         prepared = [one.prepared() for one in of_ids]
+        for pair in pairs:
+            pair.log_findings()
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
@@ -471,7 +473,14 @@ def _log_start(state: TrainingState, data: PreparedData, run: RunDir) -> None:
         device=str(state.model.device),
         precision=precision,
         products_sha256=data.sha256,
+        **({"parent": _describe_parent(state.config)} if training.init_from and not p.step else {}),
     )
+
+
+def _describe_parent(config: Config) -> dict[str, str] | None:
+    """Where the parent lay, and the hash of the weights that were taken."""
+    parent = parent_of(config)
+    return {"run": str(parent.path), "checkpoint_sha256": sha256_of_best(parent)} if parent is not None else None
 
 
 def _log_verdict(trainer: Trainer, run: RunDir) -> None:

@@ -906,7 +906,7 @@ def test_pairs_of_the_dev_set_that_have_no_loss_are_told(mt, tiny):
         tgt.write("die rot Katze sieht die Hund\n")
     answer = mt("train", "tiny.yaml", "--set", "data.max_length=5", "--set", "training.max_steps=1")
     assert any(line.startswith("dev: 12 of 13 pairs kept (1 longer than 5 tokens)") for line in answer.said)
-    assert "dev: the loss is that of these 12 pairs, BLEU and chrF are those of 13" in answer.said
+    assert "dev: the loss is that of 12 pairs, BLEU and chrF are those of 13" in answer.said
 
 
 @pytest.mark.parametrize("name", ["train.en", "dev.de"])
@@ -917,11 +917,10 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     Path(name).write_text(text.replace("cat", "fox", 1).replace("Katze", "Fuchs", 1))
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=200")
     assert (answer.code, len(answer.said)) == (1, 1)
-    assert answer.said[0] == (
-        f"error: runs/tiny: the {name.split('.')[0]} files are not what they were when this run began;"
-        " restore them, choose another --run-dir for another corpus, or begin a new run with what was learnt here:"
-        " --from runs/tiny"
+    assert answer.said[0].startswith(
+        f"error: runs/tiny: {name.partition('.')[0]}: not what they were when this run began"
     )
+    assert answer.said[0].endswith("--from runs/tiny")
     after = files_of(copy)
     assert {name for name in before if after.get(name) != before[name]} <= {"config.yaml"}
 
@@ -996,7 +995,7 @@ def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny, s
     assert corrected.code == 0, corrected.said
     fresh = mt("train", "tiny.yaml", *few, "--run-dir", "runs/fresh")
     assert fresh.code == 0
-    for name in ("config.yaml", "data.json", "corpus.json", "tokenizer.model", "metrics.jsonl"):
+    for name in ("config.yaml", "run.json", "corpus.json", "tokenizer.model", "metrics.jsonl"):
         assert Path("runs/tiny", name).read_bytes() == Path("runs/fresh", name).read_bytes(), name
 
 
@@ -1012,15 +1011,6 @@ def test_a_report_is_printed_though_its_list_of_pairs_cannot_be_written(mt, tmp_
     (tmp_path / "file").touch()
     answer = mt("check", *corpus, "--dropped", tmp_path / "file" / "x.tsv")
     assert answer.lines[0].startswith("500 pairs") and answer.said[-1].startswith("error: ")
-
-
-def test_a_run_with_a_tokenizer_and_no_checkpoint_keeps_its_text(mt, tiny, trained_run):
-    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
-    for name in ("checkpoints", "best", "last"):  # as if it had been killed before its first validation
-        shutil.rmtree(copy / name) if name == "checkpoints" else (copy / name).unlink()
-    answer = mt("train", "tiny.yaml", "--set", "tokenizer.vocab_size=301", "--set", "model.ffn_dim=8")
-    assert answer.code == 1
-    assert "(tokenizer.vocab_size is 301 here, 300 there);" in answer.said[0]
 
 
 def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(mt, mt_process, tiny):

@@ -71,7 +71,6 @@ class PairStages:
         """What is wrong with the corpus: `check.json`."""
 
         def make() -> Made:
-            log_findings(self._report, self.suffix.strip())
             write_text(self.files.check_file, self._report.as_json() + "\n")
             return Made([self.files.check_file])
 
@@ -142,17 +141,18 @@ class PairStages:
     def trained_sets(self) -> list[TextSet]:
         return [*self.text.sets, *([self.text.words] if self.text.words is not None else [])]
 
-
-def log_findings(report: Report, name: str) -> None:
-    """Logs what changes a training; `mt check` shows all of it, with lines and advice. `name`: of the language pair, where there
-    are several."""
-    lines = list(report.in_brief(without=Kind.IN_TRAINING))
-    if name and lines:
-        log.info(f"{name}:")
-    for severity, line in lines:
-        if severity == "fatal":
-            log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
-        else:
-            log.info(f"found in {line}")
-    if lines:
-        log.info("  (mt check tells more of what was found, and what to do)")
+    def log_findings(self) -> None:
+        """Logs what changes a training, where it was checked just now and nothing was refused; `mt check` shows all of it, with
+        lines and advice."""
+        if "_report" not in vars(self):
+            return
+        lines, name = list(self._report.in_brief(without=Kind.IN_TRAINING)), self.suffix.strip()
+        if name and lines:
+            log.info(f"{name}:")
+        for severity, line in lines:
+            if severity == "fatal":
+                log.warning(f"{line}; what is trained on it may be worthless, see: mt check")
+            else:
+                log.info(f"found in {line}")
+        if lines:
+            log.info("  (mt check tells more of what was found, and what to do)")

@@ -438,13 +438,14 @@ def test_mt_check_looks_at_dev_and_test_and_writes_what_it_would_drop(mt, corpus
     assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == written
 
 
-def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path):
+def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rows = ["id;de;en", *(f"{n};{tgt};{src}" for n, (src, tgt) in enumerate(PLAIN))]
-    (tmp_path / "t.csv").write_text("\n".join(rows))
-    report = json.loads(mt("check", tmp_path / "t.csv", "--columns", "en,de", "--json").out)
+    Path("t.csv").write_text("\n".join(rows))
+    report = json.loads(mt("check", "t.csv", "--columns", "en,de", "--json").out)
     assert report["n_pairs"] == 200 and report["dropped"] == []
     assert "semicolons between columns" in report["notes"][0] and "source is column 3 (en)" in report["notes"][0]
-    table = mt("check", tmp_path / "t.csv", "--columns", "en,de").out
+    table = mt("check", "t.csv", "--columns", "en,de").out
     assert b"t.csv: semicolons between columns" in b" ".join(table.split())
 
 

@@ -11,22 +11,20 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from mt_cli.decoding.beam import beam_search, length_penalty
+from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
 from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.errors import CheckpointError
-from mt_cli.model import attention
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.layers import ACTIVATIONS
-from mt_cli.model.packed_linear import Linear, PackedLinear, linear
+from mt_cli.model.packed_linear import Linear, PackedLinear
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
 
@@ -129,32 +127,6 @@ def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: M
     assert done == ["record", "replay", "replay"]
 
 
-def test_attention_is_the_same_where_no_fused_kernel_is_trusted(make_model: MakeModel, monkeypatch) -> None:
-    decoder = InferenceModel(make_model())
-
-    def logits() -> list[Tensor]:
-        state = decoder.start(*source_batch(SOURCES), 5, beam_size=2)
-        return [decoder.advance(state, torch.full((2 * len(SOURCES),), token)) for token in (BOS_ID, 5, 6)]
-
-    fused = logits()
-    monkeypatch.setattr(attention, "_is_fused_better", lambda device, is_inference: False)
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("fused"))
-    for one, other in zip(fused, logits(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=FLOAT32)
-
-
-def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:
-    """As post 003 tells it: each step uses every word decoded so far."""
-    decoder = InferenceModel(make_model())
-    finals = []
-    for first in (4, 5):
-        state = decoder.start(*source_batch([[4, 5]]), max_length=8)
-        for token in (BOS_ID, first, 6, 7):
-            logits = decoder.advance(state, torch.tensor([token]))
-        finals.append(logits)
-    assert not torch.allclose(*finals, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("sentences", "is_recorded"),
     [*(([*kept], False) for kept in ((2, 0), (0, 1), (2, 1, 0), (0, 2), (1,))), ([2, 0], True)],
@@ -225,10 +197,6 @@ def test_a_packed_linear_layer_computes_what_the_plain_one_does(
             torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
     finally:
         torch.set_num_threads(1)
-
-
-def test_a_cpu_gets_packed_layers() -> None:
-    assert isinstance(linear(torch.randn(4, 4)), PackedLinear)
 
 
 # Log-probabilities ---------------------------------------------------------------------------------------------------
@@ -334,13 +302,6 @@ def never_ending(make_model: MakeModel) -> Transformer:
 
 
 # Beam ----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_length_penalty_is_that_of_wu_et_al() -> None:
-    assert length_penalty(1, 0.6) == 1
-    assert length_penalty(7, 1.0) == 2
-    assert length_penalty(20, 0.0) == 1
-    assert length_penalty(19, 0.5) == 2
 
 
 @pytest.mark.parametrize("seed", range(4))

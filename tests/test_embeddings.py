@@ -49,13 +49,6 @@ def test_positions_run_along_each_sentence_and_padding_takes_the_zero_row_as_in_
     torch.testing.assert_close(only_positions(6)(ids), expected, rtol=0, atol=1e-6)
 
 
-def test_positions_are_counted_by_tokens_when_padding_stands_in_front() -> None:
-    module = only_positions(6)
-    padded, alone = module(torch.tensor([[PAD, PAD, 7, 8, PAD]])), module(torch.tensor([[7, 8]]))
-    assert torch.equal(padded[0, 2:4], alone[0])
-    assert padded[0, [0, 1, 4]].eq(0).all()
-
-
 @pytest.mark.parametrize("first_position", [0, 1])
 def test_first_position_says_what_the_first_token_gets(first_position: int) -> None:
     found = only_positions(6, first_position=first_position)(torch.tensor([[9, 9]]))
@@ -87,15 +80,6 @@ def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_
     assert list(module.state_dict()) == ["token.weight"]
     assert module.double().positions.table.dtype == torch.float64
     assert module.to("meta").positions.table.device.type == "meta"
-
-
-def test_training_does_not_change_the_table() -> None:
-    module = embeddings()
-    before = module.positions.table.clone()
-    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
-    module(torch.tensor([[3, 4]])).sum().backward()
-    optimizer.step()
-    assert torch.equal(module.positions.table, before)
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------
@@ -148,17 +132,6 @@ def test_the_norm_after_the_embedding_is_that_of_post_003() -> None:
     theirs.layer_norm.load_state_dict(module.norm.state_dict())
     ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
     torch.testing.assert_close(module(ids), theirs(ids), rtol=0, atol=FLOAT32)
-
-
-def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003() -> None:
-    module = embeddings_with_norm(dropout=0.4)
-    theirs = Post003(module, module.dropout)
-    theirs.layer_norm.load_state_dict(module.norm.state_dict())
-    ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
-    torch.manual_seed(1)
-    found = module(ids)
-    torch.manual_seed(1)
-    torch.testing.assert_close(found, theirs(ids), rtol=0, atol=FLOAT32)
 
 
 def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> None:

@@ -53,19 +53,6 @@ def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model: int, fi
         np.testing.assert_allclose(table[row], expected, rtol=0, atol=1e-7)  # half a unit of float32 at 1
 
 
-@pytest.mark.parametrize("first_position", [0, 1])
-def test_row_0_of_the_table_is_zero(first_position: int) -> None:
-    assert sinusoid_table(8, 6, first_position)[0].tolist() == [0.0] * 6
-
-
-def test_first_position_0_begins_with_sine_0_and_cosine_1() -> None:
-    assert sinusoid_table(8, 6, first_position=0)[1].tolist() == [0, 1, 0, 1, 0, 1]
-
-
-def test_first_position_1_is_the_same_table_one_row_further() -> None:
-    assert torch.equal(sinusoid_table(8, 6, first_position=1)[1:], sinusoid_table(9, 6, first_position=0)[2:])
-
-
 def test_the_table_is_that_of_post_001() -> None:
     """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
     table = np.zeros((33, 16))
@@ -97,11 +84,6 @@ def test_rotary_positions_turn_complex_numbers() -> None:
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
     found = RotaryPositions(16, 8).double().apply_to_heads(x, first=7)
     torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
-
-
-def test_the_first_position_turns_nothing() -> None:
-    x = torch.randn(2, 1, 3, 8)
-    assert torch.equal(RotaryPositions(16, 8).apply_to_heads(x), x)
 
 
 def test_rotary_attention_knows_distances_and_no_places() -> None:
@@ -202,11 +184,6 @@ def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi: Any, w
     sides = src_ids.repeat_interleave(width, 0), src_mask.repeat_interleave(width, 0)
     expected = with_alibi.project(with_alibi(*sides, tokens, subsequent_mask(6)))
     torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
-
-
-def test_rotary_positions_add_nothing_to_embeddings() -> None:
-    tokens = torch.randn(2, 3, 8)
-    assert torch.equal(RotaryPositions(16, 8).add_to_tokens(tokens, torch.tensor([1, 2, 3]), 2.0), 2 * tokens)
 
 
 def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:

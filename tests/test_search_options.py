@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_trainer import change_languages
 
 from mt_cli.data.batching import source_batch
-from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
@@ -44,14 +41,6 @@ def lively(make_model: MakeModel, seed: int = 0) -> Transformer:
 
 
 # Constraints ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_row_that_may_say_nothing_ends() -> None:
-    log_probs = torch.zeros(1, 6).log_softmax(-1)
-    log_probs[:, 5] = -torch.inf
-    tokens = torch.tensor([[0, 1, 2, 4]])
-    allowed = Constraints(no_repeat_ngram=1, min_length=9).apply(log_probs, tokens, [0])
-    assert allowed[0].isfinite().nonzero().tolist() == [[EOS_ID]]
 
 
 def every_allowed_translation(
@@ -216,13 +205,6 @@ def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(
         assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 2
 
 
-def test_a_thread_that_began_with_the_number_of_a_worker_gets_all(trained_run: Path, two_threads: None) -> None:
-    translator = Translator.load(trained_run)
-    torch.set_num_threads(1)  # as it is while another thread translates
-    translator.translate(["the cat"])
-    assert torch.get_num_threads() == 2
-
-
 def test_who_is_told_of_each_batch_can_stop_the_rest(
     trained_run: Path, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,11 +315,6 @@ def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: 
     assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
 
 
-def test_evaluate_refuses_what_no_search_uses(mt: Mt, trained_run: Path) -> None:
-    answer = mt("evaluate", trained_run, "--length-penalty", 0.5)
-    assert (answer.code, answer.said) == (2, ["error: only a beam uses --length-penalty; leave out --length-penalty"])
-
-
 def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt, trained_run: Path, tiny: Path) -> None:
     run = Path(shutil.copytree(trained_run, tiny / "run"))
     config = (run / "config.yaml").read_text()
@@ -347,42 +324,6 @@ def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt,
         assert mt(*command, stdin=b"the cat\n").code == 0
     translation = Translator.load(run).translations(["the cat"], beam_size=2)[0]
     assert len(translation.texts) == 2
-
-
-def test_a_beam_searches_whatever_the_config_draws(mt: Mt, trained_run: Path, tiny: Path) -> None:
-    run = Path(shutil.copytree(trained_run, tiny / "run"))
-    text = (run / "config.yaml").read_text().replace("sample: false", "sample: true")
-    (run / "config.yaml").write_text(text.replace("temperature: 1.0", "temperature: 50"))
-    assert mt("translate", run, stdin=b"the cat\n").lines != ["die Katze"]
-    assert mt("translate", run, "--beam-size", 2, stdin=b"the cat\n").lines == ["die Katze"]
-    assert Translator.load(run).translate(["the cat"], beam_size=1) == ["die Katze"]  # as in validation
-
-
-def test_the_alignment_counts_the_tokens_that_are_beside_it(mt: Mt, trained_run: Path) -> None:
-    line = b"the red cat. the dog sees the house tree. house tree\n"
-    [found] = map(json.loads, mt("translate", trained_run, "--json", stdin=line).lines)
-    tokens = found["hypotheses"][0]["tokens"]
-    assert tokens.count("</s>") == 3
-    aligned = [int(link.split("-")[1]) for link in found["alignment"].split()]
-    assert aligned == [number for number, token in enumerate(tokens) if token != "</s>"]
-
-
-def test_a_greedy_score_is_a_log_probability_with_and_without_constraints(mt: Mt, trained_run: Path) -> None:
-    options = [], ["--no-repeat-ngram", 9]
-    found = [json.loads(mt("translate", trained_run, "--json", *own, stdin=b"the cat\n").out) for own in options]
-    for [hypothesis] in (one["hypotheses"] for one in found):
-        assert hypothesis["score"] == pytest.approx(math.fsum(hypothesis["token_scores"]), abs=1e-3)
-
-
-@pytest.mark.parametrize("options", [(), ("--engine", "ctranslate2")])
-def test_an_output_in_which_nothing_was_written_is_not_in_the_way(
-    options: Any, mt: Mt, trained_run: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("ctranslate2")
-    out = tmp_path / "out"
-    assert mt("translate", trained_run, "--output", out, *options, stdin=b"\xff\n").code == 1
-    answer = mt("translate", trained_run, "--output", out, "--bad-input", "replace", *options, stdin=b"cat\n\xff\n")
-    assert answer.code == 0 and len(out.read_text().splitlines()) == 2
 
 
 def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:
@@ -396,27 +337,10 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
         Translator.load(trained_run, other)
 
 
-def test_models_of_opposite_directions_are_no_ensemble(trained_run: Path, tiny: Path) -> None:
-    """Both directions of one text have the same tokenizer."""
-    back = Path(shutil.copytree(trained_run, tiny / "back"))
-    change_languages(back, src="de", tgt="en")
-    with pytest.raises(CheckpointError, match=r"back translates de to en, .*tiny en to de; leave one out"):
-        Translator.load(trained_run, back)
-
-
 @pytest.mark.parametrize("arguments", [{"lines": ["\ud83d"]}, {"lines": ["a cat"], "prefixes": ["caf\udce9"]}])
 def test_half_a_character_is_told(trained_run: Path, arguments: dict[str, list[str]]) -> None:
     with pytest.raises(UsageError, match=r"^'(caf)?\\ud\w+' is no Unicode text: it has half a character"):
         Translator.load(trained_run).translations(**arguments)
-
-
-def test_an_ensemble_reads_no_more_than_its_shortest_sighted_member(mt: Mt, trained_run: Path, tiny: Path) -> None:
-    sets = ("--set", "model.max_positions=20", "--set", "training.max_steps=2")
-    assert mt("train", "tiny.yaml", "--run-dir", "near", *sets).code == 0
-    line = b"the cat " * 20 + b"\n"
-    for runs in ([trained_run, "near"], ["near", trained_run]):
-        answer = mt("translate", *runs, "--max-length-ratio", 9, "--min-length", 30, stdin=line)
-        assert answer.code == 0 and len(answer.lines) == 1
 
 
 def test_threads_may_share_a_translator(trained_run: Path) -> None:
@@ -428,25 +352,10 @@ def test_threads_may_share_a_translator(trained_run: Path) -> None:
     assert together == alone * 3
 
 
-def test_the_package_tells_type_checkers_that_it_is_typed() -> None:
-    assert resources.files("mt_cli").joinpath("py.typed").is_file()
-
-
 def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(trained_run: Path) -> None:
     translator, given = Translator.load(trained_run), " ".join(["rot"] * 20)
     [translation] = translator.translations(["cat"], [given], min_length=25)
     assert translation.text.startswith(given) and len(translation.parts[0].hypotheses[0].ids) >= 25
-
-
-def test_a_translation_as_long_as_can_be_is_scored(trained_run: Path, mt: Mt) -> None:
-    answer = mt("translate", trained_run, "--json", "--max-length-ratio", 100, "--min-length", 1000, stdin=b"cat\n")
-    assert answer.code == 0, answer.err
-    found = json.loads(answer.lines[0])
-    [best] = found["hypotheses"]
-    assert len(best["tokens"]) == len(best["token_scores"]) == 63  # all positions but that of an end symbol
-    assert "</s>" not in best["tokens"], "it was never said"
-    assert best["score"] == pytest.approx(math.fsum(best["token_scores"]), abs=1e-3)
-    assert {"kind": "length", "detail": "cut off after 63 tokens for 1 of the source"} in found["doubts"]
 
 
 @pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3}, {"sample": True, "beam_size": 1}])
@@ -460,20 +369,6 @@ def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: 
     assert not cut.is_complete and len(cut.ids) == 10
 
 
-def test_a_sample_that_was_cut_off_is_known_to_be_beside_a_longer_one(trained_run: Path) -> None:
-    lines, options = ["the cat", "the cat " * 10], {"max_length_ratio": 1.0, "min_length": 60, "sample": True}
-    found = Translator.load(trained_run).translations(lines, **options)
-    short, long = (one.parts[0].hypotheses[0] for one in found)
-    assert len(short.ids) < len(long.ids) and not short.is_complete and not long.is_complete
-
-
-def test_samples_need_no_beam(trained_run: Path) -> None:
-    translator = Translator.load(trained_run)
-    assert translator.settings(sample=True, n_best=1000, batch_size=200).beam_size == translator.settings().beam_size
-    with pytest.raises(UsageError, match=r"decoding.batch_size 200 times decoding.beam_size 1000 is more than"):
-        translator.settings(n_best=1000, batch_size=200)
-
-
 def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path) -> None:
     loaded = Translator.load(trained_run)
     assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
@@ -483,14 +378,6 @@ def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path
     translator = Translator(loaded.models, loaded.tokenizer, loaded.config, profile)
     assert translator.max_length(3, translator.settings()) == 26  # 6 * 4 + 1 * 2, the end symbol counted
     assert translator.max_length(3, translator.settings(max_length_ratio=1.0)) == 13
-
-
-def test_a_line_too_long_to_be_scored_costs_its_own_score_only(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "ref").write_text("Katze\nHund\nHund\n")
-    stdin = b"cat\n" + b"dog " * 500 + b"\ndog\n"
-    answer = mt("score", trained_run, "--ref", tmp_path / "ref", stdin=stdin)
-    assert answer.code == 0 and [line == "" for line in answer.lines] == [False, True, False]
-    assert answer.said == ["warning: stdin:2: 500 tokens, the model reads 63 at most; no score"]
 
 
 def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -> None:

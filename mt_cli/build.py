@@ -71,6 +71,8 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     if parent is not None:
         config = like_parent(config, parent)
         _warn_of_other_codes(config, parent)
+    if config.data.monolingual is None:
+        run.manifest.discard(["monolingual", "synthetic"])
     _rehearse(config, run)
     facts = FactsCounter()
     reverse = None if run.steps() else reverse_run(config, run)
@@ -91,12 +93,14 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
         prepared = [one.prepared() for one in of_ids]
         for pair in pairs:
             pair.log_findings()
+    run.manifest.discard(run.manifest.products.keys() - run.manifest.asked)
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
 def _rehearse(config: Config, run: RunDir) -> None:
     """Text of the run that this one begins with, so that it is not forgotten."""
     if config.training.init_from is None or isinstance(config.data, SeveralPairs):
+        run.manifest.discard(["rehearsal"])
         return
     parent, files = None if run.steps() else parent_of(config), run.of_pair(config.data, config.data)
     inputs = {**inputs_of_runs(run, parent=parent), "train": files.training_data_sha256()}

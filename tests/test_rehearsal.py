@@ -157,6 +157,13 @@ def test_a_start_that_begins_anew_forgets_what_one_before_it_took(parent):
     assert len(prepared("training.rehearsal=0").train.parts) == 1
 
 
+def test_a_start_without_the_other_run_trains_on_nothing_of_it(parent):
+    prepared()
+    config, run = load_config(Path("tiny.yaml"), ["data.train=[new.en, new.de]"]), RunDir(Path("run"))
+    assert len(prepare(config, run).train.parts) == 1
+    assert not {"rehearsal", "ids train-1", "ids train-2"} & run.manifest.products.keys()
+
+
 def test_a_full_disk_is_no_lack_of_the_other_run(parent, monkeypatch):
     def fail(path: Path, write: object) -> None:
         raise cannot_write(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))

@@ -63,7 +63,7 @@ class Manifest:
         RunDirError for a damaged file."""
         self.folder, self.file, self._is_trained = folder, folder / "run.json", is_trained
         self.is_read_only = False  # true in the processes that use what the first one has made
-        self.products = dict[str, Product]()
+        self.products, self.asked = dict[str, Product](), set[str]()  # what there is; the names that this start asked for
         try:
             content = _Content.model_validate_json(read_inside(folder, self.file, 1 << 28))
         except FileNotFoundError:
@@ -89,6 +89,7 @@ class Manifest:
 
         Raises RunDirError where a run that has checkpoints was begun with other inputs, or has lost a product.
         """
+        self.asked.add(name)
         known = self.products.get(name)
         is_fixed = self.is_read_only or (self._is_trained and name not in _AFTER_TRAINING)
         own = Product(
@@ -115,8 +116,16 @@ class Manifest:
                     f"{self.folder}: its {name} cannot be made anew as they were; restore the cache from a copy"
                 )
             return known
-        self._save(name, made)
+        self.products[name] = made
+        self._save()
         return made
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Leaves out products that the config no longer asks for. A run with checkpoints keeps all that it was begun with."""
+        stale = self.products.keys() & set(names)
+        if stale and not self.is_read_only and not self._is_trained:
+            self.products = {name: product for name, product in self.products.items() if name not in stale}
+            self._save()
 
     def _with_hashes(self, own: Product, made: Made) -> Product:
         files = {}
@@ -128,8 +137,7 @@ class Manifest:
             sync_folder(folder)
         return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(made.facts)))})
 
-    def _save(self, name: str, product: Product) -> None:
-        self.products[name] = product
+    def _save(self) -> None:
         content = _Content(sha256=_sha256_of_products(self.products), products=self.products)
         write_text(self.file, content.model_dump_json(indent=1) + "\n")
 

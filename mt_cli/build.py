@@ -33,7 +33,7 @@ from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
 from mt_cli.explain.estimate import keep_estimate
 from mt_cli.processes import n_processes, rank
-from mt_cli.recipe import CorpusFacts, FactsCounter, Machine, Parent, choose, in_brief, tags_real_sources
+from mt_cli.recipe import CorpusFacts, FactsCounter, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.directions import directions_of, tags_of, told, told_target
 from mt_cli.run.manifest import Made
@@ -125,7 +125,7 @@ def _with_recipe(
         return config  # which has all that was chosen
 
     def make() -> Made:
-        of_parent = None if parent is None else Parent(knows_both=parent.path == run.back)
+        of_parent = {"has_parent": parent is not None, "knows_both": parent is not None and parent.path == run.back}
         values, reasons = _chosen(config, _facts(pairs, facts), of_parent, n_processes)
         return Made(facts={"values": values, "reasons": reasons})
 
@@ -139,21 +139,21 @@ def _with_recipe(
         for line in [*in_brief(completed), f"        all of it, with the reasons: {run.config_file}"]:
             log.info(line)
     if not run.manifest.is_read_only:
-        run.save_config(completed, reasons)
+        run.save_config(completed)
     return completed
 
 
 def _chosen(
-    config: Config, facts: CorpusFacts, parent: Parent | None, n_processes: int
+    config: Config, facts: CorpusFacts, parent: dict[str, bool], n_processes: int
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A value for each key that the config leaves open and that depends on the corpus, and its reason."""
     given, minutes = given_keys(config), config.training.minutes
-    choices = choose(facts, Machine(0.0), given, parent)
+    choices = choose(facts, given, **parent)
     if minutes is not None and choices:
         best = complete(config, {key: choice.value for key, choice in choices.items()})
         if config.data.monolingual is not None:
             given["training.minutes"] = minutes * (1 - translated_share(config.data.monolingual))
-        choices = choose(facts, Machine(update_seconds(best, facts) / n_processes), given, parent)
+        choices = choose(facts, given, update_seconds(best, facts) / n_processes, **parent)
     return {key: one.value for key, one in choices.items()}, {key: one.reason for key, one in choices.items()}
 
 

@@ -62,7 +62,7 @@ USAGE_MISTAKES = {
     ("--nothing",): "error: No such option: --nothing; see mt --help",
     ("train",): "error: Missing argument 'CORPUS...'; see mt train --help",
     ("translate",): "error: Missing argument 'RUN",
-    ("translate", "run", "--beam-size", "0"): "error: --beam-size 0: decoding.beam_size: input should be greater than or equal to 1, found 0",
+    ("translate", "run", "--beam-size", "0"): "error: --beam-size 0: decoding.beam_size: expected a whole number from 1 to 1,000, found 0",
     ("translate", "run", "--batch-size", "x"): "error: Invalid value for '--batch-size': ",
     ("translate", "run", "--bad-input", "ignore"): "error: Invalid value for '--bad-input': 'ignore' is not one of 'error', 'replace'; see mt translate --help",
     ("evaluate",): "error: nothing to evaluate; give a RUN, or --hyp and --ref",

@@ -26,18 +26,10 @@ def test_every_key_is_printed_with_an_explanation(mt: Mt) -> None:
             described = field.exclude or (field.description or "").rstrip().endswith(".")
             assert described, f"{section}.{key} is not explained"
     assert max(map(len, text.splitlines())) <= 100
-
-
-def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
     section = mt("config", "tokenizer").lines
     assert section[0].startswith("tokenizer: ")
-    assert [line.split()[0] for line in section if line.startswith("  tokenizer.")] == [
-        "tokenizer.algorithm",
-        "tokenizer.joint",
-        "tokenizer.vocab_size",
-    ]
-    key = mt("config", "model.dropout").lines
-    assert key[0] == "  model.dropout  (default 0.3; a number from 0 below 1)" and len(key) > 1
+    keys = [line.split()[0] for line in section if line.startswith("  tokenizer.")]
+    assert keys == ["tokenizer.algorithm", "tokenizer.joint", "tokenizer.vocab_size"]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +37,9 @@ def test_a_section_or_a_key_is_printed_alone(mt: Mt) -> None:
     [
         ("training.batch_tokens", "default 2048; a whole number from 16 to 4,000,000 or auto"),
         ("training.select_by", 'default "bleu"; bleu, chrf, loss'),
-        ("data.train", "required; [source file, target file] or one .tsv, .csv or .xlsx file or corpora"),
-        ("data.dedup", "default false; true or false"),
-        ("data.monolingual.search", 'default "greedy"; greedy, beam, sampling'),
+        ("training.freeze", "default []; a list of embeddings, encoder, decoder, all_but_embeddings"),
+        ("data.train", "required; [source file, target file] or one table or [{files: ..., weight: ...}]"),
+        ("data.columns", "default null; text such as es,gn or null"),
         ("data.train.hold_out", "default true; true or false"),
         ("decoding.max_length_ratio", "default null; a number above 0 to 100 or null"),
     ],
@@ -59,31 +51,23 @@ def test_what_a_key_may_be_is_said_in_words(mt: Mt, key: str, described: str) ->
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("trainig", "trainig: unknown key, did you mean 'training'?"),
         ("lr", "lr: unknown key, did you mean 'training.learning_rate'?"),
         ("model.droput", "model.droput: unknown key, did you mean 'model.dropout'?"),
         ("zzz.seed", "zzz.seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
-        ("training.seed.x", "training.seed.x: unknown key, "),
     ],
 )
 def test_an_unknown_key_is_refused_with_a_suggestion(mt: Mt, key: str, message: str) -> None:
     answer = mt("config", key)
-    assert (answer.code, answer.out) == (2, b"") and answer.said[0].startswith(f"error: {message}")
+    assert (answer.code, answer.out, answer.said) == (2, b"", [f"error: {message}"])
 
 
 def test_the_schema_in_the_repository_is_that_of_the_config(mt: Mt) -> None:
     """If not: mt config --json-schema > configs/schema.json"""
-    schema = json.loads(mt("config", "--json-schema").out)
-    assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == schema
-    assert mt("config", "training", "--json-schema").code == 2
-
-
-def test_the_schema_knows_what_the_config_does() -> None:
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
-    assert [one["title"] for one in schema["properties"]["data"]["oneOf"]] == [
-        "one language pair",
-        "several language pairs",
-    ]
+    assert json.loads(mt("config", "--json-schema").out) == schema
+    assert mt("config", "training", "--json-schema").code == 2
+    forms = [one["title"] for one in schema["properties"]["data"]["oneOf"]]
+    assert forms == ["one language pair", "several language pairs"]
     for _, model in MODELS:
         described = schema["$defs"][model.__name__]
         assert list(described["properties"]) == [key for key, field in model.model_fields.items() if not field.exclude]

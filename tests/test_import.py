@@ -487,7 +487,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is chang
     "larger": (with_keys("config.json", vocab_size=10**5), VOCABULARY, "47 pieces, expected the ids 0 to 99999"),
     "gigantic-ids": (with_keys("config.json", decoder_vocab_size=10**30), "config.json", "decoder_vocab_size: "),
     "gigantic": (with_keys("config.json", d_model=10**400), "config.json", "d_model: "),
-    "no-number": (with_keys("config.json", d_model="16"), "config.json", "d_model: input should be a valid integer, found 16"),
+    "no-number": (with_keys("config.json", d_model="16"), "config.json", "d_model: expected a valid integer, found 16"),
     "no-start": (with_keys("config.json", decoder_start_token_id=10**6), "config.json", "decoder_start_token_id is 1000000"),
     "a-word-as-start": (
         lambda folder: [with_keys(name, decoder_start_token_id=30)(folder) for name in ("config.json", GENERATION)] and None,
@@ -501,7 +501,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is chang
     ),
     "not-fetched": (with_content("source.spm", LFS), "source.spm", "a pointer of Git LFS"),
     "weights-not-fetched": (with_content(WEIGHTS, LFS), WEIGHTS, "a pointer of Git LFS"),
-    "list": (with_content("config.json", b"[]"), "config.json", "expected a section with keys"),
+    "list": (with_content("config.json", b"[]"), "config.json", "expected an object"),
     "nested": (with_content("config.json", b"[" * 10**6), "config.json", SYNTAX),
     "digits": (with_content("config.json", b'{"d_model": ' + b"9" * 10**5 + b"}"), "config.json", SYNTAX),
     "no-weights": (without(WEIGHTS), WEIGHTS, "No such file"),
@@ -571,7 +571,7 @@ def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path],
     ("options", "code", "said"),
     [
         ([], 2, "tokenizer_config.json: no source_lang in it; give --src-lang"),
-        (["--src-lang", "en", "--tgt-lang", "!"], 2, "data.tgt_lang: expected a language code"),
+        (["--src-lang", "en", "--tgt-lang", "!"], 2, "data.tgt_lang: expected text such as"),
         (["--src-lang", "en", "--tgt-lang", "en"], 2, "are both 'en'; they must differ"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from mt_cli.build import prepare
 from mt_cli.config import Config, given_keys
 from mt_cli.config_file import complete, config_of, load_config
-from mt_cli.recipe import CorpusFacts, Machine, choose
+from mt_cli.recipe import CorpusFacts, choose
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import timed_update
 from mt_cli.training.timed_update import update_seconds
@@ -21,7 +21,7 @@ SMALL = ["model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.v
 
 def recipe(*overrides: str) -> Config:
     config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, [*SMALL, *overrides])
-    choices = choose(FACTS, Machine(0.0), given_keys(config))
+    choices = choose(FACTS, given_keys(config))
     return complete(config, {key: choice.value for key, choice in choices.items()})
 
 

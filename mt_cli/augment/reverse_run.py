@@ -10,7 +10,7 @@ from mt_cli.config import Config, DataConfig, Monolingual, WordList, given_keys
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.tables import find_layout
 from mt_cli.errors import ConfigError
-from mt_cli.recipe import FactsCounter, Machine, choose
+from mt_cli.recipe import FactsCounter, choose
 from mt_cli.run.directions import directions_of
 from mt_cli.run.run_dir import RunDir
 
@@ -86,8 +86,7 @@ def _can_learn_both_ways(config: Config) -> bool:
         return False
     for pair in TrainingText(config.data).read():
         facts.add(pair.src, pair.tgt)
-    any_machine = Machine(0.0)
-    return bool(choose(facts.facts(), any_machine, given)["training.both_directions"].value)
+    return bool(choose(facts.facts(), given)["training.both_directions"].value)
 
 
 def _exchanged(data: DataConfig) -> DataConfig:

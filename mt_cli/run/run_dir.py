@@ -33,12 +33,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 from mt_cli.config import Config, DataConfig, SeveralPairs
-from mt_cli.config_file import comments_of, load_config, to_yaml
+from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, as_typed
 from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_bytes, write_text
@@ -86,10 +85,9 @@ class RunDir:
         refuse_special_file(self.config_file)
         return load_config(self.config_file, is_open=not self.steps())
 
-    def save_config(self, config: Config, comments: Mapping[str, str] | None = None) -> None:
-        """Writes every key with its value. Comments that stand there already stay."""
-        kept = comments_of(read_inside(self.path, self.config_file).decode()) if self.config_file.exists() else {}
-        write_text(self.config_file, to_yaml(config, {**kept, **(comments or {})}))
+    def save_config(self, config: Config) -> None:
+        """Writes every key with its value, and with the reason of what was chosen."""
+        write_text(self.config_file, to_yaml(config, self.manifest.facts("recipe").get("reasons", {})))
 
     def begin(self, config: Config) -> None:
         """Marks the folder as a run's by the keys that were given."""

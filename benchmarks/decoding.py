@@ -21,7 +21,8 @@ from typing import Any
 
 from contender import PEERS, MeasuredProcess, say
 
-from mt_cli.data.corpus import normalize, read_lines
+from mt_cli.data.corpus import read_lines
+from mt_cli.data.normalize import normalize
 from mt_cli.run.run_dir import RunDir
 
 # Engine, format of its export, workers among which the threads are divided, type that it computes in.

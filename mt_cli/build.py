@@ -23,10 +23,9 @@ from mt_cli.augment.fine_tuning import inputs_of_runs, like_parent, parent_of, r
 from mt_cli.augment.reverse_run import reverse_run, run_to_begin_with, translated_share
 from mt_cli.config import AUTO, Config, SeveralPairs, TokenizerConfig, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
-from mt_cli.data.direction import refuse_exchanged
+from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.languages import language
 from mt_cli.data.mixture import Mixture
-from mt_cli.data.text_sets import refuse_missing_files
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed

@@ -47,16 +47,21 @@ def _language(tag: str) -> str:
     return tag
 
 
-def _is_table(file: str) -> bool:
-    return re.search(r"\.([tc]sv|xlsx?|ods)(\.gz)?$", file, re.IGNORECASE) is not None
+_TABLES = (".tsv", ".csv", ".xlsx", ".xls", ".ods")
+_A_TABLE = f"one table ({', '.join(_TABLES)})"
+
+
+def is_table(file: str) -> bool:
+    """Whether, by its name, the file holds both languages in columns."""
+    return file.lower().removesuffix(".gz").endswith(_TABLES)
 
 
 def _files(value: Any) -> Any:
     files = [value] if isinstance(value, str) else value
     if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
-        raise ValueError("expected [source file, target file] or one table (.tsv, .csv or .xlsx)")
-    if len(files) == 1 and not _is_table(files[0]):
-        raise ValueError("expected two files, source and target, or one table (.tsv, .csv or .xlsx)")
+        raise ValueError(f"expected [source file, target file] or {_A_TABLE}")
+    if len(files) == 1 and not is_table(files[0]):
+        raise ValueError(f"expected two files, source and target, or {_A_TABLE}")
     if len(files) == 2 and files[0] == files[1]:
         raise ValueError("expected two different files, source and target")
     return files
@@ -64,11 +69,7 @@ def _files(value: Any) -> Any:
 
 def _texts(value: Any) -> Any:
     files = [value] if isinstance(value, str) else value
-    if (
-        not isinstance(files, list)
-        or not files
-        or not all(isinstance(one, str) and not _is_table(one) for one in files)
-    ):
+    if not isinstance(files, list) or not files or not all(isinstance(one, str) and not is_table(one) for one in files):
         raise ValueError("expected text with a sentence on each line: a file or a list of files, no table")
     return files
 
@@ -166,8 +167,8 @@ class LanguagePair(Section):
     tgt_lang: Language
     """Language code of the target text. It decides how scores split words, and whether sentences are joined by a space."""
     train: Train
-    """The training text: [source file, target file], line n beside line n, or one table (.tsv, .csv or .xlsx) with a pair in each
-    row. Text may be compressed (.gz); paths are relative to where mt is started. Or a list of corpora, such as
+    """The training text: [source file, target file], line n beside line n, or one table (.tsv, .csv, .xlsx, .xls or .ods) with
+    a pair in each row. Text may be compressed (.gz); paths are relative to where mt is started. Or a list of corpora, such as
     {files: [news.es, news.gn], weight: 2}, {files: web.tsv, weight: 0.5}."""
     dev: Files | None = None
     """The validation text, in the same form, without training pairs; 500 to 3,000 pairs are usual. It decides which checkpoint

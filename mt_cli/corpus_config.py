@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config import Config
+from mt_cli.config import Config, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.data.tables import TABLES, find_layout, read_rows, suffix_of
+from mt_cli.data.tables import find_layout, read_rows, suffix_of
 from mt_cli.display import shortened
 from mt_cli.errors import UsageError
 from mt_cli.run.run_dir import RUNS, RunDir
@@ -95,7 +95,7 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
         for file in corpus:
             if file.suffix in {".yaml", ".yml"}:
                 raise UsageError(f"{file}: a config stands alone; give one config, or two text files")
-            if suffix_of(file) in TABLES:
+            if is_table(str(file)):
                 raise UsageError(f"{file}: a table holds both languages; give one table, or two text files")
         return False
     file = corpus[0]
@@ -108,9 +108,14 @@ def is_config(corpus: list[Path], sets: dict[str, list[Path] | None]) -> bool:
         raise UsageError(
             f"{file}: {found}; give two text files, source and target, or one table, or one config (.yaml)"
         )
-    if re.fullmatch(r"\.[a-z]{2,3}", suffix_of(file)) and suffix_of(file) not in {*TABLES, ".yml"} and file.is_file():
+    if (
+        re.fullmatch(r"\.[a-z]{2,3}", suffix_of(file))
+        and suffix_of(file) != ".yml"
+        and not is_table(str(file))
+        and file.is_file()
+    ):
         raise UsageError(f"{file}: one text file; give two, source and target, line for line")
-    return suffix_of(file) not in TABLES
+    return not is_table(str(file))
 
 
 def usual_run_dir(
@@ -141,7 +146,7 @@ def as_settings(settings: Mapping[str, Any]) -> list[str]:
 
 def files_of_set(option: str, files: list[Path]) -> list[str]:
     """Raises UsageError unless they are one table or two files."""
-    if len(files) != (1 if suffix_of(files[0]) in TABLES else 2):
+    if len(files) != (1 if is_table(str(files[0])) else 2):
         raise UsageError(
             f"--{option} is given {'once' if len(files) == 1 else f'{len(files)} times'}; give one table, or two files: --{option} SOURCE --{option} TARGET"
         )

@@ -22,7 +22,6 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterable
 
 
 class MTError(Exception):
@@ -109,12 +108,3 @@ def as_typed(*words: object) -> str:
 def missing_extra(what: str, package: str, extra: str) -> UsageError:
     """The error of a command whose optional dependency is not installed."""
     return UsageError(f'{what} needs {package}; install it with: pip install "mt-cli[{extra}]"')
-
-
-def further_lines(lines: Iterable[int]) -> str:
-    """Names further lines with the same mistake, so that a person can mend all of them at once."""
-    numbers = list(lines)
-    if not numbers:
-        return ""
-    more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
-    return f", likewise line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:10]))}{more}"

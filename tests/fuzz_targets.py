@@ -24,7 +24,8 @@ import torch
 from mt_cli import fetch
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.data.corpus import normalize, read_lines, read_pairs
+from mt_cli.data.corpus import read_lines, read_pairs
+from mt_cli.data.normalize import normalize
 from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import MTError
 from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint

@@ -30,7 +30,7 @@ from tiny_trainer import change_languages, options
 from mt_cli.config_file import load_config
 from mt_cli.corpus_config import usual_run_dir
 from mt_cli.data import tokenizer
-from mt_cli.data.corpus import edge_spaces
+from mt_cli.data.normalize import edge_spaces
 from mt_cli.run import provenance
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir

@@ -12,7 +12,7 @@ from mt_cli.build import PreparedData, prepare
 from mt_cli.checking.check import check, quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
-from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of, places_in_table
+from mt_cli.data.corpora import TrainingText, places_in_table
 from mt_cli.data.corpus import CorpusReport, SentencePair, sha256_of
 from mt_cli.errors import DataError
 from mt_cli.run.run_dir import RunDir
@@ -53,13 +53,13 @@ def change(name: str, line: int, text: str) -> None:
 def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_line(two):
     text = TrainingText(data_of(*TWO))
     pairs = list(text.read())
-    assert [(corpus_of(pair.line), line_of(pair.line)) for pair in pairs] == [
+    assert [pair.place for pair in pairs] == [
         *((0, line) for line in range(1, 81)),
         *((1, line) for line in range(1, 121)),
     ]
     assert [pair[:2] for pair in pairs] == [pair[:2] for pair in TrainingText(data_of("train.en", "train.de")).read()]
-    assert [text.told(pairs[i].line) for i in (0, 80)] == ["a.en:1", "b.tsv:1"]
-    assert text.told_lines(pairs[80].line, pairs[85].line) == "lines 1 to 6 of b.tsv"
+    assert [text.format_place(pairs[i].place) for i in (0, 80)] == ["a.en:1", "b.tsv:1"]
+    assert text.format_lines(pairs[80], pairs[85]) == "lines 1 to 6 of b.tsv"
     assert text.name == "a.en a.de, b.tsv"
 
 
@@ -69,10 +69,10 @@ def test_corpora_that_begin_with_the_same_file_are_called_by_both():
 
 
 def test_lines_that_are_not_utf_8_are_counted_in_their_corpus(two):
-    Path("b.tsv").write_bytes(b"\xff\t\xff\n" + Path("b.tsv").read_bytes())
-    report = CorpusReport()
-    assert len(list(TrainingText(data_of(*TWO)).read_raw(report))) == 200
-    assert (report.n_pairs, list(report.bad_lines)) == (201, [place_of(1, 1)])
+    Path("b.tsv").write_bytes(Path("b.tsv").read_bytes() + b"\xff\t\xff\n")
+    reports = list[CorpusReport]()
+    assert len(list(TrainingText(data_of(*TWO)).read_raw(reports))) == 200
+    assert [(one.n_pairs, list(one.bad_lines)) for one in reports] == [(80, []), (121, [121])]
 
 
 def test_the_hash_of_one_corpus_is_that_of_its_files_and_of_several_of_all(two):
@@ -83,12 +83,13 @@ def test_the_hash_of_one_corpus_is_that_of_its_files_and_of_several_of_all(two):
 
 
 def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
-    pairs = [SentencePair("a", "b", place) for place in (3, 9, place_of(1, 3))]
+    pairs = [SentencePair("a", "b", 3), SentencePair("a", "b", 9), SentencePair("a", "b", 3, corpus=1)]
     for data, own in ((data_of("a.en", "a.de"), ["", ""]), (data_of(*TWO), ["\t1\ta.en", "\t2\tb.tsv"])):
         n = len(data.corpora) + 1
         table = "".join(TrainingText(data).table(("copied", pair) for pair in pairs[:n]))
         assert table.splitlines()[1] == f"3\tcopied\ta\tb{own[0]}"
-        assert places_in_table(iter(table.splitlines(keepends=True))) == {pair.line for pair in pairs[:n]}
+        found = places_in_table(iter(table.splitlines(keepends=True)))
+        assert all((pair.place in found) == (pair in pairs[:n]) for pair in pairs) and (0, 4) not in found
     assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
     with pytest.raises(ValueError):
         places_in_table(iter(()))
@@ -104,7 +105,7 @@ def test_the_check_names_the_corpus_and_the_line(two, tmp_path):
     change("dev.en", 2, Path("b.tsv").read_text().split("\t")[0])
     change("dev.de", 2, Path("b.tsv").read_text().splitlines()[0].split("\t")[1])
     report = quick_check(data_of(*TWO, dev=dev))
-    assert {(corpus_of(place), line_of(place), kind) for place, kind in report.dropped if kind != "repeated"} == {
+    assert {(*place, kind) for place, kind in report.dropped if kind != "repeated"} == {
         (0, 5, "empty"),
         (1, 7, "copied"),
     }
@@ -163,10 +164,9 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     data = prepared("data.dev=null", "data.test={}", "data.clean=true")
     run = RunDir(Path("run"))
     left_out = pair_of(run).left_out_places()
-    assert place_of(1, 7) in left_out and {corpus_of(place) for place in left_out} == {0, 1}
-    assert {place for place in left_out if place < 80} <= set(range(1, 81))
+    assert (1, 7) in left_out and any((0, line) in left_out for line in range(1, 81))
     text = TrainingText(data.config.data)
-    kept = [text.told(pair.line).removeprefix("line ") for pair in text.read() if pair.line not in left_out]
+    kept = [text.format_place(pair.place).removeprefix("line ") for pair in text.read() if pair.place not in left_out]
     assert [data.train.where(i) for i in range(len(data.train))] == kept
     rows = pair_of(run).left_out_file.read_text().splitlines()
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)

@@ -10,7 +10,7 @@ import pytest
 from mt_cli import train
 from mt_cli.checking.check import check
 from mt_cli.config_file import config_of
-from mt_cli.data.direction import refuse_exchanged
+from mt_cli.data.corpora import refuse_exchanged
 from mt_cli.errors import MTError, UsageError
 
 
@@ -89,6 +89,6 @@ def test_the_columns_of_a_list_of_words_are_chosen_as_the_message_advises():
     Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
     for columns in (None, "1,9"):
         words = {"files": ["words.csv"], "columns": columns}
-        with pytest.raises(MTError, match=r"such as --set data\.words\.columns=1,2:"):
+        with pytest.raises(MTError, match=r"such as .*--set data\.words\.columns=1,2\)"):
             refuse_exchanged(config_of(STRAIGHT | {"words": words}).data)
     refuse_exchanged(config_of(STRAIGHT | {"words": {"files": ["words.csv"]}}, ["data.words.columns=1,2"]).data)

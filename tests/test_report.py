@@ -17,7 +17,7 @@ from tiny_trainer import pair_of
 
 from mt_cli.config import Corpus, DataConfig
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.data.corpora import TrainingText, place_of
+from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair
 from mt_cli.errors import UsageError
 from mt_cli.evaluation import significance
@@ -238,7 +238,7 @@ def test_a_damaged_checkpoint_costs_only_what_needs_it(tiny: Path, trained_run: 
 def test_what_is_left_out_of_several_corpora_is_counted_too(tiny: Path, trained_run: Path) -> None:
     run = RunDir(copied(trained_run, "run"))
     data = DataConfig(src_lang="en", tgt_lang="de", train=[Corpus(files=[f"{name}.en", f"{name}.de"]) for name in "ab"])
-    pairs = [("copied", SentencePair("a", "a", place)) for place in (3, place_of(1, 2))]
+    pairs = [("copied", SentencePair("a", "a", *place)) for place in ((3, 0), (2, 1))]
     pair_of(run).save_left_out(TrainingText(data), pairs)
     assert read_run(run, "").left_out == {"copied": 2}
 

@@ -42,8 +42,8 @@ def corpus(n: int, *, story: int = 1, repeated: float = 0.2, seed: int = 1) -> l
 def sets_of(pairs: list[SentencePair], made) -> dict[str, list[SentencePair]]:
     sets: dict[str, list[SentencePair]] = {"train": [], "dev": [], "test": []}
     for pair in pairs:
-        if pair.line not in made.left_out:
-            sets[made.held_out.get(pair.line, "train")].append(pair)
+        if pair.place not in made.left_out:
+            sets[made.held_out.get(pair.place, "train")].append(pair)
     return sets
 
 
@@ -57,9 +57,9 @@ def test_all_that_repeats_a_set_of_other_files_is_found_however_often():
     copies = [SentencePair(pairs[0].src, pairs[0].tgt, 1000 + i) for i in range(500)]
     near = [SentencePair(pairs[0].src, "quite another text here", 2000 + i) for i in range(500)]
     found = repetitions(lambda: iter([*pairs[1:], *copies, *near]), {"dev": pairs[:1]})
-    assert found == dict.fromkeys(range(1000, 1500), "repeats line 1 of dev") | dict.fromkeys(
-        range(2000, 2500), "repeats a side of line 1 of dev"
-    )
+    assert found == {(0, 1000 + i): "repeats line 1 of dev" for i in range(500)} | {
+        (0, 2000 + i): "repeats a side of line 1 of dev" for i in range(500)
+    }
 
 
 @pytest.mark.parametrize("story", [1, 30])
@@ -111,7 +111,7 @@ def test_each_line_left_out_says_why():
     assert reasons == {"repeats", "repeats a side of", "nearly repeats"}
     for reason in made.left_out.values():
         line, name = reason.partition(" line ")[2].split(" ")
-        assert f"({made.held_out[int(line)]})" == name
+        assert f"({made.held_out[0, int(line)]})" == name
 
 
 def test_the_sets_asked_for_have_their_size_and_are_distinct_pairs():
@@ -137,7 +137,7 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
         verses[i] = verses[i - 1]._replace(line=verses[i].line)
     made = split(lambda: iter(verses), 1, True, True)
     assert made.in_stretches and set(made.held_out.values()) == {"dev", "test"}
-    position = {pair.line: i for i, pair in enumerate(verses)}
+    position = {pair.place: i for i, pair in enumerate(verses)}
     held_out = {position[line]: name for line, name in made.held_out.items()}
     left_out = {position[line] for line in made.left_out}
     for i, name in held_out.items():
@@ -167,13 +167,13 @@ def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is
     pairs = corpus(200, repeated=0)
     others = [pair._replace(line=pair.line + 1) for pair in pairs]
     made = split(lambda: iter(pairs), 1, True, True, read_others=lambda: iter(others))
-    assert len(made.held_out) == 40 and all(line % 2 == 0 for line in made.held_out)
-    assert made.left_out.keys() >= {line + 1 for line in made.held_out}
+    assert len(made.held_out) == 40 and all(line % 2 == 0 for _, line in made.held_out)
+    assert made.left_out.keys() >= {(0, line + 1) for _, line in made.held_out}
 
 
 def test_the_way_back_holds_out_the_same_pairs():
     pairs = corpus(300)
-    exchanged = [SentencePair(tgt, src, line) for src, tgt, line in pairs]
+    exchanged = [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs]
     assert split(lambda: iter(pairs), 1, True, True) == split(lambda: iter(exchanged), 1, True, True)
 
 
@@ -241,7 +241,7 @@ def test_endless_lines_empty_words_and_foreign_signs_do_no_harm():
         SentencePair(text, other, 1000 + i) for i, (text, other) in enumerate(zip(odd, odd[1:] + odd[:1], strict=True))
     ]
     made = split(lambda: iter(pairs), 1, True, True)
-    assert len(made.held_out) == 40 and max(made.held_out) < 1000
+    assert len(made.held_out) == 40 and max(made.held_out) < (0, 1000)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.data import tokenizer as tokenizer_module
-from mt_cli.data.corpus import normalize
+from mt_cli.data.normalize import normalize
 from mt_cli.data.tokenizer import (
     BOS_ID,
     EOS_ID,

@@ -10,7 +10,7 @@ import torch
 
 from mt_cli.config import Config
 from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
-from mt_cli.data.corpus import normalize
+from mt_cli.data.normalize import normalize
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from mt_cli.decoding.greedy import greedy_search
 from mt_cli.decoding.translator import Translator

@@ -125,7 +125,7 @@ def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(ti
     command = ["train", "train.en", "train.de", "--words", "words.csv", "--run-dir", "run"]
     command += [word for key in ("model.d_model=16", "training.max_steps=1") for word in ("--set", key)]
     answer = mt(*command)
-    assert answer.code == 1 and "such as --set data.words.columns=" in answer.said[-1]
+    assert answer.code == 1 and "--set data.words.columns=" in answer.said[-1]
     assert mt(*command, "--set", "data.words.columns=1,2").code == 0
 
 

@@ -18,7 +18,7 @@ import torch
 
 from mt_cli.config import Config, DataConfig, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete
-from mt_cli.data.corpora import TrainingText, corpus_of
+from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair, read_pairs
 from mt_cli.data.spelling import Spellings
 from mt_cli.data.tokenizer import Tokenizer
@@ -167,7 +167,7 @@ class _SamePair(NamedTuple):
         """The other run's sets in the direction of this one."""
         if not self.is_exchanged:
             return sets
-        return {name: [SentencePair(tgt, src, line) for src, tgt, line in pairs] for name, pairs in sets.items()}
+        return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs] for name, pairs in sets.items()}
 
 
 def _same_pair(other: RunDir, config: Config) -> _SamePair | None:
@@ -211,7 +211,7 @@ def known_pairs(other: RunDir, config: Config) -> set[int]:
         return set()
     pairs = TrainingText(same.data).read(on_bad_line="skip")
     try:
-        return {hash((tgt, src) if same.is_exchanged else (src, tgt)) for src, tgt, _ in islice(pairs, _N_REMEMBERED)}
+        return {hash(pair[1::-1] if same.is_exchanged else pair[:2]) for pair in islice(pairs, _N_REMEMBERED)}
     except DataError as error:
         log.warning(f"{other.path} has no training text any more, {_TOO_HIGH} ({error}); {_GIVE_SETS}")
         return set()
@@ -235,7 +235,7 @@ def rehearsed(config: Config, parent: RunDir, own: PairFiles) -> Made:
     if theirs is None or not share or parent.is_imported or isinstance(config.data, SeveralPairs):
         return nothing
     text = TrainingText(own.training_data())
-    n_new = sum(text.corpora[corpus_of(pair.line)].weight for pair in text.read())
+    n_new = sum(text.corpora[pair.corpus].weight for pair in text.read())
     n_wanted = round(share / (1 - share) * n_new)
     files = parent.of_pair(parent.load_config().data, theirs)
     try:
@@ -268,4 +268,4 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
         raise RunDirError("the training text has changed since")
     is_synthetic = [corpus.synthetic for corpus in text.corpora]
     pairs = text.read(on_bad_line="skip")
-    return files.trained(pair for pair in pairs if not is_synthetic[corpus_of(pair.line)])
+    return files.trained(pair for pair in pairs if not is_synthetic[pair.corpus])

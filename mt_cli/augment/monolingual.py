@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from mt_cli.checking.faults import FaultFinder
 from mt_cli.checking.statistics import CorpusStatistics, Sample
 from mt_cli.config import DataConfig
-from mt_cli.data.corpora import TrainingText, corpus_of
-from mt_cli.data.corpus import SentencePair, normalize, read_pairs
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import SentencePair, read_pairs
+from mt_cli.data.normalize import normalize
 from mt_cli.data.similarity import NearIndex, letters
 from mt_cli.data.spelling import Spelling
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
@@ -28,7 +29,7 @@ class Selection:
         self.n_trained = 0.0  # pairs of an epoch of the training text
         self._trained, self._src_characters, sample = set[int](), set[str]().union(*spelling.values()), Sample()
         for pair in TrainingText(data).read():
-            self.n_trained += data.corpora[corpus_of(pair.line)].weight
+            self.n_trained += data.corpora[pair.corpus].weight
             sample.add(pair)
             self._src_characters.update(pair.src)
             if len(self._trained) < _N_REMEMBERED:

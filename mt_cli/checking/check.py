@@ -23,9 +23,8 @@ from mt_cli.checking.sets import HeldOut, compare, folded_words, normalized
 from mt_cli.checking.spelling import SpellingCounter, other_spelling_findings
 from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpora import TrainingText, corpus_of
+from mt_cli.data.corpora import TrainingText, refuse_exchanged
 from mt_cli.data.corpus import CorpusReport, SentencePair, UnequalLinesError, read_raw_pairs
-from mt_cli.data.direction import refuse_exchanged
 from mt_cli.data.spelling import (
     AS_IT_IS,
     CharacterCounter,
@@ -69,13 +68,13 @@ def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report
 
 def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
-    text, reading = TrainingText(data), CorpusReport()
+    text, reading = TrainingText(data), list[CorpusReport]()
     read: Callable[[], Iterator[SentencePair]]
     if corpus is None:
         refuse_exchanged(data)
         sets, read, passing = _read_sets(data, text), text.read_raw, text.read_raw(reading)
     else:
-        sets = [HeldOut(name, pairs, format_place=text.told) for name, pairs in corpus.held_out.items()]
+        sets = [HeldOut(name, pairs, format_place=text.format_place) for name, pairs in corpus.held_out.items()]
         read, passing = corpus.read_train, corpus.read_train()
     survey = _Survey(text, sets, corpus and corpus.characters)
     for raw in passing:
@@ -96,10 +95,11 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     statistics = CorpusStatistics(survey.sample.pairs)
     finder, tally = FaultFinder(statistics, data.src_lang, data.tgt_lang), Tally(text=text)
     raw_pairs = islice(read(), survey.n_read)  # a file may grow meanwhile
-    _add_faults(tally, finder, raw_pairs, reading.bad_lines, survey.repetitions())
-    n_lines = reading.n_pairs or survey.n_read
+    bad = [SentencePair("", "", line, corpus) for corpus, one in enumerate(reading) for line in one.bad_lines]
+    _add_faults(tally, finder, raw_pairs, bad, survey.repetitions())
+    n_lines = sum(one.n_pairs for one in reading) or survey.n_read
     facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
-    findings = list(survey.findings(len(reading.bad_lines)))
+    findings = list(survey.findings(len(bad)))
     if (share := statistics.common_words) > _MANY_COMMON_WORDS and not finder.is_one_language:
         findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
     findings += tally.findings(n_lines)
@@ -107,22 +107,23 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     findings += survey.spellings.findings(n_lines, text, trained_spellings)
     for one in sets:
         of_set = Tally(one.name)
-        _add_faults(of_set, finder, one.raw_pairs, one.bad_lines, {})
+        _add_faults(of_set, finder, one.raw_pairs, [SentencePair("", "", line) for line in one.bad_lines], {})
         findings += of_set.findings(len(one.raw_pairs) + len(one.bad_lines))
         findings += one.findings(statistics, has_parent=corpus is not None and corpus.has_parent)
-    return Report(text, reading.notes, n_lines, survey.n_distinct, facts, findings, tally.dropped, read, spellings)
+    notes = [note for one in reading for note in one.notes]
+    return Report(text, notes, n_lines, survey.n_distinct, facts, findings, tally.dropped, read, spellings)
 
 
 def _add_faults(
     tally: Tally,
     finder: FaultFinder,
     raw_pairs: Iterable[SentencePair],
-    bad_lines: Iterable[int],
+    bad_pairs: Iterable[SentencePair],
     repetitions: dict[Kind, bytes],
 ) -> None:
-    """`bad_lines`: that are not UTF-8. `repetitions`: what `_Survey.repetitions` gave."""
-    for line in bad_lines:
-        tally.add(Kind.NOT_UTF8, SentencePair("", "", line))
+    """`bad_pairs`: that are not UTF-8. `repetitions`: what `_Survey.repetitions` gave."""
+    for pair in bad_pairs:
+        tally.add(Kind.NOT_UTF8, pair)
     for index, raw in enumerate(raw_pairs):
         pair = normalized(raw)
         kinds = [*finder.faults(pair), *finder.faults_of_characters(raw)]
@@ -138,7 +139,7 @@ def _read_sets(data: DataConfig, text: TrainingText) -> list[HeldOut]:
     for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
         reading = CorpusReport()
         pairs = list(read_raw_pairs(files, columns=data.columns, on_bad_line="skip", report=reading))
-        found.append(HeldOut(name, pairs, reading.bad_lines, text.told))
+        found.append(HeldOut(name, pairs, reading.bad_lines, text.format_place))
         if not found[-1].pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
     return found
@@ -164,7 +165,7 @@ class _Survey:
             self._hashes[side].append(hash(pair[side]) % 2**64)
             self._n_words[side][len(pair_words[side])] += 1
             self._n_characters[side] += len(pair[:2][side])
-        if self._counts_characters and not self._is_synthetic[corpus_of(pair.line)]:
+        if self._counts_characters and not self._is_synthetic[pair.corpus]:
             count_characters(self.characters, pair)
         if pair.src and pair.tgt:
             self.sample.add(pair)
@@ -223,7 +224,7 @@ def _alignment_findings(report: Report) -> Iterator[Finding]:
         for stretch in alignment.stretches:
             yield (finding := _stretch_finding(chunk, stretch, report))
             for pair in chunk[stretch.first : stretch.last + 1]:
-                report.dropped.add(pair.line, finding.kind)
+                report.dropped.add(pair.place, finding.kind)
         for index in alignment.wrong_partners():
             tally.add(Kind.WRONG_PARTNER, chunk[index])
     yield from tally.findings(report.n_pairs)
@@ -231,7 +232,7 @@ def _alignment_findings(report: Report) -> Iterator[Finding]:
 
 def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
     """Consecutive pairs of one corpus."""
-    for _, of_corpus in groupby(pairs, lambda pair: corpus_of(pair.line)):
+    for _, of_corpus in groupby(pairs, lambda pair: pair.corpus):
         while chunk := list(islice(of_corpus, _ALIGNED_AT_ONCE)):
             yield chunk
 
@@ -239,7 +240,7 @@ def _chunks(pairs: Iterator[SentencePair]) -> Iterator[list[SentencePair]]:
 def _stretch_finding(chunk: list[SentencePair], stretch: Misaligned, report: Report) -> Finding:
     first, last, shift = stretch
     n_pairs, examples = last - first + 1, tuple(Example.of(pair, report.text) for pair in chunk[first : last + 1][:2])
-    share, lines = n_pairs / report.n_pairs, report.text.told_lines(chunk[first].line, chunk[last].line)
+    share, lines = n_pairs / report.n_pairs, report.text.format_lines(chunk[first], chunk[last])
     if shift is None:
         return Finding.of(Kind.UNRELATED, n_pairs, share, examples, lines=lines)
     return Finding.of(Kind.SHIFTED, n_pairs, share, examples, lines=lines, distance=abs(shift), shift=shift)

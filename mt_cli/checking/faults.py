@@ -11,11 +11,10 @@ from typing import Literal
 
 from mt_cli.checking.characters import INVISIBLE, LATIN, has_lookalikes, is_mojibake, scripts
 from mt_cli.checking.statistics import MAX_CHARACTERS, CorpusStatistics, cut
-from mt_cli.data.corpora import line_of
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.languages import code_of_name, language, may_be_a_word
+from mt_cli.data.normalize import words
 from mt_cli.data.similarity import letters
-from mt_cli.data.words import words
 
 Severity = Literal["fatal", "warning", "info"]
 _DROPPED, _KEPT, _NEVER = True, False, math.inf
@@ -166,13 +165,13 @@ class FaultFinder:
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
         """Of a normalized pair, the plainest first."""
-        src, tgt, _ = cut(pair)
+        src, tgt, *_ = cut(pair)
         if not src or not tgt:
             yield Kind.EMPTY
             return
         if max(len(pair.src), len(pair.tgt)) > MAX_CHARACTERS:
             yield Kind.OVER_LONG
-        if line_of(pair.line) == 1 and self._is_header(src, tgt):
+        if pair.line == 1 and self._is_header(src, tgt):
             yield Kind.HEADER
             return
         if _is_debris(src, tgt):

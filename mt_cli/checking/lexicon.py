@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.words import UNSPACED
+from mt_cli.data.normalize import UNSPACED
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

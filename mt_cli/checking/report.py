@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mt_cli.checking.faults import Kind, Severity
-from mt_cli.data.corpora import TrainingText, corpus_of, line_of, place_of
-from mt_cli.data.corpus import SentencePair, normalize
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import Place, SentencePair
+from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
 from mt_cli.display import column_width, escaped, shortened
 from mt_cli.files import write_atomically
@@ -39,8 +40,8 @@ class Example:
     @classmethod
     def of(cls, pair: SentencePair, text: TrainingText | None = None) -> Example:
         """`text`: the training text, if the pair is of it."""
-        file = text.corpus_names[corpus_of(pair.line)] if text and len(text.corpora) > 1 else ""
-        return cls(line_of(pair.line), pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
+        file = text.corpus_names[pair.corpus] if text and len(text.corpora) > 1 else ""
+        return cls(pair.line, pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
 
     @property
     def location(self) -> str:
@@ -105,16 +106,24 @@ class Dropped:
     def __init__(self) -> None:
         self._codes: dict[int, bytearray] = {}  # of a corpus: for each line, from 0, an index of `_KINDS`
 
-    def add(self, place: int, kind: Kind) -> None:
-        codes, line = self._codes.setdefault(corpus_of(place), bytearray()), line_of(place)
+    def add(self, place: Place, kind: Kind) -> None:
+        corpus, line = place
+        codes = self._codes.setdefault(corpus, bytearray())
         codes.extend(bytes(max(0, line + 1 - len(codes))))
         codes[line] = codes[line] or self._KINDS.index(kind)
 
-    def __iter__(self) -> Iterator[tuple[int, Kind]]:
+    def __iter__(self) -> Iterator[tuple[Place, Kind]]:
         for corpus, codes in sorted(self._codes.items()):
             for line, code in enumerate(codes):
                 if kind := self._KINDS[code]:
-                    yield place_of(corpus, line), kind
+                    yield (corpus, line), kind
+
+    def kind_of(self, place: Place) -> Kind | None:
+        corpus, line = place
+        return next(iter(self._KINDS[code] for code in self._codes.get(corpus, b"")[line : line + 1]), None)
+
+    def __contains__(self, place: object) -> bool:
+        return self.kind_of(cast(Place, place)) is not None
 
     def counts(self) -> Counter[Kind]:
         return Counter(kind for _, kind in self)
@@ -129,13 +138,13 @@ class Tally:
         self._name, self._text = name, text
         self._counts = Counter[Kind]()
         self._examples: dict[Kind, list[Example]] = {}
-        self._places: dict[Kind, tuple[int, int]] = {}  # the first and the last
+        self._places: dict[Kind, tuple[Place, Place]] = {}  # the first and the last
 
     def add(self, kind: Kind, pair: SentencePair) -> None:
         self._counts[kind] += 1
-        self._places[kind] = self._places.get(kind, (pair.line,))[0], pair.line
+        self._places[kind] = self._places.get(kind, (pair.place,))[0], pair.place
         if kind.is_dropped:
-            self.dropped.add(pair.line, kind)
+            self.dropped.add(pair.place, kind)
         examples = self._examples.setdefault(kind, [])
         if len(examples) < N_EXAMPLES:
             examples.append(Example.of(pair, self._text))
@@ -144,10 +153,12 @@ class Tally:
         """One for each kind. It says between which lines its pairs are, where they are most of those there."""
         for kind, count in self._counts.items():
             found = Finding.of(kind, count, count / n_pairs, tuple(self._examples[kind]), self._name)
-            first, last = self._places[kind]
+            (corpus, first), (last_corpus, last) = self._places[kind]
             n_lines = last - first + 1
-            is_stretch = count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
-            lines = f"; all are in lines {line_of(first):,} to {line_of(last):,}"
+            is_stretch = (
+                corpus == last_corpus and count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
+            )
+            lines = f"; all are in lines {first:,} to {last:,}"
             yield replace(found, what=found.what + lines) if is_stretch else found
 
 
@@ -230,7 +241,7 @@ class Report:
             "src": asdict(self.sides[0]),
             "tgt": asdict(self.sides[1]),
             "findings": [asdict(finding) for finding in self.findings],
-            "dropped": [[line_of(place), kind, *names[corpus_of(place)]] for place, kind in self.dropped],
+            "dropped": [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped],
             "is_fatal": self.is_fatal,
         }
         return json.dumps(report, ensure_ascii=False, indent=1)
@@ -244,10 +255,10 @@ class Report:
         pairs = self.read()
         pair = next(pairs, None)
         for place, kind in self.dropped:
-            while pair is not None and pair.line < place:
+            while pair is not None and pair.place < place:
                 pair = next(pairs, None)
-            src, tgt = pair[:2] if pair is not None and pair.line == place else ("", "")
-            yield kind, SentencePair(normalize(src), normalize(tgt), place)
+            src, tgt = pair[:2] if pair is not None and pair.place == place else ("", "")
+            yield kind, SentencePair(normalize(src), normalize(tgt), place[1], place[0])
 
 
 def _pairs(n: int) -> str:

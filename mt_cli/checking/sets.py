@@ -11,13 +11,15 @@ from mt_cli.checking.faults import Kind
 from mt_cli.checking.report import N_EXAMPLES, Example, Finding
 from mt_cli.checking.spelling import SIDES
 from mt_cli.checking.statistics import CorpusStatistics
-from mt_cli.data.corpora import TOLD, Told
-from mt_cli.data.corpus import SentencePair, normalize
+from mt_cli.data.corpora import FormatPlace
+from mt_cli.data.corpus import Place, SentencePair, format_line
+from mt_cli.data.normalize import normalize, words
 from mt_cli.data.similarity import letters
-from mt_cli.data.words import words
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)
+
+_NOWHERE: Place = (0, 0)
 
 _MANY_NEAR = 0.1  # share of the set: captions and phrases have a few short ones by nature
 _MAX_COUNTED = 100_000  # characters of a line whose words are counted: a file without line ends is one line
@@ -47,7 +49,7 @@ class HeldOut:
         name: str,
         raw_pairs: Sequence[SentencePair],
         bad_lines: Sequence[int] = (),
-        format_place: Told = TOLD,
+        format_place: FormatPlace = format_line,
     ):
         """`bad_lines`: that are not UTF-8. `format_place`: of a training pair."""
         self.name, self.raw_pairs, self.bad_lines, self._format_place = name, raw_pairs, bad_lines, format_place
@@ -56,29 +58,30 @@ class HeldOut:
         self._words = [[word for text in texts for word in words(text.casefold())] for texts in self._texts]
         self._new_words = [set(side_words) for side_words in self._words]
         self._new_characters: list[set[str]] = [set().union(*texts) for texts in self._texts]
-        self._exact = {(pair.src, pair.tgt): 0 for pair in pairs}  # of a pair: its first line in training, or 0
+        self._exact = {(pair.src, pair.tgt): _NOWHERE for pair in pairs}  # of a pair: its first place in training
         self._keys = [[letters(text) for text in texts] for texts in self._texts]
-        self._near = [{key: 0 for key in keys if key} for keys in self._keys]
+        self._near = [{key: _NOWHERE for key in keys if key} for keys in self._keys]
 
     def look(self, pair: SentencePair, pair_words: tuple[list[str], list[str]], keys: tuple[str, str]) -> None:
         """Remembers what of the set this training pair has. `keys`: what `letters` gave."""
-        self.look_for_pair(pair.src, pair.tgt, pair.line)
+        self.look_for_pair(pair.src, pair.tgt, pair.place)
         for side, text in enumerate((pair.src, pair.tgt)):
-            if self._near[side].get(keys[side]) == 0:
-                self._near[side][keys[side]] = pair.line
+            if self._near[side].get(keys[side]) == _NOWHERE:
+                self._near[side][keys[side]] = pair.place
             if self._new_words[side]:
                 self._new_words[side].difference_update(pair_words[side])
             if self._new_characters[side]:
                 self._new_characters[side].difference_update(text)
 
-    def look_for_pair(self, src: str, tgt: str, line: int) -> None:
+    def look_for_pair(self, src: str, tgt: str, place: Place) -> None:
         """The part of `look` that costs nearly nothing: whether the set has this very pair."""
-        if self._exact.get((src, tgt)) == 0:
-            self._exact[src, tgt] = line
+        if self._exact.get((src, tgt)) == _NOWHERE:
+            self._exact[src, tgt] = place
 
-    def pairs_in_training(self) -> list[tuple[SentencePair, int]]:
-        """The pairs of the set that training has, each with its line there."""
-        return [(pair, line) for pair in self.pairs if (line := self._exact[pair.src, pair.tgt])]
+    def pairs_in_training(self) -> list[tuple[SentencePair, Place]]:
+        """The pairs of the set that training has, each with its place there."""
+        found = ((pair, self._exact[pair.src, pair.tgt]) for pair in self.pairs)
+        return [(pair, place) for pair, place in found if place != _NOWHERE]
 
     def findings(self, statistics: CorpusStatistics, has_parent: bool) -> Iterator[Finding]:
         """What to know of the set, after all training pairs have passed. A network that `has_parent` knows words and
@@ -90,16 +93,16 @@ class HeldOut:
         yield from self._other_ratio(statistics)
 
     def _overlap(self) -> Iterator[Finding]:
-        exact, near = self.pairs_in_training(), list[tuple[SentencePair, int]]()
+        exact, near = self.pairs_in_training(), list[tuple[SentencePair, Place]]()
         for pair, *keys in zip(self.pairs, *self._keys, strict=True):
-            line = max(lines.get(key, 0) for lines, key in zip(self._near, keys, strict=True))
-            if line and not self._exact[pair.src, pair.tgt]:
-                near.append((pair, line))
+            place = max(places.get(key, _NOWHERE) for places, key in zip(self._near, keys, strict=True))
+            if place != _NOWHERE and self._exact[pair.src, pair.tgt] == _NOWHERE:
+                near.append((pair, place))
         for kind, found in ((Kind.IN_TRAINING, exact), (Kind.NEAR_TRAINING, near)):
             share = len(found) / len(self.pairs)
             examples = tuple(
-                Example(pair.line, f"(train {self._format_place(line)}) {pair.src}", pair.tgt)
-                for pair, line in found[:N_EXAMPLES]
+                Example(pair.line, f"(train {self._format_place(place)}) {pair.src}", pair.tgt)
+                for pair, place in found[:N_EXAMPLES]
             )
             if found:
                 is_much = share >= _MANY_NEAR
@@ -148,7 +151,7 @@ class SetsCheck:
     """Looks at pairs as they pass. First pass the dev and test sets through `held_out`, then the training set through
     `train`; then call `finish`."""
 
-    def __init__(self, format_place: Told = TOLD) -> None:
+    def __init__(self, format_place: FormatPlace = format_line) -> None:
         self._format_place = format_place
         self._problems: dict[str, None] = {}  # each once, in order
         self._pairs: dict[str, list[SentencePair]] = {}
@@ -169,7 +172,7 @@ class SetsCheck:
         for pair in self._readable(pairs):
             tgt = pair.tgt.replace("\u00a0", " ").replace("\u202f", " ")  # all else is normalized
             for one in self._sets:
-                one.look_for_pair(pair.src, tgt, pair.line)
+                one.look_for_pair(pair.src, tgt, pair.place)
             yield pair
 
     def warn_of_words(self, entries: Iterable[SentencePair]) -> None:
@@ -194,8 +197,8 @@ class SetsCheck:
             raise DataError(*self._problems)
         for one in self._sets:
             if found := one.pairs_in_training():
-                (pair, line), name = found[0], one.name
-                where = f"line {pair.line} is train {self._format_place(line)}"
+                (pair, place), name = found[0], one.name
+                where = f"line {pair.line} is train {self._format_place(place)}"
                 log.warning(f"{len(found):,} pairs of {name} are also in training (the first: {where}); {_ADVICE}")
 
 

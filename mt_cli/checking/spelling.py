@@ -55,7 +55,7 @@ class SpellingCounter:
                         first = max(0, match.start() - _BEFORE)
                         shown = ("…" if first else "") + text[first : first + 200]
                         sides = (shown, "") if side == 0 else ("", shown)
-                        self._first[side, character, spelling] = SentencePair(*sides, pair.line)
+                        self._first[side, character, spelling] = SentencePair(*sides, *pair[2:])
 
     def findings(self, n_pairs: int, text: TrainingText | None, settled: Spellings) -> Iterator[Finding]:
         """A finding for each character that has two spellings on a side, but for apostrophes that are `settled`."""

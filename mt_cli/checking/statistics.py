@@ -13,7 +13,7 @@ import numpy as np
 
 from mt_cli.checking.characters import scripts
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.words import words
+from mt_cli.data.normalize import words
 
 _SAMPLE = 50_000  # pairs; at most twice as many are kept
 MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says

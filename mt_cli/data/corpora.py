@@ -1,38 +1,105 @@
-"""The corpora that a config trains on, as one text: their pairs one after another, each with a number of its own.
-
-This number stands for the corpus and the line in its file, and is the line itself in the first corpus. So what is
-remembered of a pair (held out, left out, found faulty) is one number, and a text of one corpus is read as its files are.
-"""
+"""The files that a config names: the corpora of its training text, its dev and test sets, its list of words. Reads them, and
+refuses those that cannot be meant."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import cast
 
 from mt_cli.config import DataConfig
-from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs, read_raw_pairs, sha256_of
+from mt_cli.data.corpus import CorpusReport, Place, SentencePair, read_pairs, read_raw_pairs, sha256_of
+from mt_cli.errors import UsageError
 
-Told = Callable[[int], str]
-TOLD: Told = "line {}".format  # how a place is told where there is one corpus
-_N_LINES = 1 << 40  # more than any file has
-
-
-def place_of(corpus: int, line: int) -> int:
-    """The number of a pair in the whole text. Corpora count from 0, lines from 1."""
-    return corpus * _N_LINES + line
+FormatPlace = Callable[[Place], str]
 
 
-def corpus_of(place: int) -> int:
-    return place // _N_LINES
+class Places:
+    """Some places of the training text. Memory: a byte for each line."""
+
+    def __init__(self, places: Iterable[Place] = ()):
+        self._is_in: dict[int, bytearray] = {}  # by corpus and line
+        for corpus, line in places:
+            lines = self._is_in.setdefault(corpus, bytearray())
+            lines.extend(bytes(max(0, line + 1 - len(lines))))
+            lines[line] = 1
+
+    def __contains__(self, place: object) -> bool:
+        corpus, line = cast(Place, place)
+        lines = self._is_in.get(corpus, b"")
+        return line < len(lines) and lines[line] == 1
+
+    def __iter__(self) -> Iterator[Place]:
+        return ((corpus, line) for corpus, lines in self._is_in.items() for line, is_in in enumerate(lines) if is_in)
 
 
-def line_of(place: int) -> int:
-    return place % _N_LINES
+@dataclass(frozen=True)
+class TextSet:
+    """Files that are read in one way."""
+
+    name: str  # dev, train, train-2 or words
+    label: str  # in messages
+    files: list[str]
+    columns: str | None
+    on_bad_line: str
+    dedup: bool = False
+    corpus: int = 0  # its number in the training text
+
+    @classmethod
+    def dev(cls, data: DataConfig, files: list[str], suffix: str = "") -> TextSet:
+        return cls("dev", f"dev{suffix}", files, data.columns, data.on_bad_line)
+
+    @classmethod
+    def of_training(cls, data: DataConfig, suffix: str = "") -> list[TextSet]:
+        names = TrainingText(data).corpus_names
+        is_one = len(names) == 1
+        return [
+            cls(
+                "train" if is_one else f"train-{number + 1}",
+                f"train{suffix}" if is_one else f"train{suffix} {name}",
+                corpus.files,
+                data.columns,
+                data.on_bad_line,
+                data.dedup,
+                number,
+            )
+            for number, (corpus, name) in enumerate(zip(data.corpora, names, strict=True))
+        ]
+
+    @classmethod
+    def of_words(cls, data: DataConfig) -> TextSet | None:
+        words, number = data.words, len(data.corpora)
+        if words is None:
+            return None
+        return cls("words", "words", words.files, words.columns, data.on_bad_line, dedup=True, corpus=number)
+
+    @cached_property
+    def sha256(self) -> str:
+        return sha256_of(self.files)
+
+    @property
+    def reading(self) -> dict[str, object]:
+        """The settings that reading depends on."""
+        return {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
+
+    def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
+        """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
+        return read_pairs(
+            self.files,
+            columns=self.columns,
+            on_bad_line=self.on_bad_line,
+            dedup=self.dedup,
+            report=report,
+            sha256=self.sha256,
+            corpus=self.corpus,
+        )
 
 
 class TrainingText:
-    """The training text of a config. The `line` of its pairs is a `place`."""
+    """The corpora that a config trains on, as one text: their pairs one after another."""
 
     def __init__(self, data: DataConfig):
         self.corpora, self._data = data.corpora, data
@@ -51,16 +118,15 @@ class TrainingText:
         firsts = [corpus.files[0] for corpus in self.corpora]
         return [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in self.corpora]
 
-    def told(self, place: int) -> str:
+    def format_place(self, place: Place) -> str:
         """`line 12`, or where there are several corpora `web.tsv:12`."""
-        if len(self.corpora) == 1:
-            return TOLD(place)
-        return f"{self.corpus_names[corpus_of(place)]}:{line_of(place)}"
+        corpus, line = place
+        return f"{self.corpus_names[corpus]}:{line}" if len(self.corpora) > 1 else f"line {line}"
 
-    def told_lines(self, first: int, last: int) -> str:
+    def format_lines(self, first: SentencePair, last: SentencePair) -> str:
         """`lines 3 to 12`, or where there are several corpora `lines 3 to 12 of web.tsv`."""
-        of = f" of {self.corpus_names[corpus_of(first)]}" if len(self.corpora) > 1 else ""
-        return f"lines {line_of(first):,} to {line_of(last):,}{of}"
+        of = f" of {self.corpus_names[first.corpus]}" if len(self.corpora) > 1 else ""
+        return f"lines {first.line:,} to {last.line:,}{of}"
 
     def sha256(self) -> str:
         """Of all files: `sha256_of` those of one corpus, or a hash of these hashes."""
@@ -68,54 +134,104 @@ class TrainingText:
 
     def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
+        columns, on_bad_line = self._data.columns, on_bad_line or self._data.on_bad_line
         for number, corpus in enumerate(self.corpora):
-            pairs = read_pairs(
-                corpus.files, columns=self._data.columns, on_bad_line=on_bad_line or self._data.on_bad_line
-            )
-            yield from placed(number, pairs)
+            yield from read_pairs(corpus.files, columns=columns, on_bad_line=on_bad_line, corpus=number)
 
-    def read_raw(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
-        """The pairs of all corpora as they are in their files, without those that are not UTF-8, which are in `report`."""
+    def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
+        """The pairs of all corpora as they are in their files, without those that are not UTF-8. `reports` gets one for
+        each corpus."""
+        reports = [] if reports is None else reports
         for number, corpus in enumerate(self.corpora):
-            one = CorpusReport()
-            yield from placed(
-                number, read_raw_pairs(corpus.files, columns=self._data.columns, on_bad_line="skip", report=one)
+            reports.append(CorpusReport())
+            yield from read_raw_pairs(
+                corpus.files, columns=self._data.columns, on_bad_line="skip", report=reports[-1], corpus=number
             )
-            if report is not None:
-                report.n_pairs += one.n_pairs
-                report.notes += one.notes
-                report.bad_lines.extend(place_of(number, line) for line in one.bad_lines)
 
     def table(self, rows: Iterable[tuple[str, SentencePair]], about: str = "reason") -> Iterator[str]:
         """The lines of a table of pairs, each with its line and what is said about it; of several corpora also with the
         number, from 1, and the name of its own. Text that a spreadsheet takes for a formula begins with an apostrophe."""
         is_one = len(self.corpora) == 1
-        yield f"line\t{about}\tsource\ttarget{'' if is_one else CORPUS_COLUMNS}\n"
-        for said, (src, tgt, place) in rows:
-            corpus = corpus_of(place)
-            own = "" if is_one else f"\t{corpus + 1}\t{self.corpus_names[corpus]}"
-            src, tgt = (f"'{text}" if text.startswith(_FORMULA) else text for text in (src, tgt))
-            yield f"{line_of(place)}\t{said}\t{src}\t{tgt}{own}\n"
+        yield f"line\t{about}\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
+        for said, pair in rows:
+            own = "" if is_one else f"\t{pair.corpus + 1}\t{self.corpus_names[pair.corpus]}"
+            src, tgt = (f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in pair[:2])
+            yield f"{pair.line}\t{said}\t{src}\t{tgt}{own}\n"
 
 
-_FORMULA = ("=", "+", "-", "@")  # at the beginning of a cell, which a spreadsheet would compute
-CORPUS_COLUMNS = "\tcorpus\tfile"
+_CORPUS_COLUMNS = "\tcorpus\tfile"
 
 
-def places_in_table(rows: Iterator[str]) -> set[int]:
+def places_in_table(rows: Iterator[str]) -> Places:
     """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
     if not (header := next(rows, "")):
         raise ValueError("empty")
-    if not header.endswith(f"{CORPUS_COLUMNS}\n"):
-        return {int(row.partition("\t")[0]) for row in rows}
+    has_corpus = header.endswith(f"{_CORPUS_COLUMNS}\n")
     cells = (row.split("\t") for row in rows)
-    return {place_of(int(number) - 1, int(line)) for line, _, _, _, number, _ in cells}
-
-
-def placed(corpus: int, pairs: Iterator[SentencePair]) -> Iterator[SentencePair]:
-    """The pairs of a corpus, with their places in the whole text for lines."""
-    return (pair._replace(line=place_of(corpus, pair.line)) for pair in pairs) if corpus else pairs
+    return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
 
 
 def joined_sha256(sha256: list[str]) -> str:
     return sha256[0] if len(sha256) == 1 else hashlib.sha256(" ".join(sha256).encode()).hexdigest()
+
+
+def refuse_exchanged(data: DataConfig) -> None:
+    """Raises UsageError for a corpus, a dev or test set or a list of words whose names or header say exactly the opposite of
+    src_lang and tgt_lang; and as `find_layout` does for a table."""
+    for pair in data.directions:
+        sets = [corpus.files for corpus in pair.corpora] + [pair.dev or [], *pair.test.values()]
+        for files in filter(None, sets):
+            _refuse_exchanged(files, pair.columns, pair)
+        if pair.words is not None:
+            _refuse_exchanged(pair.words.files, pair.words.columns, pair)
+
+
+def _refuse_exchanged(files: list[str], columns: str | None, pair: DataConfig) -> None:
+    from mt_cli.data.languages import language, languages_of_files  # here, because translations need no tables
+    from mt_cli.data.tables import find_layout, format_columns_option
+
+    found: tuple[str | None, str | None] | None
+    if len(files) == 2:
+        found, said = languages_of_files(*files), "by their names"
+        advice = "exchange the two, or rename them"
+    elif Path(files[0]).is_file():
+        layout = find_layout(Path(files[0]), columns)
+        found, said = layout.languages, "by its header"
+        src, tgt = layout.columns
+        advice = f"choose the columns with {format_columns_option(tgt, src)}"
+    else:
+        return  # it is named as missing where it is read
+    expected = pair.src_lang, pair.tgt_lang
+    codes = [language(code or "") for code in found or ()]
+    if codes == [language(code) for code in reversed(expected)] and len(set(codes)) == 2:
+        raise UsageError(
+            f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}, expected source {expected[0]} and target"
+            f" {expected[1]}; {advice}"
+        )
+
+
+def refuse_missing_files(data: DataConfig, key: str, is_trained: bool) -> list[str]:
+    """What is wrong with the files that a language pair names; `key`: before the names of their keys. Test sets and
+    monolingual text are read before the first checkpoint only."""
+    named = {f"{key}train": data.corpora[0].files}
+    if len(data.corpora) > 1:
+        named = {f"{key}train.{number}": corpus.files for number, corpus in enumerate(data.corpora)}
+    named[f"{key}dev"] = data.dev or []
+    named[f"{key}words.files"] = data.words.files if data.words is not None else []
+    if not is_trained:
+        named |= {f"{key}test.{name}": files for name, files in data.test.items()}
+        if data.monolingual is not None:
+            named[f"{key}monolingual.tgt"] = data.monolingual.tgt
+            named[f"{key}monolingual.src"] = data.monolingual.src or []
+    problems, training_files = [], [Path(file) for corpus in data.corpora for file in corpus.files]
+    for name, files in named.items():
+        for path in map(Path, files):
+            if not path.is_file():
+                found = "is not a regular file" if path.exists() else "no such file"
+                problems.append(f"{path}: {found}; check data.{name} (paths are relative to where mt is started)")
+            elif "monolingual" in name and any(file.exists() and file.samefile(path) for file in training_files):
+                advice = f"give data.{name} text that is not translated yet"
+                problems.append(f"{path} is a file of data.train, too; {advice}")
+        if len(files) == 2 and all(Path(file).is_file() for file in files) and Path(files[0]).samefile(files[1]):
+            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{name}")
+    return problems

@@ -10,22 +10,22 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 from mt_cli.errors import DataError
 
+SAVE_AS_UTF_8 = "save the table as UTF-8: in Excel by Save As, CSV UTF-8 (Comma delimited)"
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
 )
-UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-# The first line of a file in UTF-16 without a byte order mark: it begins with four characters, or is shorter.
+# The first line of a file in UTF-16: it has a byte order mark, begins with four characters, or is shorter.
 _UTF_16 = re.compile(
-    rb"(?:[^\0]\0){4}|[\x20-\xff]\0(?:[^\0]\0){0,2}\n?\Z|(?:\0[^\0]){4}|\0[\x20-\xff](?:\0[^\0]){0,3}\0?\Z"
+    rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){4}|[\x20-\xff]\0(?:[^\0]\0){0,2}\n?\Z|(?:\0[^\0]){4}|\0[\x20-\xff](?:\0[^\0]){0,3}\0?\Z"
 )
-_UTF_16_IN_LINE_2 = re.compile(rb"\0[\x20-\xff]\0")  # to be seen where line 1 is empty
 _MANY_LINES = 30  # of a file that has no other line ends: fewer carriage returns may be dirt in a line
+_MAX_LINE = 1 << 26  # bytes: a small .gz can hold a line that no memory does
 
 
 class NotUtf8Error(DataError):
@@ -33,10 +33,10 @@ class NotUtf8Error(DataError):
 
 
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first lines show
+    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first line shows
     that the file is not text in UTF-8 at all."""
-    refuse_other_formats(raw, number, name)
     if number == 1:
+        refuse_other_formats(raw, name)
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
@@ -45,38 +45,31 @@ def decode_line(raw: bytes, number: int, name: str) -> str:
         raise NotUtf8Error(where) from None
 
 
-def refuse_other_formats(raw: bytes, number: int, name: str) -> None:
-    """Raises DataError if this line of a file, its first or second, is UTF-16 or packed."""
-    is_utf_16 = raw.startswith(UTF_16_MARKS) or _UTF_16.match(raw) if number == 1 else _UTF_16_IN_LINE_2.match(raw)
-    if number <= 2 and is_utf_16:
-        raise DataError(f"{name}:{number}: UTF-16 text, expected UTF-8; save the file as UTF-8")
-    if number == 1 and (found := _PACKED.match(raw)):
-        is_spreadsheet = name.lower().endswith((".xlsx", ".ods"))
+def refuse_other_formats(first: bytes, name: str) -> None:
+    """Raises DataError if the first line of a file is UTF-16 or packed."""
+    if _UTF_16.match(first):
+        raise DataError(f"{name}:1: UTF-16 text, expected UTF-8; save the file as UTF-8")
+    if found := _PACKED.match(first):
         as_table = "give it alone as a whole corpus, or save its sentences as text, one on each line"
-        remedy = as_table if is_spreadsheet else "unpack it"
+        remedy = as_table if name.lower().endswith((".xlsx", ".ods")) else "unpack it"
         raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines with their ends. Raises DataError for a file that cannot be read."""
+    """The lines with their ends. Raises DataError for a file that cannot be read, and for lines without end."""
     try:
-        with open_text(path) as file:
-            first = file.readline()
-            if first.count(b"\r") >= _MANY_LINES and not first.endswith(b"\n"):
-                raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with other line ends")
-            yield from chain([first] if first else [], file)
+        with cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(iter(partial(file.readline, _MAX_LINE), b""), 1):
+                if number == 1 and line.count(b"\r") >= _MANY_LINES and not line.endswith(b"\n"):
+                    raise DataError(
+                        f"{path}:1: lines end in carriage returns alone; save the file with other line ends"
+                    )
+                if len(line) == _MAX_LINE:
+                    raise DataError(f"{path}:{number}: a line of 64 MiB or more, expected a sentence on each line")
+                yield line
     except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from None
-
-
-def open_text(file: Path) -> IO[bytes]:
-    """Plain or packed by gzip."""
-    return cast(IO[bytes], gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
-
-
-def unreadable(path: Path | str, error: Exception) -> DataError:
-    reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
-    return DataError(f"{path}: {reason}; give the path of a text file, plain or .gz")
+        reason = getattr(error, "strerror", None) or f"damaged gzip file ({error})"
+        raise DataError(f"{path}: {reason}; give the path of a text file, plain or .gz") from None
 
 
 def refuse_special_files(files: Iterable[str | Path]) -> None:

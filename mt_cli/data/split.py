@@ -14,8 +14,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from mt_cli.data.corpora import TOLD, Told
-from mt_cli.data.corpus import SentencePair
+from mt_cli.data.corpora import FormatPlace
+from mt_cli.data.corpus import Place, SentencePair, format_line
 from mt_cli.data.similarity import MAX_COMPARED, NearIndex, compare_neighbours, letters
 from mt_cli.errors import DataError
 
@@ -38,10 +38,10 @@ _ALIKE, _STANDARD_ERRORS = 0.6, 3
 
 @dataclass
 class Split:
-    """The lines that are not trained on."""
+    """The places that are not trained on."""
 
-    held_out: dict[int, str] = field(default_factory=dict)  # line -> "dev" or "test"
-    left_out: dict[int, str] = field(default_factory=dict)  # line -> reason, such as "repeats line 12 (dev)"
+    held_out: dict[Place, str] = field(default_factory=dict)  # -> "dev" or "test"
+    left_out: dict[Place, str] = field(default_factory=dict)  # -> reason, such as "repeats line 12 (dev)"
     in_stretches: bool = False  # whether runs of lines are held out, and not single ones
 
 
@@ -50,11 +50,11 @@ def split(
     seed: int,
     with_dev: bool,
     with_test: bool,
-    unfit: Container[int] = (),
-    told: Told = TOLD,
+    unfit: Container[Place] = (),
+    format_place: FormatPlace = format_line,
     read_others: ReadPairs = lambda: (),
 ) -> Split:
-    """The lines of the sets asked for, and the lines that training leaves out because of them. The lines `unfit` are held
+    """The pairs of the sets asked for, and those that training leaves out because of them. The places `unfit` are held
     out for no set. `read_others`: pairs that training has as well, but that are not like what will be translated.
 
     `read_pairs` begins anew whenever it is called. A set is a random sample of the distinct pairs whose sides have
@@ -63,8 +63,7 @@ def split(
     Repetition: no pair of a set is equal or nearly equal to one of another set or of training, on either side, as
     `similarity.py` measures it. What repeats a whole held-out pair is left out of training; so is what repeats one in
     part or nearly, but no more than 3% of all pairs. Pairs are tried in random order, and one is held out only if the
-    3% are not used up faster than the sets fill. Where near repetition is common, as in sentences made from patterns,
-    pairs with few relatives are preferred in this way, and sets may become smaller.
+    3% are not used up faster than the sets fill, so sentences made from patterns may give smaller sets.
 
     Stretches: where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a single line
     is half known from the line before it. There a set consists of runs of 10 to 25 lines from all over the corpus;
@@ -78,17 +77,24 @@ def split(
         return Split()
     survey = _survey(read_pairs(), seed)
     size = set_size(len(survey.sample), names)
-    n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
 
     def select(in_stretches: bool) -> _Selection:
-        if in_stretches:
-            units = _stretches(seed, survey.n_pairs, min(25, max(10, size // 10), size), n_wanted)
+        n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
+        if in_stretches:  # each with a border at either end; in random order
+            step = min(25, max(10, size // 10), size) + 2
+            n_units, order = n_wanted // (step - 2) + 1, lambda i: _hash(seed, "stretch", i)
+            numbers = heapq.nsmallest(n_units, range(survey.n_pairs // step), key=order)
+            units = [_Unit(range(i * step, (i + 1) * step)) for i in numbers]
         else:
             units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
         _read_candidates(read_pairs(), units, survey, unfit)
         candidates = [candidate for unit in units for candidate in unit.candidates]
-        _find_repetitions(chain(read_pairs(), read_others()), candidates)
-        selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, told)
+        repeating = _repetitions(chain(read_pairs(), read_others()), [candidate.sides for candidate in candidates])
+        for place, number, how in repeating:
+            candidate = candidates[number]
+            if place != candidate.place and len(candidate.repetitions) <= _MAX_REPETITIONS:
+                candidate.repetitions[place] = how
+        selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, format_place)
         for unit in units:
             selection.try_unit(unit)
         return selection
@@ -98,39 +104,40 @@ def split(
     if in_stretches and (selection.too_small() or len(selection.left_out()) > _MOST_LOST * survey.n_pairs):
         in_stretches = False
         selection = select(in_stretches)
-    selection.check()
+    for name, n_held_out in selection.too_small().items():
+        raise DataError(
+            f"{n_held_out} pairs can be held out for a {name} set, at least {math.ceil(selection.least)} are needed: the"
+            " others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long"
+            f" lines into sentences, or give --{' and --'.join(names)}"
+        )
     return Split(selection.held_out, selection.left_out(), in_stretches)
 
 
-def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[int, str]:
-    """The lines that repeat a pair of these sets, which are of other files, or nearly repeat it, with the reason."""
+def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[Place, str]:
+    """The places that repeat a pair of these sets, which are of other files, or nearly repeat it, with the reason."""
     sides = [_sides(pair) for pairs in sets.values() for pair in pairs]
     names = [f"line {number} of {name}" for name, pairs in sets.items() for number in range(1, len(pairs) + 1)]
-    found = dict[int, str]()
-    for line, number, how in _repetitions(read_pairs(), sides):
-        found.setdefault(line, f"{how} {names[number]}")
+    found = dict[Place, str]()
+    for place, number, how in _repetitions(read_pairs(), sides):
+        found.setdefault(place, f"{how} {names[number]}")
     return found
 
 
 def set_size(n_distinct: int, names: list[str]) -> int:
     """How many pairs each set has: 1,000, or 5% of the distinct pairs where that is less, or 50 where that is more, but
-    never more than 10%.
+    never more than 10%. Raises DataError for fewer than 40 distinct pairs.
 
     A BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence interval), of 250 to twice, of 50
     to five times as many. So more than 1,000 tell little more, and in a small corpus pairs are worth more in training.
-    Raises DataError for fewer than 40 distinct pairs.
     """
     if n_distinct < _FEWEST_PAIRS:
         raise DataError(
             f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed to"
-            f" hold out a {' set and a '.join(names)} set; look at the corpus with mt check, add pairs, or give {_options(names)}"
+            f" hold out a {' set and a '.join(names)} set; look at the corpus with mt check, add pairs, or give"
+            f" --{' and --'.join(names)}"
         )
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
     return min(_LARGEST_SET, usual, int(_LARGEST_SHARE * n_distinct))
-
-
-def _options(names: Iterable[str]) -> str:
-    return " and ".join(f"--{name}" for name in names)
 
 
 @dataclass
@@ -145,9 +152,9 @@ class _Survey:
 
 @dataclass
 class _Candidate:
-    line: int
+    place: Place
     sides: _Sides
-    repetitions: dict[int, str] = field(default_factory=dict)  # line -> how it repeats this pair
+    repetitions: dict[Place, str] = field(default_factory=dict)  # what repeats this pair, and how
 
 
 @dataclass
@@ -156,7 +163,7 @@ class _Unit:
 
     positions: range
     candidates: list[_Candidate] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
 
 def _sides(pair: SentencePair) -> _Sides:
@@ -197,100 +204,82 @@ def _are_alike(couples: list[tuple[_Sides, _Sides]]) -> bool:
     return n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
 
 
-def _stretches(seed: int, n_pairs: int, length: int, n_wanted: int) -> list[_Unit]:
-    """Runs of `length` positions, each with a border, in random order. None overlap."""
-    step = length + 2
-    numbers = heapq.nsmallest(n_wanted // length + 1, range(n_pairs // step), key=lambda i: _hash(seed, "stretch", i))
-    return [_Unit(range(i * step, (i + 1) * step)) for i in numbers]
-
-
-def _read_candidates(pairs: Iterable[SentencePair], units: list[_Unit], survey: _Survey, unfit: Container[int]) -> None:
+def _read_candidates(
+    pairs: Iterable[SentencePair], units: list[_Unit], survey: _Survey, unfit: Container[Place]
+) -> None:
     """Fills the units with the pairs that may be held out."""
     unit_of = {position: unit for unit in units for position in unit.positions}
     shortest = [_SHORTEST * n / survey.n_pairs for n in survey.n_letters]
     for position, pair in islice(enumerate(pairs), max(unit_of, default=-1) + 1):
         if (unit := unit_of.get(position)) is None:
             continue
-        unit.lines.append(pair.line)
+        unit.places.append(pair.place)
         src, tgt = sides = _sides(pair)
         is_inside = len(unit.positions) == 1 or position not in (unit.positions[0], unit.positions[-1])
         is_long = len(pair.src) > MAX_COMPARED or len(pair.tgt) > MAX_COMPARED
         is_short = len(src) < max(1, shortest[0]) or len(tgt) < max(1, shortest[1])
-        if is_inside and not is_long and not is_short and src != tgt and pair.line not in unfit:
-            unit.candidates.append(_Candidate(pair.line, sides))
+        if is_inside and not is_long and not is_short and src != tgt and pair.place not in unfit:
+            unit.candidates.append(_Candidate(pair.place, sides))
 
 
-def _find_repetitions(pairs: Iterable[SentencePair], candidates: list[_Candidate]) -> None:
-    """Notes at each candidate which lines repeat it: up to a bound, with which it is no longer one."""
-    for line, number, how in _repetitions(pairs, [candidate.sides for candidate in candidates]):
-        candidate = candidates[number]
-        if line != candidate.line and len(candidate.repetitions) <= _MAX_REPETITIONS:
-            candidate.repetitions[line] = how
-
-
-def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator[tuple[int, int, str]]:
-    """For each pair that repeats one of the known ones or nearly does: its line, the known one's number, and how."""
+def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator[tuple[Place, int, str]]:
+    """For each pair that repeats one of the known ones or nearly does: its place, the known one's number, and how."""
     indexes = [NearIndex([sides[side] for sides in known]) for side in (0, 1)]
     for pair in pairs:
         sides = _sides(pair)
         for number in sorted({n for index, side in zip(indexes, sides, strict=True) for n in index.near(side)}):
             equal = [a == b for a, b in zip(sides, known[number], strict=True)]
-            yield pair.line, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
+            yield pair.place, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
 
 
 _WHOLLY = "repeats"
 
 
 class _Selection:
-    """Which lines are held out for which set, and which are left out because of them."""
+    """Which pairs are held out for which set, and which are left out because of them."""
 
-    def __init__(self, names: list[str], size: int, budget: float, told: Told):
-        self.held_out: dict[int, str] = {}
+    def __init__(self, names: list[str], size: int, budget: float, format_place: FormatPlace):
+        """`budget`: pairs that training may lose because they repeat held-out ones in part or nearly."""
+        self.held_out: dict[Place, str] = {}
+        self.least = min(size, _SMALL_SET) / 2  # pairs of a set
         self._n_free = dict.fromkeys(names, size)
-        self._size, self._budget, self._n_wanted, self._told = size, budget, size * len(names), told
-        self._near: dict[int, dict[str, str]] = {}  # line that repeats a held-out one -> set -> reason
+        self._size, self._budget, self._n_wanted, self._format_place = size, budget, size * len(names), format_place
+        self._near: dict[Place, dict[str, str]] = {}  # what repeats a held-out pair -> set -> reason
         self._n_spent = 0
-        self._beside: dict[int, str] = {}
-        self._least = min(size, _SMALL_SET) / 2  # pairs of a set
+        self._beside: dict[Place, str] = {}
 
     def try_unit(self, unit: _Unit) -> None:
         """Holds out what it can of a unit, for the set that lacks most."""
         name = max(self._n_free, key=lambda name: self._n_free[name])
-        chosen = [candidate.line for candidate in unit.candidates if self._n_free[name] and self._hold(candidate, name)]
-        for line in unit.lines if chosen else []:
-            nearest = min(chosen, key=lambda held: abs(held - line))
-            self._beside[line] = f"beside {self._told(nearest)} ({name})"
+        chosen = [one.place for one in unit.candidates if self._n_free[name] and self._hold(one, name)]
+        for place in unit.places if chosen else []:
+            nearest = min(chosen, key=lambda held: (abs(held[0] - place[0]), abs(held[1] - place[1])))
+            self._beside[place] = f"beside {self._format_place(nearest)} ({name})"
 
     def _hold(self, candidate: _Candidate, name: str) -> bool:
         """Holds the pair out for this set, if it repeats none of another set and costs training not too much."""
         repetitions = candidate.repetitions
-        near_sets = {self.held_out.get(line, name) for line in repetitions} | self._near.get(candidate.line, {}).keys()
-        is_known = any(how == _WHOLLY and line in self.held_out for line, how in repetitions.items())
-        n_lost = sum(how != _WHOLLY and line not in self._near for line, how in repetitions.items())
+        near_sets = {self.held_out.get(place, name) for place in repetitions} | self._near.get(
+            candidate.place, {}
+        ).keys()
+        is_known = any(how == _WHOLLY and place in self.held_out for place, how in repetitions.items())
+        n_lost = sum(how != _WHOLLY and place not in self._near for place, how in repetitions.items())
         budget = self._budget * (len(self.held_out) + 1) / self._n_wanted
         is_too_near = is_known or bool(near_sets - {name}) or len(repetitions) > _MAX_REPETITIONS
         if is_too_near or self._n_spent + n_lost > budget:
             return False
         self._n_spent += n_lost
         self._n_free[name] -= 1
-        self.held_out[candidate.line] = name
-        for line, how in repetitions.items():
-            self._near.setdefault(line, {})[name] = f"{how} {self._told(candidate.line)} ({name})"
+        self.held_out[candidate.place] = name
+        for place, how in repetitions.items():
+            self._near.setdefault(place, {})[name] = f"{how} {self._format_place(candidate.place)} ({name})"
         return True
 
-    def too_small(self) -> list[str]:
-        """The sets that are much smaller than they should be, and too small to tell anything."""
-        return [name for name, n_free in self._n_free.items() if self._size - n_free < self._least]
+    def too_small(self) -> dict[str, int]:
+        """The number of pairs of those sets that are much smaller than they should be, and too small to tell anything."""
+        sizes = {name: self._size - n_free for name, n_free in self._n_free.items()}
+        return {name: n for name, n in sizes.items() if n < self.least}
 
-    def check(self) -> None:
-        """Raises DataError if a set is too small."""
-        for name in self.too_small()[:1]:
-            raise DataError(
-                f"{self._size - self._n_free[name]} pairs can be held out for a {name} set, at least"
-                f" {math.ceil(self._least)} are needed: the others are too short, too long, the same on both sides or nearly"
-                f" repeated in too many pairs; split long lines into sentences, or give {_options(self._n_free)}"
-            )
-
-    def left_out(self) -> dict[int, str]:
-        reasons = self._beside | {line: next(iter(found.values())) for line, found in self._near.items()}
-        return {line: reasons[line] for line in sorted(reasons) if line not in self.held_out}
+    def left_out(self) -> dict[Place, str]:
+        reasons = self._beside | {place: next(iter(found.values())) for place, found in self._near.items()}
+        return {place: reasons[place] for place in sorted(reasons) if place not in self.held_out}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from itertools import pairwise
 
-from mt_cli.data.words import is_letter, words
+from mt_cli.data.normalize import is_letter, words
 
 # Several marks may follow each other (！？), and closing quotes may follow them. A language with spaces between words has
 # a space between sentences, too (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import sentencepiece as spm
 
-from mt_cli.data.corpus import NO_BREAK_SPACES, normalize
+from mt_cli.data.normalize import NO_BREAK_SPACES, normalize
 from mt_cli.data.piece_model import CONTROL, piece_message, processor_of
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 

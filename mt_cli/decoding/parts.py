@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mt_cli.data.corpus import normalize
 from mt_cli.data.languages import writes_spaces_between_sentences
+from mt_cli.data.normalize import normalize
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.splitting import halves, sentences

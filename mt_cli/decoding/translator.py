@@ -14,8 +14,8 @@ from typing import Any, overload
 import torch
 
 from mt_cli.config import Config, DecodingConfig
-from mt_cli.data.corpus import edge_spaces, normalize
 from mt_cli.data.languages import language
+from mt_cli.data.normalize import edge_spaces, normalize
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.tokenizer import UNK_ID, Tokenizer
 from mt_cli.decoding.ensemble import Ensemble

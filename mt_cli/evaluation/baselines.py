@@ -16,9 +16,9 @@ from sacrebleu.metrics import CHRF
 
 from mt_cli.config import DataConfig
 from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import SentencePair, normalize
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling, Spelling
-from mt_cli.data.words import words
 from mt_cli.errors import DataError
 from mt_cli.run.pair_files import PairFiles
 from mt_cli.run.run_dir import RunDir

@@ -21,7 +21,7 @@ from mt_cli.data.batching import fixed_batches, make_batch
 from mt_cli.data.dataset import TokenDataset
 from mt_cli.data.languages import language, writes_spaces
 from mt_cli.data.mixture import Mixture
-from mt_cli.data.words import is_letter
+from mt_cli.data.normalize import is_letter
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer

@@ -68,7 +68,7 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     learnt_both = config.training.both_directions == 1
     tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
     most = config.data.max_length - max(map(len, tags))  # tokens
-    lines, scores, n_too_long = list[npt.NDArray[np.int64]](), list[Floats](), 0
+    numbers, scores, n_read = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
     spellings = run.of_pair(config.data, learnt.pair).spellings()
     pairs = respelled(text.read(), spellings[::-1] if learnt.is_back else spellings)
@@ -76,11 +76,11 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = [
                 TokenPair(tokenizer.encode_src(src), tokenizer.encode_tgt(tokenizer.normalize_tgt(tgt)), line)
-                for src, tgt, line in chunk
+                for src, tgt, line, _ in chunk
             ]
             fitting = [i for i, pair in enumerate(all_encoded) if max(len(pair.src), len(pair.tgt)) <= most]
             encoded = [all_encoded[i] for i in fitting]
-            n_too_long += len(chunk) - len(encoded)
+            n_before, n_read = n_read, n_read + len(chunk)
             if not encoded:
                 continue
             dataset = Mixture([Part(TokenDataset.in_memory(encoded), 1.0, "", *tags)])
@@ -89,16 +89,16 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
             n_tokens = config.training.batch_tokens
             doubts = [_below_usual(_gains(model, one, n_tokens, bar.update), one) for one in directions]
             scores.append(np.sum(doubts, axis=0) - Alignment(chunk).odds[fitting])
-            lines.append(np.array([pair.line for pair in encoded], np.int64))
+            numbers.append(n_before + np.array(fitting, np.int64))
     if not scores:
         raise DataError(
             f"{text.files[0]}: no pair is short enough for {run.path}; give a run with a larger data.max_length"
         )
-    score, line = np.concatenate(scores), np.concatenate(lines)
+    score, number = np.concatenate(scores), np.concatenate(numbers)
     worst = np.argsort(-score, kind="stable")[: max(_LEAST, round(SHARE * len(score)))]
-    score_of = dict(zip(line[worst].tolist(), score[worst].tolist(), strict=True))
-    found = [Suspect(score_of[pair.line], pair) for pair in text.read() if pair.line in score_of]
-    return Suspects(sorted(found, key=lambda one: -one.score), len(score), n_too_long)
+    score_of = dict(zip(number[worst].tolist(), score[worst].tolist(), strict=True))
+    found = [Suspect(score_of[i], pair) for i, pair in enumerate(text.read()) if i in score_of]
+    return Suspects(sorted(found, key=lambda one: -one.score), len(score), n_read - len(score))
 
 
 def _gains(model: Transformer, dataset: Mixture, batch_tokens: int, on_batch: Callable[[int], object]) -> Floats:

@@ -15,9 +15,9 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from mt_cli.data.languages import writes_spaces
+from mt_cli.data.normalize import is_letter, words
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Respelling
-from mt_cli.data.words import is_letter, words
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from mt_cli.config import Corpus, DataConfig
-from mt_cli.data.corpora import TrainingText, places_in_table
+from mt_cli.data.corpora import Places, TrainingText, places_in_table
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
@@ -132,21 +132,21 @@ class PairFiles:
         write_atomically(self.left_out_file, methodcaller("writelines", lines))
         return self.left_out_file
 
-    def left_out_places(self) -> set[int]:
+    def left_out_places(self) -> Places:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
         try:
             file = open_inside(self.manifest.folder, self.left_out_file)
             with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
                 return places_in_table(rows)
         except FileNotFoundError:
-            return set()
+            return Places()
         except (OSError, ValueError):
             raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
 
     def trained(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Those of the pairs of the training text that are trained on, in the spelling of the training."""
         left_out = self.left_out_places()
-        return respelled((pair for pair in pairs if pair.line not in left_out), self.spellings())
+        return respelled((pair for pair in pairs if pair.place not in left_out), self.spellings())
 
     # What is known of the text
 

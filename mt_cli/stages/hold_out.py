@@ -11,7 +11,6 @@ from pathlib import Path
 from mt_cli.augment.fine_tuning import held_out_of, known_pairs, named_sets_of
 from mt_cli.checking.report import Report
 from mt_cli.config import Config
-from mt_cli.data.corpora import corpus_of
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spelling import respelled
 from mt_cli.data.split import Split, repetitions, split
@@ -37,9 +36,8 @@ class Inherited:
 def hold_out(text: PairText, report: Report, inherited: Inherited) -> Made:
     """Cuts a dev set, and where there is none a test set, from the text where the config names none; and lists what is not
     trained on in `left_out.tsv`. `report`: of the check of the text."""
-    faulty = {place: reason.replace("_", " ") for place, reason in report.dropped}
-    cleaned = faulty if text.data.clean else {}
-    read_kept = lambda: (pair for pair in text.pairs() if pair.line not in cleaned)  # noqa: E731
+    faulty, is_cleaned = report.dropped, text.data.clean
+    read_kept = lambda: (pair for pair in text.pairs() if not (is_cleaned and pair.place in faulty))  # noqa: E731
     sets, found, n_similar = dict[str, list[SentencePair]](), Split(), 0
     if inherited.sets:
         found.left_out = repetitions(read_kept, inherited.sets)
@@ -47,20 +45,22 @@ def hold_out(text: PairText, report: Report, inherited: Inherited) -> Made:
         is_fit = lambda pair: _is_like_use(text, pair) and hash(pair[:2]) not in inherited.known  # noqa: E731
         read_fit = lambda: (pair for pair in read_kept() if is_fit(pair))  # noqa: E731
         read_others = lambda: (pair for pair in read_kept() if not is_fit(pair))  # noqa: E731
-        found = split(read_fit, _SPLIT_SEED, True, not text.data.test, faulty, text.text.told, read_others)
+        found = split(read_fit, _SPLIT_SEED, True, not text.data.test, faulty, text.text.format_place, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     own = {pair[:2] for pairs in inherited.sets.values() for pair in pairs}  # they resemble themselves
 
     def left_out() -> Iterator[tuple[str, SentencePair]]:
         for pair in text.pairs():
-            if reason := found.held_out.get(pair.line) or found.left_out.get(pair.line) or cleaned.get(pair.line):
+            if reason := found.held_out.get(pair.place) or found.left_out.get(pair.place):
                 yield reason, pair
+            elif is_cleaned and (kind := faulty.kind_of(pair.place)):
+                yield kind.replace("_", " "), pair
 
     files = [text.files.save_left_out(text.text, left_out())]
     for pair in text.pairs():
-        if name := found.held_out.get(pair.line):
+        if name := found.held_out.get(pair.place):
             sets[name].append(pair)
-        n_similar += pair.line in found.left_out and pair[:2] not in own
+        n_similar += pair.place in found.left_out and pair[:2] not in own
     spellings = text.files.spellings()
     sets = inherited.sets or {name: list(respelled(pairs, spellings)) for name, pairs in sets.items()}
     if sets:
@@ -72,7 +72,7 @@ def hold_out(text: PairText, report: Report, inherited: Inherited) -> Made:
 
 
 def _is_like_use(text: PairText, pair: SentencePair) -> bool:
-    corpus = text.data.corpora[corpus_of(pair.line)]
+    corpus = text.data.corpora[pair.corpus]
     return corpus.hold_out and not corpus.synthetic  # whose sources nobody wrote
 
 
@@ -88,7 +88,7 @@ def inherited(text: PairText, config: Config, parent: RunDir | None, reverse: Ru
         return Inherited()
     known, n_own, n_known = known_pairs(parent, config), 0, 0
     for pair in text.pairs() if known else ():
-        if text.data.corpora[corpus_of(pair.line)].hold_out:
+        if text.data.corpora[pair.corpus].hold_out:
             n_own, n_known = n_own + 1, n_known + (hash(pair[:2]) in known)
     if n_known > _SAME_CORPUS * n_own:
         return Inherited(named_sets_of(parent, config), parent.path)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 from mt_cli.augment.fine_tuning import known_characters
 from mt_cli.augment.word_list import word_weight
-from mt_cli.data.corpora import line_of
-from mt_cli.data.corpus import SentencePair
-from mt_cli.data.dataset import FILES, TokenDataset
+from mt_cli.data.corpora import TextSet
+from mt_cli.data.corpus import CorpusReport, Place, SentencePair
+from mt_cli.data.dataset import FILES, TokenDataset, TokenPair
 from mt_cli.data.mixture import Lengths, Mixture, Part
 from mt_cli.data.profile import ProfileBuilder
 from mt_cli.data.splitting import AbbreviationCounter
-from mt_cli.data.text_sets import TextSet, encoded
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
+from mt_cli.errors import DataError
 from mt_cli.files import cannot_write, write_text
 from mt_cli.run.manifest import Made
 from mt_cli.stages.pair import PairStages
@@ -26,6 +26,7 @@ from mt_cli.training.prepared import PreparedPair
 log = logging.getLogger(__name__)
 
 _MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
+_CHUNK_SIZE = 10_000  # pairs that are encoded at once, by several threads
 
 
 class IdStages:
@@ -54,14 +55,18 @@ class IdStages:
         def make() -> Made:
             pairs = self.dev_pairs if one.name == "dev" else self.text.spelled(one)
             report = self.text.reports[one.name]  # of reading them, just now or for an earlier stage
-            kept = encoded(pairs, self._tokenizer, self.data, self._pair.not_trained_on(one), report)
+            kept = self._encoded(pairs, self._pair.not_trained_on(one), report)
             try:
-                dataset = TokenDataset.build(folder, (ids for _, ids in kept), self._tokenizer.vocab_sizes)
+                dataset = TokenDataset.build(folder, kept, self._tokenizer.vocab_sizes)
             except OSError as error:
                 raise cannot_write(folder, error) from None
-            for line in one.describe(report):
+            for line in report.describe(one.label):
                 log.info(line)
-            one.refuse_empty(len(dataset))
+            if not len(dataset):
+                use = "validate" if one.name == "dev" else "train"
+                raise DataError(
+                    f"{one.files[0]}: no pair is left to {use} on; see data.max_length and the counts above"
+                )
             return Made([folder / name for name in FILES])
 
         products = self._pair.run.manifest.products
@@ -72,6 +77,34 @@ class IdStages:
         }
         self._pair.product(f"ids {one.name}", inputs, {**one.reading, "max_length": self.data.max_length}, make)
         return TokenDataset.mapped(folder, self._tokenizer.vocab_sizes)
+
+    def _encoded(
+        self, pairs: Iterable[SentencePair], left_out: Container[Place], report: CorpusReport
+    ) -> Iterator[TokenPair]:
+        """The ids of those of `pairs` that are trained on. Counts in `report` those that are left out or too long."""
+        tokenizer, data, most = self._tokenizer, self.data, self.data.max_length
+        # Each side may be a source; with its tags, it must not be longer than the model can read.
+        n_src, n_tgt = (len(tokenizer.tags_for(language)) for language in (data.tgt_lang, data.src_lang))
+        n_src += not tokenizer.tags.keys().isdisjoint({REAL, SYNTHETIC})
+
+        def drop(reason: str) -> None:
+            report.n_kept -= 1
+            report.dropped[reason] += 1
+
+        def kept() -> Iterator[SentencePair]:
+            for pair in pairs:
+                if pair.place in left_out:
+                    drop("held out or left out")
+                else:
+                    yield pair
+
+        rest = kept()
+        while chunk := list(islice(rest, _CHUNK_SIZE)):
+            for pair, (src, tgt) in zip(chunk, tokenizer.encode_pairs([pair[:2] for pair in chunk]), strict=True):
+                if len(src) <= most - n_src and len(tgt) <= most - n_tgt:
+                    yield TokenPair(src, tgt, pair.line)
+                else:
+                    drop(f"longer than {most} tokens")
 
     def _marked(self, tags: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tags of sources that people wrote, and of synthetic ones: a further one tells the two apart."""
@@ -117,7 +150,7 @@ class IdStages:
             lines = map(part.dataset.line, range(len(part.dataset)))
             wanted = next(lines, None)
             for pair in self.text.spelled(one):
-                if line_of(pair.line) == wanted:
+                if pair.line == wanted:
                     wanted = next(lines, None)
                     yield pair
 

@@ -22,10 +22,10 @@ from mt_cli.checking.check import check as full_check
 from mt_cli.checking.faults import Kind
 from mt_cli.checking.report import Report
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpus import SentencePair
+from mt_cli.data.corpora import TextSet
+from mt_cli.data.corpus import Place, SentencePair
 from mt_cli.data.spelling import AS_IT_IS, format_spelling
 from mt_cli.data.split import repetitions
-from mt_cli.data.text_sets import TextSet
 from mt_cli.files import write_text
 from mt_cli.recipe import FactsCounter
 from mt_cli.run.manifest import Made, Product
@@ -121,11 +121,11 @@ class PairStages:
         self.product("split", inputs, settings, make)
 
     @cached_property
-    def left_out(self) -> Container[int]:
+    def left_out(self) -> Container[Place]:
         """The places of the training text that are not trained on, once it is split."""
         return self.files.left_out_places()
 
-    def not_trained_on(self, one: TextSet) -> Container[int]:
+    def not_trained_on(self, one: TextSet) -> Container[Place]:
         """The list of words shall not repeat the sets that were cut from the text."""
         if one is not self.text.words:
             return () if one.name == "dev" else self.left_out
@@ -135,7 +135,7 @@ class PairStages:
         """Of the text and the list of words, what is trained on."""
         for one in self.trained_sets:
             left_out = self.not_trained_on(one)
-            yield from (pair for pair in self.text.spelled(one) if pair.line not in left_out)
+            yield from (pair for pair in self.text.spelled(one) if pair.place not in left_out)
 
     @property
     def trained_sets(self) -> list[TextSet]:

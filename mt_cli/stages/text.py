@@ -11,10 +11,9 @@ from pathlib import Path
 
 from mt_cli.augment.word_list import warn_if_exchanged
 from mt_cli.checking.sets import SetsCheck
-from mt_cli.data.corpora import TrainingText, corpus_of, joined_sha256
+from mt_cli.data.corpora import TextSet, TrainingText, joined_sha256
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.data.spelling import CharacterCounter, count_characters, respelled
-from mt_cli.data.text_sets import TextSet
 from mt_cli.files import cannot_write
 from mt_cli.recipe import FactsCounter
 from mt_cli.run.pair_files import PairFiles
@@ -30,7 +29,7 @@ class PairText:
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic; counted by `read`
         self.characters = CharacterCounter(), CharacterCounter()  # of what no machine translated; likewise
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
-        self._check, self._open = SetsCheck(self.text.told), ExitStack()
+        self._check, self._open = SetsCheck(self.text.format_place), ExitStack()
 
     @cached_property
     def inputs(self) -> dict[str, str | None]:
@@ -108,8 +107,8 @@ class PairText:
         corpora = self.data.corpora
         shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
-            corpus = corpora[corpus_of(pair.line)]
-            share = shares[corpus_of(pair.line)]
+            corpus = corpora[pair.corpus]
+            share = shares[pair.corpus]
             self.n_of_epoch[corpus.synthetic] += corpus.weight
             if not corpus.synthetic:
                 count_characters(self.characters, pair)

@@ -1,0 +1,123 @@
+"""Text as the model sees it: what is folded, what stays, and that it takes no quadratic time."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.data import normalize as module
+from mt_cli.data.normalize import edge_spaces, normalize
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  a \t b\u00a0\u3000c ", "a b c"),
+        ("e\u0301", "é"),
+        ("\ufb01 ① ½ Ａ ｶ ™", "\ufb01 ① ½ Ａ ｶ ™"),
+        ("„Ja“, – ‘x’ … »y«", "„Ja“, – ‘x’ … »y«"),
+        ("👩\u200d👩\u200d👧 क\u094dष नमस्ते", "👩\u200d👩\u200d👧 क\u094dष नमस्ते"),
+        ("\u202bשלום\u202c", "\u202bשלום\u202c"),
+        ("a\u2581b", "a b"),
+        ("\ufeffa\ufeff", "a"),
+        ("a\x00\x07\x7f\x85\u2028b", "a b"),
+        ("Straße ẞ ǅ", "Straße ẞ ǅ"),
+    ],
+)
+def test_normalize_folds_spaces_and_keeps_characters(text, expected):
+    assert normalize(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Oui\u00a0?", "Oui\u00a0?"),
+        ("«\u202foui\u202f»\u202f!", "«\u202foui\u202f»\u202f!"),
+        ("a \u00a0 \t b", "a\u00a0b"),
+        ("a \u202f\u00a0b\u00a0\u202fc", "a\u202fb\u00a0c"),
+        ("\u00a0a\u00a0b \u202f", "a\u00a0b"),
+        ("a\u2009b\u3000c", "a b c"),
+        ("\u00a0 \u202f", ""),
+    ],
+)
+def test_no_break_spaces_are_kept_where_they_are_asked_for(text, expected):
+    assert normalize(text, keep_no_break_spaces=True) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(st.characters() | st.sampled_from(" \t\u00a0\u202f\u3000\u0301a")))
+def test_what_is_kept_is_all_that_folding_takes_away(text):
+    once = normalize(text, keep_no_break_spaces=True)
+    assert normalize(once, keep_no_break_spaces=True) == once == once.strip()
+    assert re.search(r"\s\s", once) is None and len(once.splitlines()) <= 1
+    assert normalize(once) == normalize(text)
+
+
+def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
+    assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
+    assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text())
+def test_normalized_text_is_one_line_and_stays_as_it_is(text):
+    once = normalize(text)
+    assert normalize(once) == once
+    assert len(once.splitlines()) <= 1 and "\n" not in once and "\r" not in once
+    assert once == once.strip() and "  " not in once
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(st.characters() | st.sampled_from(" \t\n\x85\u200b\u2028\u2581\u3000\ufeff\u0301\u200d")))
+def test_normalize_keeps_everything_that_a_reader_sees(text):
+    def seen(text: str) -> list[str]:
+        composed = unicodedata.normalize("NFC", text)
+        return [c for c in composed if not (c.isspace() or unicodedata.category(c) == "Cc" or c in "\u2581\ufeff")]
+
+    assert seen(normalize(text)) == seen(text)
+
+
+@pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323", "\u0344", "\u0f73", "\u0301\u0f73"], ids=ascii)
+def test_of_many_combining_marks_only_the_text_around_them_is_composed(marks, monkeypatch):
+    """Composing them takes quadratic time."""
+    composed = list[str]()
+    normalize_nfc = unicodedata.normalize
+    monkeypatch.setattr(
+        module.unicodedata, "normalize", lambda form, text: composed.append(text) or normalize_nfc(form, text)
+    )
+    text = "cafe\u0301 e" + marks * 1000 + " e\u0301"
+    once = normalize(text)
+    assert once.startswith("café e") and once.endswith(" é") and len(once) >= len(text) - 2
+    assert max(map(len, composed)) < 100
+    assert normalize(once) == once
+
+
+def test_every_character_that_combines_counts_as_a_mark():
+    """Also one that is decomposed into marks; and the quick look misses none."""
+    characters = [char for char in map(chr, range(0x110000)) if not 0xD800 <= ord(char) < 0xE000]
+    marks = [char for char in characters if unicodedata.combining(unicodedata.normalize("NFD", char)[0])]
+    assert len(marks) > 800
+    for mark in marks:
+        assert module._MAYBE_MANY_MARKS.search(mark * 31), ascii(mark)
+        assert module._runs_of_many_marks().fullmatch(mark * 31), ascii(mark)
+
+
+MARKED = st.text(st.sampled_from("ae\u0301\u0323\u0344\u0958\u09bc\u0f73\u1161가 "), max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(MARKED, st.sampled_from(["", "\u0301" * 29, "\u0323\u0301" * 16, "\u0f73" * 31])), max_size=4)
+)
+def test_text_with_many_marks_is_normalized_once_and_for_all(parts):
+    text = "".join(part for pair in parts for part in pair)
+    once = normalize(text)
+    assert normalize(once) == once
+    assert (
+        unicodedata.normalize("NFC", once) == unicodedata.normalize("NFC", " ".join(text.split(" "))).strip(" ")
+        or "  " in text
+    )

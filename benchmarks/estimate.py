@@ -10,29 +10,50 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import correlation, mean
+
+import numpy as np
 
 from mt_cli import Translator
 from mt_cli.data.corpus import read_lines
 from mt_cli.evaluation.metrics import sentence_chrf
-from mt_cli.explain.estimate import agreement, estimator_of
-from mt_cli.explain.json_lines import explain_lines
+from mt_cli.explain.doubts import explain_lines
+from mt_cli.explain.estimate import load_estimate
+
+
+def agreement(estimated: Sequence[float], chrf: Sequence[float]) -> dict[str, float]:
+    """How well estimates tell good translations from bad ones. `chrf` is that of each line by its reference."""
+    ranked = [true for _, true in sorted(zip(estimated, chrf, strict=True), key=lambda pair: pair[0])]
+    n = max(1, len(ranked) // 10)
+    return {
+        "pearson": correlation(estimated, chrf),
+        "spearman": correlation(_ranks(estimated), _ranks(chrf)),
+        "worst_tenth": mean(ranked[:n]),
+        "best_tenth": mean(ranked[-n:]),
+    }
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The mean rank of each value: equal values share one."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return list((np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
 def main(run: str, source: str, reference: str, *others: str) -> None:
     translator = Translator.load(run)
-    estimator = estimator_of(translator)
-    if estimator is None:
+    estimate = load_estimate(translator)
+    if estimate is None:
         sys.exit(1)
     found: dict[str, object] = {}
     for file in (source, *others):
         lines = explain_lines(translator, translator.translations(read_lines(Path(file))))
-        estimated = [chrf for chrf in estimator(lines) if chrf is not None]
+        estimated = [chrf for chrf in estimate.of(translator, lines) if chrf is not None]
         found[file] = {"n": len(estimated), "estimated": mean(estimated)}
         if file == source:
             chrf = sentence_chrf([line.translation.text for line in lines], read_lines(Path(reference)))
-            found[file] = {"chrf": mean(chrf), "estimated": mean(estimated)} | agreement(estimated, chrf)._asdict()
+            found[file] = {"chrf": mean(chrf), "estimated": mean(estimated)} | agreement(estimated, chrf)
     print(json.dumps(found, indent=2))
 
 

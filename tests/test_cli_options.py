@@ -16,7 +16,7 @@ from mt_cli.errors import ConfigError
 Mt = Callable[..., Any]
 
 
-@pytest.mark.parametrize("command", ["translate", "evaluate", "explain"])
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
 def test_every_key_of_decoding_is_an_option(mt: Mt, command: str) -> None:
     text = mt(command, "--help").out.decode()
     for key in DecodingConfig.model_fields:
@@ -57,7 +57,6 @@ TRIAL = """if True:
         (["translate", "RUN", "--n-wishes", "6"], "error: --n-wishes 6: decoding.n_wishes: expected a whole number from 1 to 5, found 6"),
         (["translate", "RUN", "--set", "n_wishs=1"], "n_wishs: unknown key, did you mean 'decoding.n_wishes'?"),
         (["evaluate", "RUN", "--n-wishes", "2"], "granted 2"),
-        (["explain", "RUN", "test.en", "--attention", "a.html", "--n-wishes", "2"], "granted 2"),
         (["translate", "RUN", "--engine", "ctranslate2", "--n-wishes", "2"], "not do the same as mt with decoding.n_wishes 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -16,8 +16,9 @@ from mt_cli.config_file import config_of, load_config
 from mt_cli.data.spelling import CharacterCounter, Respelling, format_spelling, other_spelling
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
-from mt_cli.explain.json_lines import explain_lines
-from mt_cli.explain.report_sets import _rarities
+from mt_cli.explain.doubts import explain_lines
+from mt_cli.explain.report import rarities
+from mt_cli.explain.report_run import read_run
 from mt_cli.run.run_dir import RunDir
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
@@ -256,4 +257,4 @@ def test_the_translation_memory_writes_as_the_run(data, tmp_path):
     config = load_config(run.config_file)
     for source in ("D'Artagnan 7 está aquí", "D’Artagnan 7 está aquí"):
         assert memory_of(run, pair_of(run), config.data, [source]).translate(source) == "mitâ ko'ape oî 7"
-    assert _rarities(pair_of(run), config, [["d’artagnan"], ["d'artagnan"]], []) == ["100 and more"] * 2
+    assert rarities(read_run(run, ""), config, [["d’artagnan"], ["d'artagnan"]]) == [200] * 2

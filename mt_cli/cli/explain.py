@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,25 +20,19 @@ from mt_cli.cli.options import (
     catch_ctrl_c,
     refuse_missing_checkpoints,
     refuse_structured,
-    refuse_without_effect,
     runs_and_input,
-    spell,
-    with_search_options,
 )
 from mt_cli.cli.pipe import LineProcess, process_lines
 from mt_cli.cli.streams import open_input
-from mt_cli.errors import UsageError
+from mt_cli.explain.page import AttentionPage
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
-    from mt_cli.explain.attention_page import AttentionPage
 
 log = logging.getLogger(__name__)
 
 
-@with_search_options("n_best")
 def explain(
-    search: dict[str, Any],
     paths: RunsAndInputArgument,
     attention: Annotated[
         Path | None,
@@ -52,17 +46,12 @@ def explain(
     """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, and without the
     search settings of the run.
 
-    With --attention the translations are printed instead, and a page shows what was attended to. The options of a search
-    apply only then.
+    With --attention the translations are printed instead, and a page shows what was attended to.
     """
     runs, input_file = runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
     refuse_structured(input_file)
-    if attention is None and search:
-        raise UsageError(f"without --attention greedy search is shown; leave out {spell(list(search))}")
-    from mt_cli.explain.attention_page import AttentionPage
-
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
         from mt_cli.decoding.translator import Translator
@@ -70,50 +59,41 @@ def explain(
 
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
-        refuse_without_effect(search, translator.settings(**search))
-        name = str(input_file or "stdin")
-        process: LineProcess = TraceLines(translator) if page is None else AttendLines(translator, search, page)
         catch_ctrl_c()
-        process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
-        if page is not None:
-            page.write()
-            log.info(f"attention: {attention}")
+        process = ExplainLines(translator, page)
+        process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
 
 
 @dataclass
-class TraceLines(LineProcess):
-    """Greedy search step by step: several lines for each line."""
+class ExplainLines(LineProcess):
+    """Shows greedy search step by step, several lines for each line; or translates, and adds the attention of each line to a
+    page, until that is full."""
 
     translator: Translator
-
-    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        from mt_cli.explain.trace import trace
-
-        return [step for line in lines for step in (list(trace(self.translator, line)) or [""])]
-
-
-@dataclass
-class AttendLines(LineProcess):
-    """Translates, and adds the attention of each line to a page."""
-
-    translator: Translator
-    options: dict[str, Any]  # keys of the config's `decoding`
-    page: AttentionPage
+    page: AttentionPage | None
     n_shown: int = 0  # lines that are on the page
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
         from mt_cli.explain.attention import attention_maps
+        from mt_cli.explain.trace import trace
 
-        translations = self.translator.translations(lines, first_line=n_before, **self.options)
+        if self.page is None:
+            return [step for line in lines for step in (list(trace(self.translator, line)) or [""])]
+        translations = self.translator.translations(lines, first_line=n_before)
         for translation in translations:
-            for maps in attention_maps(self.translator, translation):
+            for part in translation.parts:
                 if self.page.is_full:
-                    return [one.text for one in translations]
-                self.page.add(maps)
-            self.n_shown += 1
+                    break
+                self.page.add(attention_maps(self.translator, part))
+            else:
+                self.n_shown += 1
         return [one.text for one in translations]
 
     def finish(self, n_lines: int) -> None:
+        if self.page is None:
+            return
+        self.page.write()
+        log.info(f"attention: {self.page.file}")
         if self.n_shown < n_lines:
             log.warning(
                 f"{self.page.file} shows the first {self.n_shown:,} of {n_lines:,} lines, as browsers cannot open larger"

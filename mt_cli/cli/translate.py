@@ -33,8 +33,8 @@ from mt_cli.errors import DataError, UsageError
 if TYPE_CHECKING:
     from mt_cli.decoding.parts import Translation
     from mt_cli.decoding.translator import Translator
-    from mt_cli.explain.estimate import Estimator
-    from mt_cli.explain.json_lines import ExplainedLine
+    from mt_cli.explain.doubts import ExplainedLine
+    from mt_cli.explain.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +90,9 @@ def translate(
             is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
         )
         if as_json or process.is_talking:
-            from mt_cli.explain.estimate import estimator_of
+            from mt_cli.explain.estimate import load_estimate
 
-            process.estimator = estimator_of(translator)
+            process.estimate = load_estimate(translator)
         with open_output(output) as out:
             process_lines(source, process.name, process, out, bad_input == "replace")
 
@@ -134,7 +134,7 @@ class TranslateLines(LineProcess):
     is_json: bool = False
     reports_doubts: bool = False
     is_talking: bool = False  # says below each translation why it may be wrong
-    estimator: Estimator | None = None
+    estimate: Estimate | None = None
     n_split: int = 0  # lines that were translated in several parts
     remarks: list[str] = field(default_factory=list)  # to be logged when the output is written
 
@@ -142,10 +142,12 @@ class TranslateLines(LineProcess):
         translations = self._translate(lines, n_before)
         self._report_first_split(translations, n_before)
         if self.is_json or self.reports_doubts or self.is_talking:
-            from mt_cli.explain.json_lines import explain_lines, to_json
+            from mt_cli.explain.doubts import explain_lines, to_json
 
             explained = explain_lines(self.translator, translations)
-            estimated = self.estimator(explained) if self.estimator is not None else [None] * len(explained)
+            estimated: list[float | None] = [None] * len(explained)
+            if self.estimate is not None:
+                estimated = self.estimate.of(self.translator, explained)
             if self.is_talking:
                 self.remarks += filter(None, map(self._remark, explained, estimated))
             if self.reports_doubts:
@@ -179,14 +181,14 @@ class TranslateLines(LineProcess):
 
     def _remark(self, line: ExplainedLine, estimated: float | None) -> str:
         """In a line why a translation may be wrong; '' where nothing says that it is."""
-        estimate = list[str]()
-        if estimated is not None and self.estimator is not None and estimated < self.estimator.fit.low:
-            estimate = [f"estimated chrF {estimated:.0f}, on the dev set {self.estimator.fit.dev_chrf:.0f}"]
-        if not estimate and not line.doubts:
+        low = list[str]()
+        if estimated is not None and self.estimate is not None and estimated < self.estimate.low:
+            low = [f"estimated chrF {estimated:.0f}, on the dev set {self.estimate.dev_chrf:.0f}"]
+        if not low and not line.doubts:
             return ""
         full, short = (
             "may be wrong: "
-            + "; ".join([*estimate, *(f"{doubt.kind}: {shortened(doubt.detail, width)}" for doubt in line.doubts)])
+            + "; ".join([*low, *(f"{doubt.kind}: {shortened(doubt.detail, width)}" for doubt in line.doubts)])
             for width in (_MAX_REMARK, _MAX_REASON)
         )
         return shortened(

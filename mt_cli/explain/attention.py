@@ -5,7 +5,7 @@ Letters in shapes: L layers, H heads, S source pieces, T target pieces, both wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -15,10 +15,9 @@ from torch import Tensor
 
 from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
-from mt_cli.decoding.parts import Translation
+from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 
-Weights = list[list[list[list[float]]]]  # by layer, head, query and key
 Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
@@ -33,40 +32,31 @@ class AttentionMaps:
     src_pieces: list[str]  # S
     tgt_pieces: list[str]  # T; what each row of the decoder predicts
     tgt_inputs: list[str]  # T; what the decoder gets to predict it, `<s>` first
-    encoder: Weights  # (L,H,S,S)
-    decoder: Weights  # (L,H,T,T)
-    cross: Weights  # (L,H,T,S)
+    encoder: Tensor  # (L,H,S,S)
+    decoder: Tensor  # (L,H,T,T)
+    cross: Tensor  # (L,H,T,S)
     alignment: Alignment  # by the mean of all heads and layers
 
 
-def attention_maps(translator: Translator, translation: Translation) -> Iterator[AttentionMaps]:
-    """The attention behind the best translation of a line: one for each part of the line, none for a blank line."""
-    for part in translation.parts:
-        yield attention_maps_of_pair(translator, part.src_ids, part.hypotheses[0].ids_with_end)
-
-
 @torch.inference_mode()
-def attention_maps_of_pair(translator: Translator, src_ids: list[int], tgt_ids: list[int]) -> AttentionMaps:
-    """The attention while the model translates `src_ids` by `tgt_ids`.
-
-    `src_ids` come without end symbol. `tgt_ids` come with it, unless the translation was cut off.
-    """
-    tokenizer, data, tgt_in = translator.tokenizer, translator.config.data, [BOS_ID, *tgt_ids[:-1]]
-    src, src_mask = source_batch([src_ids])
-    inputs = (src, src_mask, torch.tensor([tgt_in]), subsequent_mask(len(tgt_in)))
+def attention_maps(translator: Translator, part: Part) -> AttentionMaps:
+    """The attention of the first model while it writes the best translation of a part."""
+    tokenizer, src_ids, tgt_ids = translator.tokenizer, part.src_ids, part.hypotheses[0].ids_with_end
+    tgt_in = [BOS_ID, *tgt_ids[:-1]]
+    inputs = (*source_batch([src_ids]), torch.tensor([tgt_in]), subsequent_mask(len(tgt_in)))
     _, weights = translator.model.forward_with_weights(*(tensor.to(translator.device) for tensor in inputs))
     encoder, decoder, cross = (torch.cat(w).float().cpu() for w in (weights.encoder, weights.decoder, weights.cross))
     return AttentionMaps(
         source=tokenizer.decode_src(src_ids),
-        translation=tokenizer.decode_tgt([i for i in tgt_ids if i != EOS_ID]),
-        src_lang=data.src_lang,
-        tgt_lang=data.tgt_lang,
+        translation=tokenizer.decode_tgt(part.hypotheses[0].ids),
+        src_lang=translator.config.data.src_lang,
+        tgt_lang=translator.config.data.tgt_lang,
         src_pieces=tokenizer.src_pieces([*src_ids, EOS_ID]),
         tgt_pieces=tokenizer.tgt_pieces(tgt_ids),
         tgt_inputs=tokenizer.tgt_pieces(tgt_in),
-        encoder=encoder.tolist(),
-        decoder=decoder.tolist(),
-        cross=cross.tolist(),
+        encoder=encoder,
+        decoder=decoder,
+        cross=cross,
         alignment=_align(cross.mean((0, 1)), tgt_ids),
     )
 
@@ -101,16 +91,3 @@ def cross_attention(translator: Translator, translations: Sequence[Translation])
             found[i] = CrossAttention(weights.sum(0), _align(weights, tgt))
     in_order = (found[i] for i in range(len(pairs)))
     return [list(islice(in_order, len(one.parts))) for one in translations]
-
-
-def format_alignment(parts: Iterable[tuple[Alignment, int, int]]) -> str:
-    """The alignment of a line as `0-0 1-2`: source piece, target piece.
-
-    Pieces are counted through all parts of the line. A part is its alignment, its number of source pieces and its number of
-    target pieces.
-    """
-    links, n_src, n_tgt = list[str](), 0, 0
-    for alignment, n_src_pieces, n_tgt_pieces in parts:
-        links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in alignment]
-        n_src, n_tgt = n_src + n_src_pieces, n_tgt + n_tgt_pieces
-    return " ".join(links)

@@ -1,4 +1,4 @@
-"""Reasons to doubt a translation, found without a reference.
+"""Reasons to doubt a translation, found without a reference, and a translated line with them as JSON.
 
 A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that
 source words got no attention, that characters never occurred in training, or that numbers or placeholders were lost. The
@@ -8,9 +8,11 @@ was damaged on purpose. A doubt is a reason to look, not a proof.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Respelling
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.attention import CrossAttention
+from mt_cli.explain.attention import CrossAttention, cross_attention
 
 _MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled word of up to three pieces is no loop
 _MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence
@@ -37,31 +39,77 @@ class Doubt(NamedTuple):
     detail: str
 
 
+class ExplainedLine(NamedTuple):
+    """A line's translation, and what explains its best hypothesis."""
+
+    translation: Translation
+    attention: list[CrossAttention]  # for each part of the line
+    doubts: list[Doubt]
+
+
+def explain_lines(translator: Translator, translations: list[Translation]) -> list[ExplainedLine]:
+    attention = cross_attention(translator, translations)
+    doubts = [find_doubts(translator, *of_line) for of_line in zip(translations, attention, strict=True)]
+    return list(map(ExplainedLine, translations, attention, doubts))
+
+
 def find_doubts(translator: Translator, translation: Translation, attention: Sequence[CrossAttention]) -> list[Doubt]:
-    """The doubts about a line's best translation, at most one of each kind.
+    """The doubts about a line's best translation, at most one of each kind, sorted. `attention` is that of each part.
 
-    `attention` is that of each part of the line. Length and characters are compared with training only if the run has kept a
-    profile of its training text.
+    Length and characters are compared with training only if the run has kept a profile of its training text.
     """
-    profile, parts = translator.profile, translation.parts
-    found = [_find_loop(translator, part) or _find_copy(translator, part) for part in parts]
-    found += [_find_cut(part) for part in parts]
-    found += [_find_unattended(translator, part, own) for part, own in zip(parts, attention, strict=True)]
-    if profile is not None and parts:
-        found += [_find_unusual_length(profile, parts), _find_unseen(profile, translation.source)]
-    if parts:
-        found += [_find_lost_placeholders(translation.source, translation.text)]
-        found += [_find_changed_numbers(translation.source, translation.text)]
-    return sorted({doubt.kind: doubt for doubt in reversed(found) if doubt is not None}.values())
+    doubts: dict[str, str] = {}
+    for part, own in zip(translation.parts, attention, strict=True):
+        for kind, detail in _doubts_of_part(translator, part, own):
+            doubts.setdefault(kind, detail)
+    if translation.parts:
+        for kind, detail in _doubts_of_line(translator.profile, translation):
+            doubts.setdefault(kind, detail)
+    return [Doubt(kind, detail) for kind, detail in sorted(doubts.items())]
 
 
-def _find_loop(translator: Translator, part: Part) -> Doubt | None:
-    n_tokens, stretch = _longest_loop(part.hypotheses[0].ids)
+def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttention) -> Iterator[tuple[str, str]]:
+    tokenizer, best = translator.tokenizer, part.hypotheses[0]
+    n_tokens, stretch = _longest_loop(best.ids)
     # The translation of a source that repeats itself repeats itself too.
-    if n_tokens < _MIN_LOOP_TOKENS or n_tokens <= 2 * _longest_loop(part.src_ids)[0]:
-        return None
-    tokenizer = translator.tokenizer
-    return Doubt("looped", tokenizer.decode_tgt(stretch) or " ".join(tokenizer.tgt_pieces(stretch)))  # spaces loop, too
+    if n_tokens >= _MIN_LOOP_TOKENS and n_tokens > 2 * _longest_loop(part.src_ids)[0]:
+        yield "looped", tokenizer.decode_tgt(stretch) or " ".join(tokenizer.tgt_pieces(stretch))  # spaces loop, too
+    elif copied := _copied_words(tokenizer.decode_src(part.src_ids), tokenizer.decode_tgt(best.ids)):
+        yield "copied", " ".join(copied[:_MAX_SHOWN])
+    if not best.is_complete:
+        yield "length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source"
+
+    # Each target token gives an attention of 1, and there are `length_ratio` target tokens for a source token.
+    expected = translator.profile.length_ratio if translator.profile is not None else 1.0
+    is_spaced = writes_spaces(translator.config.data.src_lang)
+    starts = [  # of words; a piece is a word where a language writes no spaces
+        i
+        for i, piece in enumerate(tokenizer.src_pieces(part.src_ids))
+        if i == 0 or piece.startswith("▁") or not (is_spaced or piece.startswith("<0x"))
+    ]
+    unattended = []
+    for first, end in zip(starts, [*starts[1:], len(part.src_ids)], strict=True):
+        word = tokenizer.decode_src(part.src_ids[first:end])
+        if float(attention.received[first:end].sum()) < MIN_ATTENTION * expected and any(map(str.isalnum, word)):
+            unattended.append(word)
+    if unattended:
+        yield "unattended", " ".join(unattended[:_MAX_SHOWN])
+
+
+def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> Iterator[tuple[str, str]]:
+    if profile is not None:
+        n_src = sum(len(part.src_ids) + 1 for part in translation.parts)
+        n_tgt = sum(len(part.hypotheses[0].ids) + 1 for part in translation.parts)
+        least, most = profile.usual_lengths(n_src)
+        if not least <= n_tgt <= most:
+            yield "length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
+        source, seen = Respelling(profile.spelling)(translation.source), {" ", *profile.characters}
+        if unseen := dict.fromkeys(char for char in source if char not in seen):
+            yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])
+    if lost := lost_placeholders(translation.source, translation.text):
+        yield "placeholders", " ".join(lost[:_MAX_SHOWN])
+    if changed := changed_numbers(translation.source, translation.text):
+        yield "numbers", changed
 
 
 def _longest_loop(ids: Sequence[int]) -> tuple[int, list[int]]:
@@ -76,66 +124,15 @@ def _longest_loop(ids: Sequence[int]) -> tuple[int, list[int]]:
     return most, repeated
 
 
-def _find_copy(translator: Translator, part: Part) -> Doubt | None:
-    src = _words(translator.tokenizer.decode_src(part.src_ids))
-    tgt = _words(translator.tokenizer.decode_tgt(part.hypotheses[0].ids))
+def _copied_words(source: str, translation: str) -> list[str]:
+    """The longest row of words that both sides have, if it is most of the translation. Numbers are not translated."""
+    src, tgt = ([word for word in words(text) if any(map(is_letter, word))] for text in (source, translation))
     same = SequenceMatcher(None, src, tgt, autojunk=False).find_longest_match()
-    if same.size < _MIN_COPIED_WORDS or same.size <= _MIN_COPIED_SHARE * len(tgt):
-        return None
-    return Doubt("copied", " ".join(tgt[same.b : same.b + same.size][:_MAX_SHOWN]))
+    is_copied = same.size >= _MIN_COPIED_WORDS and same.size > _MIN_COPIED_SHARE * len(tgt)
+    return tgt[same.b : same.b + same.size] if is_copied else []
 
 
-def _words(text: str) -> list[str]:
-    """The words that have letters: numbers are not translated."""
-    return [word for word in words(text) if any(map(is_letter, word))]
-
-
-def _find_cut(part: Part) -> Doubt | None:
-    best = part.hypotheses[0]
-    if best.is_complete:
-        return None
-    return Doubt("length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source")
-
-
-def _find_unusual_length(profile: CorpusProfile, parts: Sequence[Part]) -> Doubt | None:
-    n_src = sum(len(part.src_ids) + 1 for part in parts)
-    n_tgt = sum(len(part.hypotheses[0].ids) + 1 for part in parts)
-    least, most = profile.usual_lengths(n_src)
-    if least <= n_tgt <= most:
-        return None
-    return Doubt("length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}")
-
-
-def _find_unattended(translator: Translator, part: Part, attention: CrossAttention) -> Doubt | None:
-    profile = translator.profile
-    # Each target token gives an attention of 1, and there are `length_ratio` target tokens for a source token.
-    expected = profile.length_ratio if profile is not None else 1.0
-    unattended = []
-    for first, end in _word_bounds(translator, part.src_ids):
-        word = translator.tokenizer.decode_src(part.src_ids[first:end])
-        if float(attention.received[first:end].sum()) < MIN_ATTENTION * expected and any(map(str.isalnum, word)):
-            unattended.append(word)
-    return Doubt("unattended", " ".join(unattended[:_MAX_SHOWN])) if unattended else None
-
-
-def _word_bounds(translator: Translator, src_ids: list[int]) -> list[tuple[int, int]]:
-    """Where each word begins and ends among the source ids; a piece is a word where a language writes no spaces."""
-    pieces = translator.tokenizer.src_pieces(src_ids)
-    is_spaced = writes_spaces(translator.config.data.src_lang)
-    starts = [
-        i for i, piece in enumerate(pieces)
-        if i == 0 or piece.startswith("▁") or not (is_spaced or piece.startswith("<0x"))
-    ]  # fmt: skip
-    return list(zip(starts, [*starts[1:], len(pieces)], strict=True))
-
-
-def _find_unseen(profile: CorpusProfile, source: str) -> Doubt | None:
-    source, seen = Respelling(profile.spelling)(source), set(profile.characters)
-    unseen = dict.fromkeys(char for char in source if char not in seen and char != " ")
-    return Doubt("unseen", "".join(list(unseen)[:_MAX_SHOWN])) if unseen else None
-
-
-# What is to stand in a translation as it stands in the source -------------------------------------------------------
+# What must stand in a translation as it stands in the source ---------------------------------------------------------
 
 _PLACEHOLDER = re.compile(  # lookbehinds and possessive repeats keep it linear in the length of a line
     r"(?:https?://|www\.)[^\s<>\"]*[\w/]"  # addresses, without the punctuation after them
@@ -148,38 +145,78 @@ _PLACEHOLDER = re.compile(  # lookbehinds and possessive repeats keep it linear 
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+| \d{3}(?!\d))*")  # with separators of its groups
 
 
-def _find_lost_placeholders(source: str, translation: str) -> Doubt | None:
+def lost_placeholders(source: str, translation: str) -> list[str]:
     counts = Counter(_PLACEHOLDER.findall(source))
-    lost = [one for one, n_times in counts.items() if translation.count(one) < n_times]
-    return Doubt("placeholders", " ".join(lost[:_MAX_SHOWN])) if lost else None
+    return [one for one, n_times in counts.items() if translation.count(one) < n_times]
 
 
-def _find_changed_numbers(source: str, translation: str) -> Doubt | None:
-    """Numbers of the source that the translation has not, and those that only it has, in digits of any script. Small ones
-    do not count. `1,000` and `1.000` are the same, as are `10:30` and `10.30`."""
+def changed_numbers(source: str, translation: str) -> str:
+    """The numbers of the source that the translation lacks, and those that only it has, in digits of any script; '' if
+    there are none. Small ones do not count. `1,000` and `1.000` are the same, as are `10:30` and `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
-    found = [f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers]
-    return Doubt("numbers", ", ".join(found)) if found else None
+    return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)
 
 
 def _numbers_without(text: str, other: str) -> list[str]:
     """The numbers of `text` that `other` has neither whole nor in groups. Small groups may be words there: 12.05.2024 may be
     12 May 2024."""
-    known = {value for number in _NUMBER.findall(other) for value in (_value(number), *_groups(number))}
+
+    def value_of(digits: str) -> int:
+        return int("".join(re.findall(r"\d", digits))[:_MAX_DIGITS])
+
+    def groups_of(number: str) -> set[int]:
+        return set(map(value_of, re.findall(r"\d+", number)))
+
+    known = {value for number in _NUMBER.findall(other) for value in (value_of(number), *groups_of(number))}
     with_small = known.union(range(_LARGEST_IN_WORDS + 1))
-
-    def is_known(number: str) -> bool:
-        groups = set(_groups(number))
-        return _value(number) in with_small or (groups <= with_small and not known.isdisjoint(groups))
-
-    return [number for number in dict.fromkeys(_NUMBER.findall(text)) if not is_known(number)]
-
-
-def _groups(number: str) -> list[int]:
-    return [_value(group) for group in re.findall(r"\d+", number)]
+    return [
+        number
+        for number in dict.fromkeys(_NUMBER.findall(text))
+        if value_of(number) not in with_small and not (groups_of(number) <= with_small and groups_of(number) & known)
+    ]
 
 
-def _value(number: str) -> int:
-    """The number that the digits make, without their separators."""
-    return int("".join(re.findall(r"\d", number))[:_MAX_DIGITS])
+# JSON ----------------------------------------------------------------------------------------------------------------
+
+
+def to_json(translator: Translator, lines: list[ExplainedLine], estimated: Sequence[float | None]) -> list[str]:
+    """For each line its source and hypotheses, with the score of each hypothesis and each token; for the best hypothesis also
+    the alignment of its pieces, its chrF as it was `estimated` and the reasons to doubt it.
+
+    Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are not.
+    Tokens include the end symbol of each part, source tokens include none.
+    """
+    tokenizer = translator.tokenizer
+    pairs = [
+        (part.src_ids, part.hypotheses[n].ids)
+        for line in lines
+        for n in range(len(line.translation.texts))
+        for part in line.translation.parts
+    ]
+    scores, objects = iter(translator.token_scores(pairs)), list[str]()
+    for (translation, attention, doubts), chrf in zip(lines, estimated, strict=True):
+        hypotheses = []
+        for n, (text, score) in enumerate(zip(translation.texts, translation.scores, strict=True)):
+            tokens, token_scores = list[str](), list[float]()
+            for part in translation.parts:
+                ids = part.hypotheses[n].ids_with_end
+                tokens += tokenizer.tgt_pieces(ids)
+                token_scores += next(scores)[: len(ids)]  # one that was cut off has no end symbol, and no score of one
+            rounded = [round(one, 4) if math.isfinite(one) else None for one in token_scores]
+            hypotheses.append({"text": text, "score": round(score, 6), "tokens": tokens, "token_scores": rounded})
+        links, n_src, n_tgt = list[str](), 0, 0
+        for part, own in zip(translation.parts, attention, strict=True):
+            links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in own.alignment]
+            n_src += len(part.src_ids)
+            n_tgt += len(part.hypotheses[0].ids_with_end)
+        found = {
+            "source": translation.source,
+            "source_tokens": [piece for part in translation.parts for piece in tokenizer.src_pieces(part.src_ids)],
+            "hypotheses": hypotheses,
+            "alignment": " ".join(links),
+            "estimated_chrf": None if chrf is None else round(chrf, 1),
+            "doubts": [doubt._asdict() for doubt in doubts],
+        }
+        objects.append(json.dumps(found, ensure_ascii=False))
+    return objects

@@ -14,19 +14,18 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.tokenizer import EOS_ID
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import CheckpointError, DataError, RunDirError, TrainingError
-from mt_cli.explain.doubts import MIN_ATTENTION
-from mt_cli.explain.json_lines import ExplainedLine, explain_lines
+from mt_cli.errors import CheckpointError, DataError, Interrupted, RunDirError, TrainingError
+from mt_cli.explain.doubts import MIN_ATTENTION, ExplainedLine, explain_lines
 from mt_cli.files import sha256_of_file, write_text
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -63,129 +62,60 @@ class Estimate(BaseModel):
     weights: list[Annotated[float, Field(ge=0, le=1e9)]] = Field(min_length=len(_FEATURES), max_length=len(_FEATURES))
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
 
-    def of(self, features: Vector) -> Vector:
-        """chrF of each line (B), from its features (B,F)."""
-        return np.clip(self.constant + features @ np.array(self.weights), 0, 100)
-
-
-# Using what was fitted -----------------------------------------------------------------------------------------------
-
-
-class Estimator:
-    """Estimates for the translations of one translator."""
-
-    def __init__(self, translator: Translator, fit: Estimate):
-        self.fit, self._translator = fit, translator
-        self._log_probs = _piece_log_probs(fit.piece_counts)
-
-    def __call__(self, lines: Sequence[ExplainedLine]) -> list[float | None]:
+    def of(self, translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
         """chrF from 0 to 100 of each line's best translation; None for a blank line."""
         chosen = [line for line in lines if line.translation.parts]
-        found = iter(self.fit.of(_features(self._translator, self._log_probs, chosen)).tolist())
+        features = _features(translator, self.piece_counts, chosen)
+        found = iter(np.clip(self.constant + features @ np.array(self.weights), 0, 100).tolist())
         return [next(found) if line.translation.parts else None for line in lines]
 
 
-def estimator_of(translator: Translator) -> Estimator | None:
+def load_estimate(translator: Translator) -> Estimate | None:
     """None where the run has no estimate for this direction and these weights; a note says so where it could have one."""
     if not translator.origin or translator.config.data != translator.origin[0][0].load_config().data:
         return None  # it is fitted to one direction of one language pair
-    try:
-        return Estimator(translator, _load(translator))
-    except RunDirError as error:
-        log.info(f"note: no estimated chrF: {error}")
-        return None
-
-
-def _load(translator: Translator) -> Estimate:
-    """Raises RunDirError where the run has none for these weights."""
     run, _ = translator.origin[0]
-    file = run.estimate_file
-    if "estimate" not in run.manifest.products:
-        raise RunDirError(f"{file} is missing; mt train makes it at its end")
     try:
-        fit = Estimate.model_validate_json(run.manifest.read("estimate", file))
-    except ValidationError as error:
-        raise RunDirError(f"{file}: damaged; restore it from a copy") from error
-    if len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
-        raise RunDirError(f"{file}: damaged; restore it from a copy")
-    if fit.model_sha256 != _sha256_of_weights(translator):
-        raise RunDirError(f"{file} is made for the best checkpoint alone")
-    return fit
+        fit = Estimate.model_validate_json(run.manifest.read("estimate", run.estimate_file))
+        if len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
+            raise ValueError
+        if fit.model_sha256 == _sha256_of_weights(translator):
+            return fit
+        reason = f"{run.estimate_file} is made for the best checkpoint alone"
+    except RunDirError as error:
+        reason = str(error)
+    except ValueError:
+        reason = f"{run.estimate_file}: damaged; restore it from a copy"
+    log.info(f"note: no estimated chrF: {reason}")
+    return None
 
 
-def estimates(translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
-    """The estimated chrF, from 0 to 100, of each line's best translation; None where there is none."""
-    estimator = estimator_of(translator)
-    return estimator(lines) if estimator is not None else [None] * len(lines)
-
-
-class Agreement(NamedTuple):
-    """How well estimates tell good translations from bad ones."""
-
-    pearson: float
-    spearman: float
-    worst_tenth: float  # mean chrF of the tenth of the lines that is estimated lowest
-    best_tenth: float
-
-
-def agreement(estimated: Sequence[float], chrf: Sequence[float]) -> Agreement:
-    """`chrf` is that of each line by its reference; there must be at least one."""
-    true, n = np.array(chrf)[np.argsort(estimated, kind="stable")], max(1, len(chrf) // 10)
-    return Agreement(
-        _correlation(np.array(estimated), np.array(chrf)),
-        _correlation(_ranks(estimated), _ranks(chrf)),
-        float(true[:n].mean()),
-        float(true[-n:].mean()),
-    )
-
-
-def _correlation(a: Vector, b: Vector) -> float:
-    """Pearson's; 0 where a side never changes."""
-    return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) > 0 and np.ptp(b) > 0 else 0.0
-
-
-def _ranks(values: Sequence[float]) -> Vector:
-    """The mean rank of each value: equal values share one."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
-
-
-# Features ------------------------------------------------------------------------------------------------------------
-
-
-def _features(translator: Translator, piece_log_probs: Vector, lines: Sequence[ExplainedLine]) -> Vector:
+def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequence[ExplainedLine]) -> Vector:
     """Features (B,F) of lines that are not blank."""
-    pairs = [(part.src_ids, part.hypotheses[0].ids) for line in lines for part in line.translation.parts]
-    scores = iter(translator.token_scores(pairs))
-    rows = []
-    for line in lines:
-        own = [next(scores)[: len(part.hypotheses[0].ids_with_end)] for part in line.translation.parts]
-        log_probs = np.maximum([score for of_part in own for score in of_part] or [0.0], _LOWEST_LOG_PROB)
-        rows.append([log_probs.mean(), log_probs.min(), *_features_of_source(translator, piece_log_probs, line)])
-    return np.array(rows, np.float64).reshape(len(lines), len(_FEATURES))
-
-
-def _features_of_source(translator: Translator, piece_log_probs: Vector, line: ExplainedLine) -> list[float]:
+    smoothed = np.array(piece_counts, np.float64) + 0.5  # a piece that training has not is taken for half seen
+    piece_log_probs = np.log(smoothed / smoothed.sum())
     ratio = translator.profile.length_ratio if translator.profile is not None else 1.0
-    parts = line.translation.parts
-    src_ids = [i for part in parts for i in part.src_ids]
-    n_src = len(src_ids) + len(parts)
-    n_tgt = sum(len(part.hypotheses[0].ids) + 1 for part in parts)
-    n_unattended = sum(
-        int((own.received[: len(part.src_ids)] < MIN_ATTENTION * ratio).sum())
-        for part, own in zip(parts, line.attention, strict=True)
-    )
-    return [
-        float(piece_log_probs[src_ids].sum()) / len(line.translation.source),
-        -n_unattended / n_src,
-        -abs(n_tgt - ratio * n_src) / n_src**0.5,
-    ]
-
-
-def _piece_log_probs(counts: Sequence[int]) -> Vector:
-    """Log-probabilities of the source ids; one that training has not is taken for half seen."""
-    smoothed = np.array(counts, np.float64) + 0.5
-    return np.log(smoothed / smoothed.sum())
+    pairs = [(part.src_ids, part.hypotheses[0].ids) for line in lines for part in line.translation.parts]
+    scores, rows = iter(translator.token_scores(pairs)), list[list[float]]()
+    for line in lines:
+        log_probs, src_ids, n_tgt, n_unattended = list[float](), list[int](), 0, 0
+        parts = line.translation.parts
+        for part, attention in zip(parts, line.attention, strict=True):
+            log_probs += next(scores)[: len(part.hypotheses[0].ids_with_end)]
+            src_ids += part.src_ids
+            n_tgt += len(part.hypotheses[0].ids) + 1
+            n_unattended += int((attention.received[: len(part.src_ids)] < MIN_ATTENTION * ratio).sum())
+        n_src, clipped = len(src_ids) + len(parts), np.maximum(log_probs or [0.0], _LOWEST_LOG_PROB)
+        rows.append(
+            [
+                float(clipped.mean()),
+                float(clipped.min()),
+                float(piece_log_probs[src_ids].sum()) / len(line.translation.source),
+                -n_unattended / n_src,
+                -abs(n_tgt - ratio * n_src) / n_src**0.5,
+            ]
+        )
+    return np.array(rows, np.float64).reshape(len(lines), len(_FEATURES))
 
 
 def _sha256_of_weights(translator: Translator) -> str:
@@ -201,10 +131,7 @@ def _sha256_of_weights(translator: Translator) -> str:
 
 
 def fit_estimate(
-    translator: Translator,
-    dev: Sequence[SentencePair],
-    piece_counts: list[int],
-    on_batch: Callable[[int], None] = lambda n: None,
+    translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], on_batch: Callable[[int], None]
 ) -> Estimate:
     """`piece_counts`: how often the training text has each source id. `on_batch` gets the number of sentences of each batch
     that is translated, and may raise. Raises DataError where the dev set is too small."""
@@ -213,7 +140,11 @@ def fit_estimate(
     if len(dev) < _MIN_LINES:
         raise DataError(f"it takes {_MIN_LINES} lines of a dev set, and there are {len(dev)}")
     chosen = dev[:: -(-len(dev) // _MAX_LINES)]
-    pairs = [*chosen, *_nonsense(chosen[::_LINES_FOR_ONE_OF_NONSENSE], translator)]
+    rng, tokenizer, pairs = random.Random(0), translator.tokenizer, list(chosen)
+    for pair in chosen[::_LINES_FOR_ONE_OF_NONSENSE]:  # as many random pieces: never a translation of the target
+        ids = [rng.randrange(EOS_ID + 1, tokenizer.src_vocab_size) for _ in tokenizer.encode_src(pair.src)]
+        if nonsense := tokenizer.decode_src(ids):
+            pairs.append(pair._replace(src=nonsense))
     with tqdm(total=len(pairs), desc="fitting the estimate", unit="sent", leave=False, disable=None) as bar:
 
         def count(n_sentences: int) -> None:
@@ -221,28 +152,18 @@ def fit_estimate(
             on_batch(n_sentences)
 
         translations = translator.translations([pair.src for pair in pairs], on_batch=count, n_best=1)
-    features = _features(translator, _piece_log_probs(piece_counts), explain_lines(translator, translations))
+    features = _features(translator, piece_counts, explain_lines(translator, translations))
     chrf = np.array(sentence_chrf([one.text for one in translations], [pair.tgt for pair in pairs]))
     weights = fit_weights(features, chrf)
-    fit = Estimate(
+    constant, of_dev = float(chrf.mean() - features.mean(0) @ weights), slice(len(chosen))
+    return Estimate(
         model_sha256=_sha256_of_weights(translator),
-        dev_chrf=float(chrf[: len(chosen)].mean()),
-        low=0.0,
-        constant=float(chrf.mean() - features.mean(0) @ weights),
+        dev_chrf=float(chrf[of_dev].mean()),
+        low=float(np.quantile(np.clip(constant + features[of_dev] @ weights, 0, 100), 0.05)),
+        constant=constant,
         weights=weights.tolist(),
         piece_counts=piece_counts,
     )
-    return fit.model_copy(update={"low": float(np.quantile(fit.of(features[: len(chosen)]), 0.05))})
-
-
-def _nonsense(pairs: Sequence[SentencePair], translator: Translator) -> list[SentencePair]:
-    """The pairs with random source pieces, as many as they had: what is never a translation of their targets."""
-    rng, tokenizer = random.Random(0), translator.tokenizer
-    drawn = [
-        pair._replace(src=tokenizer.decode_src([rng.randrange(EOS_ID + 1, tokenizer.src_vocab_size) for _ in ids]))
-        for pair, ids in ((pair, tokenizer.encode_src(pair.src)) for pair in pairs)
-    ]
-    return [pair for pair in drawn if pair.src]
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
@@ -261,31 +182,27 @@ def fit_weights(features: Vector, targets: Vector) -> Vector:
     return weights / scales
 
 
-class _Stopped(Exception):
-    pass
-
-
 def keep_estimate(
     run: RunDir, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> None:
     """Has a trained run keep the estimate for its best checkpoint, unless it has it. A failure is logged: the run is
     finished."""
+    file = run.estimate_file
 
     def stop_when_asked(_: int) -> None:
         if is_stopping():
-            raise _Stopped
+            raise Interrupted("the fit was stopped")
 
     def make() -> Made:
         translator = Translator.load(run.path, device=run.load_config().training.device)
-        fit = fit_estimate(translator, dev, piece_counts, stop_when_asked)
-        write_text(run.estimate_file, fit.model_dump_json() + "\n")
-        return Made([run.estimate_file])
+        write_text(file, fit_estimate(translator, dev, piece_counts, stop_when_asked).model_dump_json() + "\n")
+        return Made([file])
 
     try:
-        if run.estimate_file.is_symlink():
-            run.estimate_file.unlink()
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            file.rename(file.with_name(f"{file.name}.old"))
         run.manifest.product("estimate", {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}, {}, make)
-    except _Stopped:
+    except Interrupted:
         return
     except (OSError, DataError, RunDirError, CheckpointError, TrainingError) as error:
         log.warning(f"no estimated chrF: {error}")

@@ -1,4 +1,4 @@
-"""Pages for a browser: a template of this folder with its style sheets, its script and its data in one file.
+"""Pages for a browser: a template of this folder with its style sheets, its scripts and its data in one file.
 
 A page loads nothing from the network, by its own security policy, and never takes text for code: Jinja escapes all of it.
 """
@@ -10,49 +10,81 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any
 
 from mt_cli.errors import UsageError
 from mt_cli.files import write_text
 
+if TYPE_CHECKING:
+    from mt_cli.explain.attention import AttentionMaps
+
 _FOLDER = Path(__file__).parent
+_MAX_CHARACTERS = 64_000_000  # browsers cannot open larger pages
 
 
-def refuse_page(file: Path, what: str, option: str) -> None:
+def refuse_page(file: Path, option: str) -> None:
     """Raises UsageError when `file`, given by `option`, has another suffix than .html or lies in no directory."""
     if file.suffix.lower() != ".html":
-        raise UsageError(f"{file}: {what} an .html page; name the file NAME.html")
+        raise UsageError(f"{file}: expected the name of a page; name the file NAME.html")
     if not file.parent.is_dir():
         raise UsageError(f"{file.parent}: no such directory; make it or choose another {option}")
 
 
 def write_page(file: Path, name: str, data: str, **values: Any) -> None:
-    """Fills the template `name`.html with `values`, beside `name`.css and the script, `name`.js, which reads `data`, as
-    `safe_json` makes it.
+    """Fills the template `name`.html with `values`. `data`, as `safe_json` makes it, is for its script.
 
     Raises RunDirError when the disk is full or the folder cannot be written.
     """
-    pages = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, as `mt explain` is to start quickly
+
+    pages = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
+    pages.trim_blocks = pages.lstrip_blocks = True
     pages.filters |= {"whole": "{:,}".format, "plain": lambda text: str(text).replace("_", " ")}
-    script, *styles = (
-        (_FOLDER / part).read_text(encoding="utf-8") for part in (f"{name}.js", "page.css", f"{name}.css")
+    script, style = (
+        "".join((_FOLDER / f"{stem}.{kind}").read_text("utf-8") for stem in ("page", name)) for kind in ("js", "css")
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = pages.get_template(f"{name}.html").render(
-        values, data=data, script=script, script_sha256=digest, style="".join(styles)
-    )
-    write_text(file, page)
+    values |= {"data": data, "script": script, "script_sha256": digest, "style": style}
+    write_text(file, pages.get_template(f"{name}.html").render(values))
 
 
 def safe_json(value: Any) -> str:
     """JSON that no HTML parser can take for the end of its script, and no JavaScript for the end of a line."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+class AttentionPage:
+    """A page that takes the attention of one sentence after the other, until it `is_full`.
+
+    Only the text of the page is kept, which is a tenth of the size of the weights.
+    """
+
+    def __init__(self, file: Path):
+        """Raises UsageError when `file` has another suffix than .html, exists, or lies in no directory."""
+        refuse_page(file, "--attention")
+        if file.exists():
+            raise UsageError(f"{file} exists already; delete it or choose another --attention")
+        self.file = file
+        self._sentences, self._weights, self._n_characters = list[dict[str, str]](), list[str](), 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._n_characters >= _MAX_CHARACTERS
+
+    def add(self, maps: AttentionMaps) -> None:
+        languages = {name: getattr(maps, name).replace("_", "-") for name in ("src_lang", "tgt_lang")}
+        alignment = " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment)
+        self._sentences.append(
+            {"source": maps.source, "translation": maps.translation, "alignment": alignment, **languages}
+        )
+        pieces = {name: getattr(maps, name) for name in ("src_pieces", "tgt_pieces", "tgt_inputs")}
+        thousandths = {  # short, and more exact than a colour can show
+            name: (1000 * getattr(maps, name)).round().int().tolist() for name in ("encoder", "decoder", "cross")
+        }
+        self._weights.append(safe_json(languages | pieces | thousandths))
+        self._n_characters += len(self._weights[-1])
+
+    def write(self) -> None:
+        """Raises RunDirError when the disk is full or the folder cannot be written."""
+        write_page(self.file, "attention", f"[{','.join(self._weights)}]", sentences=self._sentences)

@@ -6,38 +6,169 @@ page and know nothing of runs that are told apart without colours.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-from mt_cli.data.corpus import sha256_of
+from mt_cli.config import Config
+from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import normalize
+from mt_cli.data.languages import writes_spaces
+from mt_cli.data.spelling import Respelling
+from mt_cli.data.words import words
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
-from mt_cli.evaluation.comparison import meaning
+from mt_cli.evaluation.comparison import SetScores, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
-from mt_cli.evaluation.significance import paired_tests
 from mt_cli.evaluation.tables import below
+from mt_cli.explain.attention import attention_maps
+from mt_cli.explain.doubts import Doubt, explain_lines
+from mt_cli.explain.estimate import load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.explain.report_run import RunReport, read_run
-from mt_cli.explain.report_sets import ReportedSet
 from mt_cli.files import read_inside
 from mt_cli.run.directions import Direction, directions_of, told
-from mt_cli.run.provenance import versions
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.verdict import LEVELS
 
-log = logging.getLogger(__name__)
-
-_MARK = '<meta name="generator" content="mt report">'  # of a page that may be written again
-_SEVERITIES = ("fatal", "warning", "info")
-# Each run has a shape and a line of its own, so that runs are told apart without colours.
-_MARKERS = (
-    "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0", "m-3-3h6v6h-6z", "m0-4l4 7h-8z", "m0-4.5l4 4.5l-4 4.5l-4-4.5z",
-    "m-4-3h8l-4 7z", "m-4-1.5h8v3h-8z",
+_MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
+_MANY = 10**12
+_LENGTHS = (
+    (3, "up to 3"), (6, "4 to 6"), (10, "7 to 10"), (15, "11 to 15"), (25, "16 to 25"), (40, "26 to 40"), (_MANY, "over 40")
 )  # fmt: skip
-_DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2 1 2", "1 4")
+_RARITIES = ((0, "never"), (2, "1 or 2 times"), (9, "3 to 9"), (99, "10 to 99"), (_MANY, "100 and more"))
+_N_ATTENDED = 8  # sentences of each kind whose attention is in the page
+_MIN_FOR_INTERVAL = 10  # sentences of a group
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The cross-attention of a sentence, the mean of all heads and layers."""
+
+    src: list[str]
+    tgt: list[str]
+    weights: list[list[int]]  # in hundredths, by target and source piece
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a run makes of a test set, by sentence."""
+
+    texts: list[str]
+    chrf: list[float]
+    doubts: dict[int, list[Doubt]]
+    attention: dict[int, Heat]
+    estimate: list[float | None]  # chrF; all None where the run has no estimate
+
+
+@dataclass
+class ReportedSet:
+    """A test set, and what each run makes of it. The keys are the numbers of the runs in the report."""
+
+    test_set: TestSet
+    config: Config  # of the first run
+    by_run: dict[int, Outputs] = field(default_factory=dict)
+    results: dict[int, SetScores] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
+
+    def add(self, number: int, evaluator: RunEvaluator) -> None:
+        """Translates and scores the set."""
+        translator = evaluator.translator
+        translations, result = evaluator.evaluate(self.test_set)
+        chrf = [round(score, 1) for score in result.counts["chrf"].sentence_scores()]
+        first = next((of_run.chrf for of_run in self.by_run.values()), chrf)
+        # People look at the worst and the best, at those that another run translates most differently, and the first.
+        lines = [line for line, translation in enumerate(translations) if len(translation.parts) == 1]
+        by_chrf, n = sorted(lines, key=lambda line: chrf[line]), _N_ATTENDED
+        by_change = sorted(lines, key=lambda line: -abs(chrf[line] - first[line]))
+        attention = {}
+        for line in sorted({*by_chrf[:n], *by_chrf[-n:], *by_change[:n], *lines[:n]}):
+            maps = attention_maps(translator, translations[line].parts[0])
+            hundredths = (100 * maps.cross.mean((0, 1))).round().int().tolist()
+            attention[line] = Heat(maps.src_pieces, maps.tgt_pieces, hundredths)
+        explained, estimate = explain_lines(translator, translations), load_estimate(translator)
+        estimated = estimate.of(translator, explained) if estimate is not None else [None] * len(explained)
+        doubts = {i: line.doubts for i, line in enumerate(explained) if line.doubts}
+        rounded = [None if one is None else round(one, 1) for one in estimated]
+        self.results[number] = result
+        self.by_run[number] = Outputs(result.outputs, chrf, doubts, attention, rounded)
+
+    @cached_property
+    def compared(self) -> dict[int, SetScores]:
+        """The results, the best by chrF first and the others compared with it; to be asked for when all are there."""
+        ranked = sorted(self.results, key=lambda run: -self.results[run].scores.chrf)
+        return dict(zip(ranked, with_comparisons([self.results[run] for run in ranked]), strict=True))
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(dict.fromkeys(warning for result in self.results.values() for warning in result.warnings))
+
+    def in_words(self, run: int) -> str:
+        """A sentence about the scores of a run."""
+        scores, chrf = self.results[run].scores, self.results[run].intervals["chrf"]
+        return (
+            f"On {self.test_set.name} it has chrF {scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f})"
+            f" and BLEU {scores.bleu:.1f}."
+        )
+
+    def for_script(self, run: RunReport) -> dict[str, Any]:
+        """What the script of the page reads. `run`: the first one, whose training text tells how rare words are."""
+        data = self.config.data
+        sources = [words(normalize(source).lower()) for source in self.test_set.sources]
+        return {
+            "name": self.test_set.name,
+            "src_lang": data.src_lang.replace("_", "-"),
+            "tgt_lang": data.tgt_lang.replace("_", "-"),
+            "is_spaced": writes_spaces(data.tgt_lang),
+            "sources": self.test_set.sources,
+            "references": self.test_set.references[0],
+            "lines": self.test_set.lines,
+            "by_length": self.groups([len(source) for source in sources], _LENGTHS),
+            "by_rarity": self.groups(rarities(run, self.config, sources), _RARITIES),
+            "by_run": {number: asdict(one) for number, one in self.by_run.items()},
+        }
+
+    def groups(self, values: Sequence[int], bounds: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
+        """For each bound that is the first not below the value of some sentences, the mean chrF that each run has on them,
+        with its 95% interval where they are many. `values` is empty where they are not known."""
+        lines_of: dict[str, list[int]] = {label: [] for _, label in bounds}
+        for line, value in enumerate(values):
+            lines_of[next(label for most, label in bounds if value <= most)].append(line)
+        groups = []
+        for label, lines in lines_of.items():
+            means = {}
+            for run, outputs in self.by_run.items() if lines else ():
+                chrf = [outputs.chrf[line] for line in lines]
+                mean, half = fmean(chrf), 2 * stdev(chrf) / len(chrf) ** 0.5 if len(chrf) >= _MIN_FOR_INTERVAL else None
+                bounds_of_mean = [] if half is None else [max(0.0, mean - half), min(100.0, mean + half)]
+                means[run] = [round(one, 1) for one in (mean, *bounds_of_mean)]
+            if means:
+                groups.append({"label": label, "means": means})
+        return groups
+
+
+def rarities(run: RunReport, config: Config, sources: Sequence[Sequence[str]]) -> list[int]:
+    """How often the rarest word of each source occurs in training; nothing, and a note, where its text is missing."""
+    text, counts = TrainingText(config.data), Counter[str]()
+    files = run.run.of_pair(run.config.data, config.data)
+    if missing := [file for file in text.files if not Path(file).exists()]:
+        run.notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
+        return []
+    try:
+        respell = Respelling(files.spellings()[0])
+        sources = [[respell(word) for word in one] for one in sources]
+        wanted = {word for one in sources for word in one}
+        for pair in files.trained(text.read(on_bad_line="skip")):
+            counts.update(word for word in words(pair.src.lower()) if word in wanted)
+    except (DataError, RunDirError) as error:
+        run.notes.append(f"It is not known how rare the words of the test sets are: {error}")
+        return []
+    return [min((counts[word] for word in one), default=0) for one in sources]
+
+
+# The page ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -69,68 +200,63 @@ def report(
     their files are missing, the page says so. Raises MTError.
     """
     output = Path(output)
-    refuse_page(output, "the report is", "--output")
-    if output.exists() and (not output.is_file() or _MARK.encode() not in output.read_bytes()[:2000]):
+    refuse_page(output, "--output")
+    if output.exists() and (not output.is_file() or _MARK not in output.read_bytes()[:2000]):
         raise UsageError(f"{output} exists already and is no report; delete it or choose another --output")
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     names = [run.path.resolve().name for run in folders]
     if len(set(names)) < len(names):
         names = [str(run.path) for run in folders]
-    all_runs = [read_run(run, name) for run, name in zip(folders, names, strict=True)]
-    sets = [] if quick else _translate(all_runs, checkpoint, device)
-    made = Report(output, _summary(all_runs, sets), all_runs, sets, _differing_keys(all_runs))
-    data = {
-        "runs": [_for_script(run) for run in all_runs],
-        "sets": [_set_for_script(one, all_runs[min(one.by_run)]) for one in sets],
-        "markers": _MARKERS,
-        "dashes": _DASHES,
-    }
-    write_page(output, "report", safe_json(data), **_values(made), checkpoint=checkpoint, is_quick=quick)
+    found = [read_run(run, name) for run, name in zip(folders, names, strict=True)]
+    sets = [] if quick else _translate(found, checkpoint, device)
+    made = Report(output, _summary(found, sets), found, sets, _differing_keys(found))
+    sets_of_script = [one.for_script(found[min(one.by_run)]) for one in sets]
+    data = safe_json({"runs": [run.for_script() for run in found], "sets": sets_of_script})
+    corpora = dict[str, tuple[RunReport, list[str]]]()  # what several runs share stands in the page once
+    for run in found:
+        if run.check:
+            corpora.setdefault(f"{run.check.model_dump_json()} {run.n_left_out}", (run, []))[1].append(run.name)
+    write_page(
+        output,
+        "report",
+        data,
+        made=made,
+        checkpoint=checkpoint,
+        is_quick=quick,
+        below=below([result for one in sets for result in one.compared.values()]),
+        corpora=list(corpora.values()),
+        notes=_merged({run.name: run.notes for run in found}),
+        config=read_inside(folders[0].path, folders[0].config_file).decode("utf-8", "replace"),
+        written=time.strftime("%Y-%m-%d %H:%M"),
+    )
     return made
 
 
-# What is translated --------------------------------------------------------------------------------------------------
-
-
 def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[ReportedSet]:
-    """The test sets of all runs, each with what the runs that have it make of it."""
+    """The test sets of all runs, or their dev sets where they have none, each with what the runs that have it make of it."""
     sets: dict[tuple[tuple[str, ...], ...], ReportedSet] = {}  # by their texts: one table may hold several
     for number, run in enumerate(runs):
+        pairs = run.config.data.directions
         if back := [one for one in directions_of(run.config) if one.is_back]:
             run.notes.append(f"The reverse direction, {told(back)}, is not shown; mt evaluate scores it.")
         try:
             run.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
-            evaluators = [
-                RunEvaluator(run.run, checkpoint, Direction(pair), device) for pair in run.config.data.directions
-            ]
+            evaluators = [RunEvaluator(run.run, checkpoint, Direction(pair), device) for pair in pairs]
         except (RunDirError, CheckpointError) as error:
             run.notes.append(f"Nothing was translated: {error}")
             continue
-        for evaluator, test_set in [(one, test_set) for one in evaluators for test_set in _test_sets(run, one)]:
-            texts = tuple(test_set.sources), tuple(test_set.references[0])
-            sets.setdefault(texts, ReportedSet(test_set, evaluator.translator.config)).add(number, evaluator)
+        for evaluator, pair in zip(evaluators, pairs, strict=True):
+            named = run.run.of_pair(run.config.data, pair).all_files()
+            dev = named.pop("dev")
+            for name, files in (named or {"dev": dev}).items():
+                try:
+                    one = read_set(pair, name if len(pairs) == 1 else f"{name} {pair.name}", files)
+                except (DataError, RunDirError, OSError) as error:
+                    run.notes.append(f"The set {name} is not shown: {error}")
+                    continue
+                texts = tuple(one.sources), tuple(one.references[0])
+                sets.setdefault(texts, ReportedSet(one, evaluator.translator.config)).add(number, evaluator)
     return list(sets.values())
-
-
-def _test_sets(run: RunReport, evaluator: RunEvaluator) -> list[TestSet]:
-    """Those of the run's config for a language pair; the dev set where there are none, or none can be read."""
-    data = evaluator.translator.config.data
-    suffix = "" if len(run.config.data.directions) == 1 else f" {data.name}"
-    named = run.run.of_pair(run.config.data, data).all_files()
-    dev = named.pop("dev")
-    for candidates in (named, {"dev": dev}):
-        found = list[TestSet]()
-        for name, files in candidates.items():
-            try:
-                found.append(read_set(data, f"{name}{suffix}", files))
-            except (DataError, RunDirError, OSError) as error:
-                run.notes.append(f"The set {name} is not shown: {error}")
-        if found:
-            return found
-    return []
-
-
-# The summary ---------------------------------------------------------------------------------------------------------
 
 
 def _summary(runs: list[RunReport], sets: list[ReportedSet]) -> list[str]:
@@ -138,135 +264,33 @@ def _summary(runs: list[RunReport], sets: list[ReportedSet]) -> list[str]:
     if len(runs) == 1:
         return [*runs[0].summary[:1], *(one.in_words(0) for one in sets), *runs[0].summary[1:]]
     shared = next((one for one in sets if len(one.by_run) > 1), None)
-    lines = _compare(runs, shared) if shared is not None else [_name_best(runs)]
-    names_of: dict[str, list[str]] = {}
-    for run in runs:
-        if run.state != "finished":
-            names_of.setdefault(run.summary[0], []).append(run.name)
-    lines += [f"{', '.join(names)}: {line}" for line, names in names_of.items()]
-    return list(dict.fromkeys(lines))  # the best run's own words may be among them already
+    lines = list[str]()
+    if shared is not None:
+        first, second, *_ = shared.compared
+        best, comparison = runs[first], shared.compared[second].comparison
+        lines.append(f"{best.name} has the highest chrF of {len(shared.results)} runs. {shared.in_words(first)}")
+        if comparison is not None and "chrf" in comparison.tests:
+            tests = comparison.tests["chrf"]
+            lines.append(
+                f"{runs[second].name} has {-tests.difference:.2f} chrF less, p = {tests.p_randomization:.4f}:"
+                f" {comparison.meanings['chrf']}."
+            )
+        lines += [f"{best.name}: {line}" for line in best.summary[:2] if best.is_finished]
+    return lines + _merged({run.name: run.summary[:1] for run in runs if shared is None or not run.is_finished})
 
 
-def _name_best(runs: list[RunReport]) -> str:
-    validated = [run for run in runs if run.best is not None]
-    if not validated:
-        return "None of these runs was validated yet."
-    if len({_sha256_of_dev(run) for run in validated}) > 1:
-        return "These runs have different dev sets, so their scores do not tell which is best."
-    best = max(validated, key=lambda run: (run.best and run.best.chrf) or 0.0)
-    return f"{best.name} has the highest dev chrF of these {len(runs)} runs. {best.best_in_words}"
-
-
-def _sha256_of_dev(run: RunReport) -> str:
-    """Of the dev sets of all language pairs; the run's name where they are missing, so that it is like no other."""
-    data = run.config.data
-    try:
-        return " ".join(
-            f"{sha256_of(run.run.of_pair(data, pair).dev_files())} {pair.columns}" for pair in data.directions
-        )
-    except (DataError, RunDirError):
-        return run.name
-
-
-def _compare(runs: list[RunReport], shared: ReportedSet) -> list[str]:
-    first, second = sorted(shared.results, key=lambda run: -shared.results[run].scores.chrf)[:2]
-    best, next_best = runs[first], runs[second]
-    tests = paired_tests(*(shared.results[run].counts["chrf"] for run in (second, first)))
-    seeds = shared.compared[first].seeds
-    is_seed = seeds is not None and shared.results[second].label in seeds.runs
-    heading = f"{best.name} has the highest chrF of {len(shared.results)} runs. {shared.in_words(first)}"
-    if seeds is not None and len(seeds.seeds) == len(shared.results):
-        chrf = seeds.scores["chrf"]
-        heading = (
-            f"These are {len(seeds.seeds)} seeds of one config: chrF {chrf.mean:.1f} on average, with a standard"
-            f" deviation of {chrf.deviation:.1f}. The best is {best.name}."
-        )
-    difference = f"{next_best.name} has the same."
-    if tests.difference:
-        difference = (
-            f"It has {tests.difference:.2f} chrF more than {next_best.name}, p = {tests.p_randomization:.4f}:"
-            f" {meaning('chrf', tests, is_seed)}."
-        )
-    return [heading, difference, *(f"{best.name}: {line}" for line in best.summary[:2])]
-
-
-# What the page is made of --------------------------------------------------------------------------------------------
-
-
-def _for_script(run: RunReport) -> dict[str, Any]:
-    training = run.config.training
-    return {
-        "name": run.name,
-        "curves": run.curves,
-        "best_step": run.best.step if run.best else None,
-        "max_steps": training.max_steps if training.minutes is None else None,
-        "minutes": training.minutes,
-    }
-
-
-def _set_for_script(one: ReportedSet, run: RunReport) -> dict[str, Any]:
-    return one.for_script(run.run.of_pair(run.config.data, one.config.data), run.notes)
-
-
-def _values(made: Report) -> dict[str, Any]:
-    """What the template shows. What several runs share stands there once, with their names."""
-    runs, sets = made.runs, made.sets
-    chrf = [next((one.results[i].scores.chrf for one in sets if i in one.results), None) for i in range(len(runs))]
-    corpora = dict[str, tuple[RunReport, list[str]]]()
-    for run in runs:
-        if run.check:
-            key = f"{run.check.model_dump_json()} {run.left_out}"
-            corpora.setdefault(key, (run, []))[1].append(run.name)
-    is_several = len(runs) > 1
-    sections = {
-        "scores": sets, "curves": runs, "strengths": sets, "sentences": sets, "corpus": corpora, "config": runs,
-        "machine": [start for run in runs for start in run.starts],
-    }  # fmt: skip
-    return {
-        "runs": runs,
-        "sets": sets,
-        "summary": made.summary,
-        "chrf": [run.best.chrf if one is None and run.best else one for run, one in zip(runs, chrf, strict=True)],
-        "levels": LEVELS[::-1],
-        "sections": [name for name, content in sections.items() if content],
-        "below": below([result for one in sets for result in one.compared.values()]),
-        "plans": _merged({run.name: [run.plan] for run in runs if run.plan}),
-        "corpora": [(", ".join(names) if is_several else "", run, _findings(run)) for run, names in corpora.values()],
-        "notes": _merged({run.name: run.notes for run in runs}),
-        "config": "" if is_several else _config_text(runs[0].run),
-        "differing_keys": made.differing_keys,
-        "written": time.strftime("%Y-%m-%d %H:%M"),
-        "versions": versions(),
-        "markers": _MARKERS,
-        "dashes": _DASHES,
-    }
-
-
-def _merged(lines_of: dict[str, list[str]]) -> list[str]:
-    """Each line once, behind the names of the runs that have it, unless all have."""
+def _merged(lines_of: Mapping[str, list[str]]) -> list[str]:
+    """Each line once, behind the names of the runs that have it; a single run needs no name."""
     names_of: dict[str, dict[str, None]] = {}
     for name, lines in lines_of.items():
         for line in lines:
             names_of.setdefault(line, {})[name] = None
-    return [f"{', '.join(own)}: {line}" if len(own) < len(lines_of) else line for line, own in names_of.items()]
-
-
-def _findings(run: RunReport) -> list[Any]:
-    assert run.check is not None
-    return sorted(run.check.findings, key=lambda one: _SEVERITIES.index(one.severity))
-
-
-def _config_text(run: RunDir) -> str:
-    return read_inside(run.path, run.config_file).decode("utf-8", "replace")
+    return [f"{', '.join(names)}: {line}" if len(lines_of) > 1 else line for line, names in names_of.items()]
 
 
 def _differing_keys(runs: list[RunReport]) -> list[list[str]]:
     dumped = [
-        {
-            f"{section}.{key}": value
-            for section, values in run.config.model_dump().items()
-            for key, value in values.items()
-        }
+        {f"{section}.{key}": value for section, keys in run.config.model_dump().items() for key, value in keys.items()}
         for run in runs
     ]
     rows = {key: [str(one.get(key)) for one in dumped] for key in dict.fromkeys(key for one in dumped for key in one)}

@@ -17,10 +17,9 @@ from typing import Any
 
 from mt_cli.config import Config
 from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import normalize
 from mt_cli.data.languages import writes_spaces
+from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling
-from mt_cli.data.words import words
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.comparison import SetScores, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set

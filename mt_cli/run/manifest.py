@@ -63,7 +63,10 @@ class Manifest:
         RunDirError for a damaged file."""
         self.folder, self.file, self._is_trained = folder, folder / "run.json", is_trained
         self.is_read_only = False  # true in the processes that use what the first one has made
-        self.products, self.asked = dict[str, Product](), set[str]()  # what there is; the names that this start asked for
+        self.products, self.asked = (
+            dict[str, Product](),
+            set[str](),
+        )  # what there is; the names that this start asked for
         try:
             content = _Content.model_validate_json(read_inside(folder, self.file, 1 << 28))
         except FileNotFoundError:

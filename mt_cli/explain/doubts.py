@@ -1,9 +1,7 @@
 """Reasons to doubt a translation, found without a reference, and a translated line with them as JSON.
 
-A doubt says that output loops, that source was copied, that a length is unlike those of training or was cut off, that
-source words got no attention, that characters never occurred in training, or that numbers or placeholders were lost. The
-thresholds were set by looking at translations of Multi30k's test sets (English to German and to French) and at input that
-was damaged on purpose. A doubt is a reason to look, not a proof.
+The thresholds were set by looking at translations of Multi30k's test sets (English to German and to French) and at input
+that was damaged on purpose. A doubt is a reason to look, not a proof.
 """
 
 from __future__ import annotations
@@ -58,14 +56,12 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
 
     Length and characters are compared with training only if the run has kept a profile of its training text.
     """
-    doubts: dict[str, str] = {}
+    found = list[tuple[str, str]]()
     for part, own in zip(translation.parts, attention, strict=True):
-        for kind, detail in _doubts_of_part(translator, part, own):
-            doubts.setdefault(kind, detail)
+        found += _doubts_of_part(translator, part, own)
     if translation.parts:
-        for kind, detail in _doubts_of_line(translator.profile, translation):
-            doubts.setdefault(kind, detail)
-    return [Doubt(kind, detail) for kind, detail in sorted(doubts.items())]
+        found += _doubts_of_line(translator.profile, translation)
+    return [Doubt(kind, detail) for kind, detail in sorted(dict(reversed(found)).items())]  # the first of each kind
 
 
 def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttention) -> Iterator[tuple[str, str]]:

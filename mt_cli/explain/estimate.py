@@ -1,9 +1,9 @@
 """An estimated chrF for each translated line, found without a reference.
 
-A linear fit of what is known of a translation (`_FEATURES`) to the sentence chrF of the run's own translations of its dev
-set. `fit_estimate` makes it once, when a training ends; afterwards only `estimate.json` is needed. Two things make the
-estimate fall on text of another domain. No weight is negative. And a few lines of random pieces, whose translations can
-only be wrong, join the dev lines: where nearly all of dev is translated well, dev alone says little about what goes wrong.
+A linear fit of what is known of a translation (`_features`) to the sentence chrF of the run's own translations of its dev
+set, made once, when a training ends. Two things make the estimate fall on text of another domain. No weight is negative.
+And a few lines of random pieces, whose translations can only be wrong, join the dev lines: where nearly all of dev is
+translated well, dev alone says little about what goes wrong.
 
 Letters in shapes: B lines, F features.
 """
@@ -39,13 +39,7 @@ _MIN_LINES = 10
 _LINES_FOR_ONE_OF_NONSENSE = 20
 _PRIOR_LINES = 10  # with so many lines a weight is half of what it is with very many: ridge regression
 _LOWEST_LOG_PROB = -30.0  # of a token; what is less likely is no worse
-_FEATURES = (  # each higher where a translation is better
-    "mean log-probability of the target tokens",
-    "lowest log-probability of a target token",
-    "log-probability of the source for each character, by how often training has each piece",
-    "attended share of the source pieces, minus 1",
-    "minus the distance of the length from that of training, as in CorpusProfile",
-)
+_N_FEATURES = 5
 
 Vector = npt.NDArray[np.float64]
 
@@ -59,7 +53,7 @@ class Estimate(BaseModel):
     dev_chrf: float = Field(ge=0, le=100)  # the mean of the dev set's lines
     low: float = Field(ge=0, le=100)  # a twentieth of the dev set's lines is estimated lower
     constant: float = Field(ge=-1e9, le=1e9)
-    weights: list[Annotated[float, Field(ge=0, le=1e9)]] = Field(min_length=len(_FEATURES), max_length=len(_FEATURES))
+    weights: list[Annotated[float, Field(ge=0, le=1e9)]] = Field(min_length=_N_FEATURES, max_length=_N_FEATURES)
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
 
     def of(self, translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
@@ -91,7 +85,7 @@ def load_estimate(translator: Translator) -> Estimate | None:
 
 
 def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequence[ExplainedLine]) -> Vector:
-    """Features (B,F) of lines that are not blank."""
+    """Features (B,F) of lines that are not blank, each higher where a translation is better."""
     smoothed = np.array(piece_counts, np.float64) + 0.5  # a piece that training has not is taken for half seen
     piece_log_probs = np.log(smoothed / smoothed.sum())
     ratio = translator.profile.length_ratio if translator.profile is not None else 1.0
@@ -110,12 +104,12 @@ def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequen
             [
                 float(clipped.mean()),
                 float(clipped.min()),
-                float(piece_log_probs[src_ids].sum()) / len(line.translation.source),
+                float(piece_log_probs[src_ids].sum()) / len(line.translation.source),  # for each character
                 -n_unattended / n_src,
-                -abs(n_tgt - ratio * n_src) / n_src**0.5,
+                -abs(n_tgt - ratio * n_src) / n_src**0.5,  # the deviation from the usual length, as in CorpusProfile
             ]
         )
-    return np.array(rows, np.float64).reshape(len(lines), len(_FEATURES))
+    return np.array(rows, np.float64).reshape(len(lines), _N_FEATURES)
 
 
 def _sha256_of_weights(translator: Translator) -> str:
@@ -131,10 +125,10 @@ def _sha256_of_weights(translator: Translator) -> str:
 
 
 def fit_estimate(
-    translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], on_batch: Callable[[int], None]
+    translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> Estimate:
-    """`piece_counts`: how often the training text has each source id. `on_batch` gets the number of sentences of each batch
-    that is translated, and may raise. Raises DataError where the dev set is too small."""
+    """`piece_counts`: how often the training text has each source id. Raises DataError where the dev set is too small, and
+    Interrupted when it is to stop."""
     from mt_cli.evaluation.metrics import sentence_chrf  # here, because sacrebleu takes long to import
 
     if len(dev) < _MIN_LINES:
@@ -149,7 +143,8 @@ def fit_estimate(
 
         def count(n_sentences: int) -> None:
             bar.update(n_sentences)
-            on_batch(n_sentences)
+            if is_stopping():
+                raise Interrupted("the fit was stopped")
 
         translations = translator.translations([pair.src for pair in pairs], on_batch=count, n_best=1)
     features = _features(translator, piece_counts, explain_lines(translator, translations))
@@ -185,17 +180,12 @@ def fit_weights(features: Vector, targets: Vector) -> Vector:
 def keep_estimate(
     run: RunDir, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> None:
-    """Has a trained run keep the estimate for its best checkpoint, unless it has it. A failure is logged: the run is
-    finished."""
+    """Makes the estimate for the best checkpoint of a trained run, unless it has it. A failure is only logged."""
     file = run.estimate_file
-
-    def stop_when_asked(_: int) -> None:
-        if is_stopping():
-            raise Interrupted("the fit was stopped")
 
     def make() -> Made:
         translator = Translator.load(run.path, device=run.load_config().training.device)
-        write_text(file, fit_estimate(translator, dev, piece_counts, stop_when_asked).model_dump_json() + "\n")
+        write_text(file, fit_estimate(translator, dev, piece_counts, is_stopping).model_dump_json() + "\n")
         return Made([file])
 
     try:

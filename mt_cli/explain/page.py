@@ -22,12 +22,15 @@ _FOLDER = Path(__file__).parent
 _MAX_CHARACTERS = 64_000_000  # browsers cannot open larger pages
 
 
-def refuse_page(file: Path, option: str) -> None:
-    """Raises UsageError when `file`, given by `option`, has another suffix than .html or lies in no directory."""
+def refuse_page(file: Path, option: str, replaced: bytes = b"") -> None:
+    """Raises UsageError when `file`, given by `option`, has another suffix than .html, lies in no directory, or exists and does
+    not begin as a page that may be `replaced`."""
     if file.suffix.lower() != ".html":
         raise UsageError(f"{file}: expected the name of a page; name the file NAME.html")
     if not file.parent.is_dir():
         raise UsageError(f"{file.parent}: no such directory; make it or choose another {option}")
+    if file.exists() and not (replaced and file.is_file() and replaced in file.read_bytes()[:2000]):
+        raise UsageError(f"{file} exists already; delete it or choose another {option}")
 
 
 def write_page(file: Path, name: str, data: str, **values: Any) -> None:
@@ -61,10 +64,7 @@ class AttentionPage:
     """
 
     def __init__(self, file: Path):
-        """Raises UsageError when `file` has another suffix than .html, exists, or lies in no directory."""
         refuse_page(file, "--attention")
-        if file.exists():
-            raise UsageError(f"{file} exists already; delete it or choose another --attention")
         self.file = file
         self._sentences, self._weights, self._n_characters = list[dict[str, str]](), list[str](), 0
 

@@ -1,7 +1,7 @@
 """One page about one or several runs: how good the translator is, what to do next, and all that stands behind it.
 
-The charts are SVG that the page's own script draws: a hundred lines, where a library would be the larger part of the
-page and know nothing of runs that are told apart without colours.
+The page's own script draws the charts: a library would be the larger part of the page and know nothing of runs that are told
+apart without colours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from mt_cli.config import Config
@@ -20,7 +19,7 @@ from mt_cli.data.corpora import TrainingText
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling
-from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
+from mt_cli.errors import CheckpointError, DataError, RunDirError
 from mt_cli.evaluation.comparison import SetScores, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
 from mt_cli.evaluation.tables import below
@@ -34,13 +33,7 @@ from mt_cli.run.directions import Direction, directions_of, told
 from mt_cli.run.run_dir import RunDir
 
 _MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
-_MANY = 10**12
-_LENGTHS = (
-    (3, "up to 3"), (6, "4 to 6"), (10, "7 to 10"), (15, "11 to 15"), (25, "16 to 25"), (40, "26 to 40"), (_MANY, "over 40")
-)  # fmt: skip
-_RARITIES = ((0, "never"), (2, "1 or 2 times"), (9, "3 to 9"), (99, "10 to 99"), (_MANY, "100 and more"))
 _N_ATTENDED = 8  # sentences of each kind whose attention is in the page
-_MIN_FOR_INTERVAL = 10  # sentences of a group
 
 
 @dataclass(frozen=True)
@@ -100,10 +93,6 @@ class ReportedSet:
         ranked = sorted(self.results, key=lambda run: -self.results[run].scores.chrf)
         return dict(zip(ranked, with_comparisons([self.results[run] for run in ranked]), strict=True))
 
-    @property
-    def warnings(self) -> list[str]:
-        return list(dict.fromkeys(warning for result in self.results.values() for warning in result.warnings))
-
     def in_words(self, run: int) -> str:
         """A sentence about the scores of a run."""
         scores, chrf = self.results[run].scores, self.results[run].intervals["chrf"]
@@ -124,37 +113,16 @@ class ReportedSet:
             "sources": self.test_set.sources,
             "references": self.test_set.references[0],
             "lines": self.test_set.lines,
-            "by_length": self.groups([len(source) for source in sources], _LENGTHS),
-            "by_rarity": self.groups(rarities(run, self.config, sources), _RARITIES),
+            "lengths": [len(source) for source in sources],
+            "rarities": rarities(run, self.config, sources),
             "by_run": {number: asdict(one) for number, one in self.by_run.items()},
         }
-
-    def groups(self, values: Sequence[int], bounds: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
-        """For each bound that is the first not below the value of some sentences, the mean chrF that each run has on them,
-        with its 95% interval where they are many. `values` is empty where they are not known."""
-        lines_of: dict[str, list[int]] = {label: [] for _, label in bounds}
-        for line, value in enumerate(values):
-            lines_of[next(label for most, label in bounds if value <= most)].append(line)
-        groups = []
-        for label, lines in lines_of.items():
-            means = {}
-            for run, outputs in self.by_run.items() if lines else ():
-                chrf = [outputs.chrf[line] for line in lines]
-                mean, half = fmean(chrf), 2 * stdev(chrf) / len(chrf) ** 0.5 if len(chrf) >= _MIN_FOR_INTERVAL else None
-                bounds_of_mean = [] if half is None else [max(0.0, mean - half), min(100.0, mean + half)]
-                means[run] = [round(one, 1) for one in (mean, *bounds_of_mean)]
-            if means:
-                groups.append({"label": label, "means": means})
-        return groups
 
 
 def rarities(run: RunReport, config: Config, sources: Sequence[Sequence[str]]) -> list[int]:
     """How often the rarest word of each source occurs in training; nothing, and a note, where its text is missing."""
     text, counts = TrainingText(config.data), Counter[str]()
     files = run.run.of_pair(run.config.data, config.data)
-    if missing := [file for file in text.files if not Path(file).exists()]:
-        run.notes.append(f"{missing[0]}: no such file; so it is not known how rare the words of the test sets are.")
-        return []
     try:
         respell = Respelling(files.spellings()[0])
         sources = [[respell(word) for word in one] for one in sources]
@@ -199,9 +167,7 @@ def report(
     their files are missing, the page says so. Raises MTError.
     """
     output = Path(output)
-    refuse_page(output, "--output")
-    if output.exists() and (not output.is_file() or _MARK not in output.read_bytes()[:2000]):
-        raise UsageError(f"{output} exists already and is no report; delete it or choose another --output")
+    refuse_page(output, "--output", _MARK)
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     names = [run.path.resolve().name for run in folders]
     if len(set(names)) < len(names):

@@ -118,14 +118,6 @@ class RunReport:
     def is_finished(self) -> bool:
         return bool(self.records) and self.records[-1].is_last and self.records[-1].chrf is not None
 
-    @property
-    def has_diverged(self) -> bool:
-        # The objective rises by itself where R-Drop begins.
-        losses = [one.train_loss for one in self.records if one.train_loss is not None]
-        losses = losses or [one.loss for one in self.records if one.loss is not None]
-        known = [loss for loss in losses if math.isfinite(loss)]
-        return bool(known) and not losses[-1] <= min(known) + FAR_ABOVE  # also where it is not a number
-
     @cached_property
     def summary(self) -> list[str]:
         """A few sentences: how good it is, what to do next, how far it is."""
@@ -141,7 +133,11 @@ class RunReport:
                 f"The best checkpoint is that of step {self.best.step:,}, with a dev chrF of {chrf} by greedy search."
             )
         time = f" in {format_duration(self.times[-1].elapsed_seconds)}" if self.times else ""
-        if self.has_diverged:
+        losses = [one.train_loss for one in self.records if one.train_loss is not None]
+        # The objective rises by itself where R-Drop begins.
+        losses = losses or [one.loss for one in self.records if one.loss is not None]
+        finite = [loss for loss in losses if math.isfinite(loss)]
+        if finite and not losses[-1] <= min(finite) + FAR_ABOVE:  # also where it is not a number
             return [
                 f"The training diverged: after {steps} steps{time} its loss is far above its lowest, and such a loss does"
                 f" not come down again. {best}",

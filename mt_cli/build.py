@@ -23,9 +23,9 @@ from mt_cli.augment.fine_tuning import inputs_of_runs, like_parent, parent_of, r
 from mt_cli.augment.reverse_run import reverse_run, run_to_begin_with, translated_share
 from mt_cli.config import AUTO, Config, SeveralPairs, TokenizerConfig, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
-from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
+from mt_cli.data.corpora import TrainingText, refuse_exchanged, refuse_missing_files
+from mt_cli.data.dataset import Mixture
 from mt_cli.data.languages import language
-from mt_cli.data.mixture import Mixture
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed
@@ -34,7 +34,8 @@ from mt_cli.explain.estimate import keep_estimate
 from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import CorpusFacts, FactsCounter, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
-from mt_cli.run.directions import directions_of, tags_of, told, told_target
+from mt_cli.run.directions import describe_directions, directions_of, tags_of, target_option
+from mt_cli.run.lock import locked
 from mt_cli.run.manifest import Made
 from mt_cli.run.provenance import record_start, versions
 from mt_cli.run.run_dir import RunDir
@@ -45,10 +46,9 @@ from mt_cli.training.event_file import refuse_missing_tensorboard
 from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import fit_batches
-from mt_cli.training.prepared import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.signals import StopSignals, command_line
-from mt_cli.training.state import TrainingState
+from mt_cli.training.state import PreparedData, TrainingState
 from mt_cli.training.timed_update import update_seconds
 from mt_cli.training.verdict import learning_curve, verdict
 
@@ -102,7 +102,7 @@ def _rehearse(config: Config, run: RunDir) -> None:
         run.manifest.discard(["rehearsal"])
         return
     parent, files = None if run.steps() else parent_of(config), run.of_pair(config.data, config.data)
-    inputs = {**inputs_of_runs(run, parent=parent), "train": files.training_data_sha256()}
+    inputs = {**inputs_of_runs(run, parent=parent), "train": TrainingText(config.data).sha256()}
     settings = {"rehearsal": config.training.rehearsal, "seed": config.training.seed}
 
     def make() -> Made:
@@ -110,7 +110,9 @@ def _rehearse(config: Config, run: RunDir) -> None:
         made = rehearsed(config, parent, files)
         kept = {one.name for one in directions_of(config)}
         if lost := [one for one in directions_of(parent.load_config()) if one.name not in kept]:
-            log.info(f"{parent.path} translates {told(lost)}, which this run forgets; data.pairs keep several")
+            log.info(
+                f"{parent.path} translates {describe_directions(lost)}, which this run forgets; data.pairs keep several"
+            )
         return made
 
     run.manifest.product("rehearsal", inputs, settings, make)
@@ -337,7 +339,7 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     choose_device(config.training.device)
     refuse_missing_tensorboard(config.training)
     run.refuse_links()
-    stack.enter_context(run.lock.held())
+    stack.enter_context(locked(run.path))
     run.begin(config)
     return config
 
@@ -428,7 +430,7 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     log_unused(run)
     log.info(
         f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate"
-        f" {as_typed(run.path)}{told_target(state.config)}"
+        f" {as_typed(run.path)}{target_option(state.config)}"
     )
 
 

@@ -29,6 +29,7 @@ from mt_cli.data.normalize import normalize
 from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import MTError
 from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.lock import locked
 from mt_cli.run.run_dir import RunDir
 
 CONFIG = Config.model_validate(
@@ -154,10 +155,10 @@ def text_files_of_a_run(data: bytes) -> None:
             assert run.find_checkpoint(name) == run.checkpoint_file(5)
     with contextlib.suppress(MTError):
         assert run.manifest.products == run_dir().manifest.products  # so some byte of no meaning was changed
-    run.logs.rewind({name: {"size": 1, "sha256": None} for name in run.logs.sync()})
-    with run.lock.held():
+    run.logs.rewind(dict.fromkeys(run.logs.sync(), 1))
+    with locked(run.path):
         (run.path / ".owner").write_bytes(data)
-        with pytest.raises(MTError) as caught, run.lock.held():
+        with pytest.raises(MTError) as caught, locked(run.path):
             pass
         assert len(str(caught.value).splitlines()) == 1
 

@@ -14,8 +14,7 @@ from mt_cli.training.checkpoints import N_KEPT
 
 _CLOCK = {
     "progress.elapsed_seconds",
-    "logs.timing.jsonl.size",
-    "logs.timing.jsonl.sha256",
+    "logs.timing.jsonl",
     "speed.training_seconds",
     "speed.two_pass_seconds",
     "speed.validation_seconds",

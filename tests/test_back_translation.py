@@ -397,7 +397,7 @@ def test_a_run_that_has_checkpoints_goes_on_with_its_text_alone(nursery, stages,
     run = Path(shutil.copytree(stages["training"], folder / "other")).name
     (folder / "other.de").write_text((folder / "news.de").read_text() + "Baum\n")
     for text, told in (
-        ("{tgt: other.de}", "other: monolingual text: not what they were when this run began"),
+        ("{tgt: other.de}", "other: the monolingual text files are not those this run began with"),
         ("null", "data.monolingual.search is null here, greedy there"),
         ("{tgt: news.de, back: whole/back}", "data.monolingual.back is given here, null there"),
     ):

@@ -134,7 +134,7 @@ def test_a_run_with_checkpoints_refuses_another_manifest(tiny):
 def test_a_run_with_checkpoints_refuses_other_text(tiny, name):
     trainer_of(Path("run"), *FEW).train()
     replace(name)
-    with pytest.raises(RunDirError, match=f"{name.partition('.')[0]}: not what they were when this run began"):
+    with pytest.raises(RunDirError, match=f"the {name.partition('.')[0]} files are not those this run began with"):
         prepared(*FEW)
 
 
@@ -174,11 +174,11 @@ def test_the_profile_describes_the_pairs_that_are_trained_on(tiny):
     Path("train.en").write_text(Path("train.en").read_text() + "€ the red cat sees the red cat sees the red cat\n")
     Path("train.de").write_text(Path("train.de").read_text() + "die rot Katze sieht\n")
     data = prepared("data.max_length=10")
-    assert len(data.train) < 201 and max(map(int, data.train.lengths(0, len(data.train))[0])) <= 10
+    assert len(data.train) < 201 and max(map(int, data.train.lengths(np.arange(len(data.train)))[0])) <= 10
     kept = [data.train.pair(i).line - 1 for i in range(len(data.train))]
     lines = Path("train.en").read_text().splitlines()
     assert data.pairs[0].profile.characters == "".join(sorted(set("".join(lines[i] for i in kept)))) and 200 not in kept
-    src, tgt = (side + 1 for side in data.train.lengths(0, len(data.train)))
+    src, tgt = (side + 1 for side in data.train.lengths(np.arange(len(data.train))))
     assert data.pairs[0].profile.longest_src == src.max()
     assert data.pairs[0].profile.length_ratio == pytest.approx(tgt.sum() / src.sum())
     deviations = (tgt - data.pairs[0].profile.length_ratio * src) / np.sqrt(src)

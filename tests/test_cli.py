@@ -918,7 +918,7 @@ def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=200")
     assert (answer.code, len(answer.said)) == (1, 1)
     assert answer.said[0].startswith(
-        f"error: runs/tiny: {name.partition('.')[0]}: not what they were when this run began"
+        f"error: runs/tiny: the {name.partition('.')[0]} files are not those this run began with"
     )
     assert answer.said[0].endswith("--from runs/tiny")
     after = files_of(copy)

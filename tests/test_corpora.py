@@ -143,7 +143,7 @@ def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
     assert data.tokenizer.models == whole.tokenizer.models and data.pairs[0].profile == whole.pairs[0].profile
     texts = [[(pair.src, pair.tgt) for pair in map(one.train.pair, range(200))] for one in (data, whole)]
     assert texts[0] == texts[1]
-    assert [data.train.where(i) for i in (79, 80)] == ["a.en:80", "b.tsv:1"]
+    assert [data.train.format_location(i) for i in (79, 80)] == ["a.en:80", "b.tsv:1"]
     assert sorted(path.name for path in Path("run/cache").iterdir()) == ["dev", "train-1", "train-2"]
     assert "train b.tsv: 120 of 120 pairs kept" in caplog.text
     again = prepared()
@@ -167,7 +167,7 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     assert (1, 7) in left_out and any((0, line) in left_out for line in range(1, 81))
     text = TrainingText(data.config.data)
     kept = [text.format_place(pair.place).removeprefix("line ") for pair in text.read() if pair.place not in left_out]
-    assert [data.train.where(i) for i in range(len(data.train))] == kept
+    assert [data.train.format_location(i) for i in range(len(data.train))] == kept
     rows = pair_of(run).left_out_file.read_text().splitlines()
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
 
@@ -203,7 +203,7 @@ def test_a_run_of_two_corpora_is_trained_continued_evaluated_and_reported(two, m
     table = Path("b.tsv").read_text()
     change("b.tsv", 3, "red\trot")
     refused = mt(*longer)
-    assert refused.code == 1 and b"error: run: train: not what they were when this run began" in refused.err
+    assert refused.code == 1 and b"error: run: the train files are not those this run began with" in refused.err
     Path("b.tsv").write_text(table)
     continued = mt(*longer)
     assert continued.code == 0 and b"continuing run from step 4" in continued.err

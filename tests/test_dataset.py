@@ -1,9 +1,11 @@
-"""Token ids on disk: what was written is read."""
+"""Token ids: what was written is read; each pair of an epoch as often as its corpus' weight says."""
 
 from __future__ import annotations
 
 import mmap
 import shutil
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,87 +13,150 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.data.dataset import TokenDataset, TokenPair
+from mt_cli.data.batching import epoch_batches, make_batch
+from mt_cli.data.dataset import BLOCK_SIZE, Mixture, Part, TokenDataset, TokenPair, chosen_blocks
 
 PAIRS = [TokenPair([5, 6, 7], [8], 1), TokenPair([], [9, 9], 3), TokenPair([4], [], 4), TokenPair([1], [65_535], 9)]
+OTHERS = [TokenPair([10], [11, 12], 2), TokenPair([13, 14], [15], 7)]
+SIZES = (65_536, 65_536)
 
 
-def content(dataset: TokenDataset) -> list[TokenPair]:
-    return [TokenPair(dataset.src(i).tolist(), dataset.tgt(i).tolist(), dataset.line(i)) for i in range(len(dataset))]
+def content(dataset: TokenDataset | Mixture) -> list[TokenPair]:
+    return [Mixture([Part(dataset)]).pair(i) if isinstance(dataset, TokenDataset) else dataset.pair(i) for i in range(len(dataset))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
-def test_pairs_are_read_back_as_they_were_written(tmp_path, vocab_size, dtype):
-    dataset = TokenDataset.build(tmp_path / "d", iter(PAIRS), (vocab_size, vocab_size))
-    assert content(dataset) == PAIRS
-    assert dataset.src(0).dtype == dtype
-    assert content(TokenDataset.mapped(tmp_path / "d", (vocab_size, vocab_size))) == PAIRS
+def lengths(dataset: TokenDataset | Mixture, indices: Any) -> list[list[int]]:
+    return [side.tolist() for side in dataset.lengths(indices)]
 
 
-def test_ids_of_a_large_vocabulary_are_not_cut(tmp_path):
-    pairs = [TokenPair([70_000, 255_999], [65_536], 1)]
-    assert content(TokenDataset.build(tmp_path / "d", pairs, (256_000, 256_000))) == pairs
+# One corpus ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.lists(st.integers(0, 65_535)), st.lists(st.integers(0, 65_535)), st.integers(1, 2**40))))
-def test_any_pairs_are_read_back(tmp_path_factory, rows):
-    pairs = [TokenPair(*row) for row in rows]
-    dataset = TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, (65_536, 65_536))
-    assert content(dataset) == pairs and len(dataset) == len(pairs)
-    src, tgt = dataset.lengths(0, len(dataset))
-    assert src.tolist() == [len(pair.src) for pair in pairs]
-    assert tgt.tolist() == [len(pair.tgt) for pair in pairs]
-    assert dataset.n_targets == sum(len(pair.tgt) + 1 for pair in pairs)
-    backwards = list(reversed(range(len(pairs))))
-    assert [side.tolist() for side in dataset.lengths_of(backwards)] == [src.tolist()[::-1], tgt.tolist()[::-1]]
-
-
-def test_lengths_are_those_of_the_stretch_asked_for(tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536))
-    assert [side.tolist() for side in dataset.lengths(1, 3)] == [[0, 1], [2, 0]]
-    assert [side.tolist() for side in dataset.lengths(2, 2)] == [[], []]
-
-
-def test_backwards_the_sides_change_places(tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", [TokenPair([5, 6, 7], [8], 1), TokenPair([4], [9, 9], 3)], (8, 10))
-    assert content(dataset.backwards()) == [TokenPair([8], [5, 6, 7], 1), TokenPair([9, 9], [4], 3)]
-    assert [side.tolist() for side in dataset.backwards().lengths(0, 2)] == [[1, 2], [3, 1]]
-    assert content(dataset.backwards().backwards()) == content(dataset)
-
-
-def test_no_pairs_at_all_are_a_dataset_too(tmp_path):
-    assert len(TokenDataset.build(tmp_path / "d", [], (65_536, 65_536))) == 0
-    assert content(TokenDataset.build(tmp_path / "e", [TokenPair([], [], 1)], (65_536, 65_536))) == [
-        TokenPair([], [], 1)
-    ]
-
-
-def test_a_dataset_in_memory_is_like_one_in_a_folder(tmp_path):
-    for pairs in (PAIRS, [], [TokenPair([], [], 1)]):
-        mapped = TokenDataset.build(tmp_path / "d", pairs, (65_536, 65_536))
-        dataset = TokenDataset.in_memory(pairs)
-        assert content(dataset) == content(mapped) == pairs
-        assert (len(dataset), dataset.n_targets) == (len(mapped), mapped.n_targets)
-        for mine, theirs in zip(dataset.lengths(0, len(pairs)), mapped.lengths(0, len(pairs)), strict=True):
-            assert mine.tolist() == theirs.tolist()
-        assert content(dataset.backwards()) == content(mapped.backwards())
-
-
-def test_ids_are_mapped_and_not_read(tmp_path):
-    dataset = TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536))
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (256_000, np.uint32)])
+def test_pairs_are_read_back_as_they_were_written_also_elsewhere(tmp_path, vocab_size, dtype):
+    pairs = [*PAIRS, TokenPair([vocab_size - 1], [vocab_size - 2], 10)]
+    dataset = TokenDataset.build(tmp_path / "d", iter(pairs), (vocab_size, vocab_size))
+    assert content(dataset) == pairs and dataset.src(0).dtype == dtype
+    shutil.move(tmp_path / "d", tmp_path / "elsewhere")
+    assert content(TokenDataset.mapped(tmp_path / "elsewhere", (vocab_size, vocab_size))) == pairs
     memory: Any = dataset.src(0)
     while isinstance(memory, np.ndarray):
         memory = memory.base
     assert isinstance(memory, mmap.mmap)
 
 
-def test_building_again_leaves_nothing_of_before(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS * 10, (70_000, 70_000))
-    assert content(TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536))) == PAIRS
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.lists(st.integers(0, 65_535)), st.lists(st.integers(0, 65_535)), st.integers(1, 2**40))))
+def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory, rows):
+    pairs = [TokenPair(*row) for row in rows]
+    for dataset in (
+        TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, SIZES),
+        TokenDataset.in_memory(pairs),
+    ):
+        assert content(dataset) == pairs
+        assert content(dataset.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in pairs]
+        order = range(len(pairs) - 1, -1, -1)
+        assert lengths(dataset, order) == [[len(pairs[i][side]) for i in order] for side in (0, 1)]
+        assert dataset.n_ids == tuple(sum(len(pair[side]) for pair in pairs) for side in (0, 1))
+        if pairs:
+            assert dataset.longest == max(len(side) for pair in pairs for side in pair[:2])
 
 
-def test_a_dataset_may_be_moved(tmp_path):
-    TokenDataset.build(tmp_path / "d", PAIRS, (65_536, 65_536))
-    shutil.move(tmp_path / "d", tmp_path / "elsewhere")
-    assert content(TokenDataset.mapped(tmp_path / "elsewhere", (65_536, 65_536))) == PAIRS
+def test_a_dataset_in_memory_is_like_one_in_a_folder(tmp_path):
+    for pairs in (PAIRS * 10, PAIRS, [], [TokenPair([], [], 1)]):  # each in place of the one before
+        mapped, dataset = TokenDataset.build(tmp_path / "d", pairs, SIZES), TokenDataset.in_memory(pairs)
+        assert content(dataset) == content(mapped) == pairs
+
+
+# Several corpora -----------------------------------------------------------------------------------------------------
+
+
+def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mixture:
+    return Mixture(
+        [Part(TokenDataset.in_memory(pairs), w, name) for (pairs, w), name in zip(parts, names, strict=False)]
+    )
+
+
+@pytest.fixture
+def both() -> Mixture:
+    return mixture_of((PAIRS, 1.0), (OTHERS, 0.5))
+
+
+def counts(n_pairs: int, weight: float, epochs: range) -> np.ndarray:
+    """How often these epochs have each pair."""
+    found = np.zeros(n_pairs, int)
+    for epoch in epochs:
+        for block in chosen_blocks(n_pairs, weight, np.random.default_rng(0), epoch):
+            assert 0 < sum(last - first for first, last in block) <= BLOCK_SIZE
+            for first, last in block:
+                found[first:last] += 1
+    return found
+
+
+def test_an_index_counts_through_all_corpora(both):
+    assert content(both) == PAIRS + OTHERS
+    assert [both.format_location(i) for i in (0, 3, 4, 5)] == ["a:1", "a:9", "b:2", "b:7"]
+    assert mixture_of((PAIRS, 1.0), names=[""]).format_location(3) == "9"
+    assert lengths(both, [5, 0, 1]) == [[2, 3, 0], [1, 1, 2]]
+    assert both.src_counts(15) == [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1]
+    assert make_batch(both, [4, 3]).src_ids.tolist() == [[10, 3], [1, 3]]
+    assert both.n_targets == (1 + 2 + 0 + 1 + 4) + (2 + 1 + 2) // 2
+    assert content(both.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in PAIRS + OTHERS]
+
+
+def test_tags_stand_before_the_sources_of_their_part_in_either_direction():
+    parts = [(PAIRS, 1.0), (OTHERS, 1.0)]
+    plain, tagged = mixture_of(*parts), mixture_of(*parts)
+    tagged.parts[1] = replace(tagged.parts[1], src_tags=(20, 21), back_tags=(22,))
+    for mixture, tags, base in ((tagged, [20, 21], plain), (tagged.backwards(), [22], plain.backwards())):
+        untagged, own = content(base), content(mixture)
+        assert own[:4] == untagged[:4]
+        assert own[4:] == [TokenPair([*tags, *src], tgt, line) for src, tgt, line in untagged[4:]]
+        assert lengths(mixture, range(6)) == [[len(pair[side]) for pair in own] for side in (0, 1)]
+        counted = Counter(i for pair in own for i in pair.src)
+        assert mixture.src_counts(65_536) == [counted[i] for i in range(65_536)]
+        assert content(mixture.sample(6)) == own
+        assert mixture.n_targets == base.n_targets and mixture.n_sources == base.n_sources + 2 * len(tags)
+    assert content(tagged.backwards().backwards()) == content(tagged)
+
+
+@pytest.mark.parametrize(("n", "lines"), [(1, [1]), (3, [1, 4, 2]), (9, [1, 3, 4, 9, 2, 7]), (0, [1])])
+def test_a_sample_is_taken_from_all_corpora(both, n, lines):
+    assert [pair.line for pair in content(both.sample(n))] == lines
+
+
+def test_an_epoch_has_each_pair_as_often_as_the_weight_says():
+    assert (counts(2_500, 1, range(3, 4)) == 1).all()
+    assert (counts(2_500, 3, range(3, 4)) == 3).all()
+    half = counts(2_501, 0.5, range(1))
+    assert half.sum() == 1250 and half.max() == 1
+    assert (half + counts(2_501, 0.5, range(1, 2))).tolist().count(1) >= 2_500  # the other half
+    more = counts(2_500, 1.25, range(1))
+    assert set(more.tolist()) == {1, 2} and more.sum() == 3_125
+    spread = counts(5_000, 0.5, range(1))
+    assert all(200 < part.sum() < 800 for part in np.split(spread, 5)), "from all parts of the corpus"
+
+
+@given(n_pairs=st.integers(0, 4_000), weight=st.floats(0.001, 4), n_epochs=st.integers(1, 12))
+def test_no_pair_is_used_more_than_once_more_often_than_another(n_pairs, weight, n_epochs):
+    found = counts(n_pairs, weight, range(n_epochs))
+    assert found.sum() == round(n_epochs * weight * n_pairs)
+    assert found.max(initial=0) - found.min(initial=100) <= 1
+
+
+def test_the_order_of_a_mixture_is_a_function_of_seed_and_epoch():
+    pairs = [TokenPair([5] * (i % 7), [6] * (i % 5), i) for i in range(300)]
+    orders = {}
+    for seed, epoch in ((1, 0), (1, 1), (2, 0)):
+        one, again = (mixture_of((pairs, 0.5), (pairs[:40], 2.0)) for _ in range(2))
+        orders[seed, epoch] = [i for batch in epoch_batches(one, 64, seed, epoch) for i in batch]
+        assert [i for batch in epoch_batches(again, 64, seed, epoch) for i in batch] == orders[seed, epoch]
+        assert sorted(i for i in orders[seed, epoch] if i >= 300) == sorted([*range(300, 340)] * 2)
+    halves = {key: {i for i in order if i < 300} for key, order in orders.items()}
+    assert halves[1, 0] | halves[1, 1] == set(range(300)) and not halves[1, 0] & halves[1, 1]
+    assert halves[1, 0] != halves[2, 0]
+
+
+def test_a_corpus_of_which_an_epoch_has_nothing_is_waited_for():
+    mixture = mixture_of((OTHERS, 0.25))
+    assert [sum(map(len, epoch_batches(mixture, 64, 1, epoch))) for epoch in range(8)] == [0, 1, 1, 0, 0, 1, 1, 0]

@@ -33,10 +33,10 @@ def config_of(both_directions: float = 0.0) -> Config:
 
 
 def test_both_ways_are_directions_where_they_are_learnt_to_the_end():
-    assert [one.told for one in directions_of(config_of(1))] == ["es to gn", "gn to es"]
+    assert [one.name for one in directions_of(config_of(1))] == ["es-gn", "gn-es"]
     assert tags_of(config_of(1)) == ["<2gn>", "<2es>"]
     for share in (0, 0.5):
-        assert [one.told for one in directions_of(config_of(share))] == ["es to gn"]
+        assert [one.name for one in directions_of(config_of(share))] == ["es-gn"]
         assert tags_of(config_of(share)) == []
 
 
@@ -46,8 +46,11 @@ def test_a_direction_is_chosen_by_its_target_or_by_both_languages():
     for share, to, message in (
         (1, "fr", "--to fr: run translates es to gn and gn to es; give --to gn or --to es"),
         (0, "fr", "--to fr: run translates es to gn; give --to gn"),
-        (0.5, "es", "has forgotten the way back, which it learnt in the beginning (training.both_directions is 0.5"),
-        (0, "es", "never learnt the way back (training.both_directions is 0, 1 keeps both); give --to gn"),
+        (
+            0.5,
+            "es",
+            "run translates es to gn (training.both_directions is 0.5; a run that is trained with 1 translates",
+        ),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             choose_direction(config_of(share), to, Path("run"))
@@ -82,9 +85,9 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
         )
         assert translator.encode_pair("a", "b") == ([raw.tag_id(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
         mixture = prepare(run.load_config(), run).train
-        expected = mixture.lengths(0, len(mixture))[longest].max() + (2 if longest else 1)  # tag and end symbol
+        expected = mixture.lengths(range(len(mixture)))[longest].max() + (2 if longest else 1)  # tag and end symbol
         assert translator.profile.longest_src == expected
-    assert pair_of(run).load_profile(is_back=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
+    assert pair_of(run).load_profile(is_reverse=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
 
 
 def test_the_updates_of_a_run_of_both_ways_have_the_tags(run):
@@ -96,12 +99,12 @@ def test_the_updates_of_a_run_of_both_ways_have_the_tags(run):
 
 def test_a_pair_is_no_longer_than_the_model_reads_with_its_tags(run, tmp_path):
     config = run.load_config()
-    lengths = prepare(config, run).train.lengths(0, 300)
+    lengths = prepare(config, run).train.lengths(range(300))
     longest = int(max(side.max() for side in lengths))  # with the tag of the source
     data = config.data.model_copy(update={"max_length": longest - 1})
     shorter = Config.model_validate({**config.model_dump(), "data": data.model_dump()})
     for way in ((mixture := prepare(shorter, RunDir(tmp_path)).train), mixture.backwards()):
-        assert all(side.max() <= longest - 1 for side in way.lengths(0, len(way)))
+        assert all(side.max() <= longest - 1 for side in way.lengths(range(len(way))))
 
 
 def test_commands_take_the_opposite_direction(run, mt):
@@ -267,7 +270,9 @@ def test_a_run_of_several_pairs_continues_and_refuses_what_has_changed(of_pairs,
     refused.append(mt(*command, "--set", "training.max_steps=8"))
     Path("other.quy").write_text(original)
     changed = ("data.temperature is 3.0 here, 2.0 there", "data.pairs.1.tgt_lang is qu here, quy there")
-    for found, told in zip(refused, (*changed, "train es-quy: not what they were"), strict=True):
+    for found, told in zip(
+        refused, (*changed, "the train es-quy files are not those this run began with"), strict=True
+    ):
         assert found.code == 1 and told in found.said[-1]
 
 

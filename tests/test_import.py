@@ -20,8 +20,8 @@ from mt_cli.augment.fine_tuning import take_weights
 from mt_cli.build import prepare
 from mt_cli.config_file import config_of
 from mt_cli.data.batching import batch_of
-from mt_cli.data.piece_model import SYMBOLS, UNUSED, algorithm_of, piece_message, with_our_symbols
-from mt_cli.data.tokenizer import BOS_ID, Tokenizer
+from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
+from mt_cli.data.tokenizer import BOS_ID, UNUSED, Tokenizer, piece_message
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model

@@ -65,8 +65,8 @@ def test_a_run_with_checkpoints_refuses_what_has_changed_and_makes_only_equal_id
     for name in ("split", "ids"):
         Manifest(tmp_path, False).product(name, {"train": SHA}, {}, maker(tmp_path, name=name))
     for product, inputs, message in (
-        ("split", {"train": "1" * 64}, "train: not what they were when this run began; restore them, "),
-        ("ids", {"train": "1" * 64}, "train: not what they were when this run began; "),
+        ("split", {"train": "1" * 64}, "the train files are not those this run began with; restore them, "),
+        ("ids", {"train": "1" * 64}, "the train files are not those this run began with; "),
         ("check", {}, "has no check; restore it from a copy"),
     ):
         with pytest.raises(RunDirError, match=message):

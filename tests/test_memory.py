@@ -152,7 +152,7 @@ def test_auto_finds_the_most_that_fits_and_a_continued_run_keeps_it(
     dataset = trainer_of(tiny / "elsewhere").data.train
     room = 256 * 9 // 8  # for 256 and the eighth in reserve; 384 and its eighth would need more
     tried = memory_for(room)
-    assert sum(int(n) + 1 for n in dataset.lengths(0, len(dataset))[1]) > 384 * 9 // 8 > room
+    assert sum(int(n) + 1 for n in dataset.lengths(range(len(dataset)))[1]) > 384 * 9 // 8 > room
     command = ["train", "tiny.yaml", *options("training.batch_tokens=auto", "training.validate_every_steps=3")]
     answer = mt(*command, *options("training.max_steps=3"))
     assert answer.code == 0, answer.err
@@ -315,7 +315,7 @@ from mt_cli import device
 from mt_cli.config import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.data.dataset import TokenDataset, TokenPair
-from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.dataset import Mixture, Part
 from mt_cli.training import memory
 from mt_cli.training.optimizer import Optimizer
 

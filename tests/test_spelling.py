@@ -157,7 +157,7 @@ def test_the_way_back_reads_its_sources_alike(data, tmp_path):
     run = RunDir(tmp_path / "run")
     targets(data, run, "training.both_directions=1")
     assert pair_of(run).load_profile().spelling == {"’": "'"}
-    assert pair_of(run).load_profile(is_back=True).spelling["ã"] == "â"
+    assert pair_of(run).load_profile(is_reverse=True).spelling["ã"] == "â"
 
 
 def test_each_of_several_pairs_has_its_own(data, tmp_path):

@@ -108,7 +108,6 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "run/lock",
         "run/logs",
         "run/manifest",
-        "run/pair_files",
         "run/run_dir",
         "fetch",
     ):
@@ -141,9 +140,9 @@ def test_only_the_config_file_reads_yaml():
     assert {name for name in FILES if any(m.partition(".")[0] == "yaml" for m in imports(name))} == {"config_file"}
 
 
-def test_only_the_tokenizer_and_its_models_know_sentencepiece():
+def test_only_the_tokenizer_knows_sentencepiece():
     users = {name for name in FILES if any(m.startswith("sentencepiece") for m in imports(name))}
-    assert users == {"data/tokenizer", "data/piece_model"}
+    assert users == {"data/tokenizer"}
 
 
 def test_attention_and_the_scale_of_the_projection_are_computed_in_one_place():

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 import sentencepiece as spm
@@ -49,7 +48,7 @@ def tokenizers():
     }
 
 
-KINDS = [(algorithm, kind) for algorithm in ("unigram", "bpe") for kind in ("joint", "separate")]
+KINDS = [("unigram", "joint"), ("bpe", "separate")]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids="-".join)
 NASTY = st.text(
     st.characters()
@@ -63,14 +62,16 @@ NASTY = st.text(
 def test_decoding_what_was_encoded_gives_the_normalized_text(tokenizers, kind, text):
     tokenizer = tokenizers[kind]
     normal = normalize(text)
-    assert tokenizer.decode_tgt(tokenizer.encode_tgt(normal)) == normal
+    src_ids, tgt_ids = tokenizer.encode_src(normal), tokenizer.encode_tgt(normal)
+    assert tokenizer.decode_tgt(tgt_ids) == normal
+    assert all(EOS_ID < i < tokenizer.src_vocab_size for i in src_ids), "no text becomes a control symbol"
+    assert all(EOS_ID < i < tokenizer.tgt_vocab_size for i in tgt_ids)
 
 
 FRENCH = [f"Voulez-vous {a} {b}\u00a0?" for a in ("voir", "lire") for b in ("le chat", "le livre", "Noël")] * 200
 
 
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize(("algorithm", "separate"), [("unigram", True), ("bpe", False)])
 def test_no_break_spaces_come_back_where_targets_have_them_however_rare(algorithm, separate):
     rare = [*FRENCH, "Oui\u202f!"]  # of a character in 17,000, which is below the character coverage
     sides = [lambda: iter(["yes"] * 9), lambda: iter(rare)] if separate else [lambda: iter(rare)]
@@ -89,25 +90,12 @@ def test_no_break_spaces_are_folded_where_targets_had_none(tokenizers, kind):
 
 
 @every_kind
-@settings(max_examples=100, deadline=None)
-@given(text=NASTY)
-def test_no_text_becomes_a_control_symbol(tokenizers, kind, text):
+def test_the_names_of_control_symbols_are_ordinary_text(tokenizers, kind):
     tokenizer = tokenizers[kind]
-    for ids, size in (
-        (tokenizer.encode_src(normalize(text)), tokenizer.src_vocab_size),
-        (tokenizer.encode_tgt(normalize(text)), tokenizer.tgt_vocab_size),
-    ):
-        assert all(3 < i < size for i in ids)
-
-
-@every_kind
-@pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "a </s> b", "⁇", "<0x0A>", "<s></s><s>"])
-def test_the_names_of_control_symbols_are_ordinary_text(tokenizers, kind, text):
-    tokenizer = tokenizers[kind]
-    ids = tokenizer.encode_tgt(text)
-    controls = {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
-    assert not controls & set(ids) and ids
-    assert tokenizer.decode_tgt(ids) == text
+    for text in ("<s>", "</s>", "<pad>", "<unk>", "a </s> b", "⁇", "<0x0A>", "<s></s><s>"):
+        ids = tokenizer.encode_tgt(text)
+        assert ids and not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids)
+        assert tokenizer.decode_tgt(ids) == text
 
 
 @every_kind
@@ -147,31 +135,12 @@ def test_any_ids_at_all_decode_to_one_line(tokenizers, kind, data):
     text.encode("utf-8")
 
 
-def test_a_joint_tokenizer_has_one_vocabulary_and_a_separate_one_has_two(tokenizers):
-    joint = tokenizers["bpe", "joint"]
-    separate = tokenizers["bpe", "separate"]
-    assert joint.is_joint and not separate.is_joint
-    assert (len(joint.models), len(separate.models)) == (1, 2)
-    assert joint.encode_src("the cat") == joint.encode_tgt("the cat")
-    assert separate.encode_src("die alte Katze") != separate.encode_tgt("die alte Katze")
-    assert len(separate.encode_tgt("die alte Katze")) < len(separate.encode_src("die alte Katze"))
-
-
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_a_size_that_the_text_can_carry_is_the_size_and_nothing_is_said(algorithm, said):
-    words = ["".join(syllables) for syllables in product(("ka", "to", "mi", "ru"), repeat=3)]
-    sides = [lambda: iter(words), lambda: iter(words[::2])]
-    tokenizer = train_tokenizer(sides, algorithm, 280)
-    assert (tokenizer.src_vocab_size, tokenizer.tgt_vocab_size, said()) == (280, 280, [])
-
-
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_a_size_that_the_text_cannot_carry_is_lowered_and_said(algorithm, said):
     tokenizer = train_tokenizer([lambda: iter(SOURCES)], algorithm, 20_000)
     assert 260 < tokenizer.tgt_vocab_size < 1000
-    assert said() == [
-        f"tokenizer: 20,000 pieces are more than this corpus can carry; {tokenizer.tgt_vocab_size:,} are used"
-    ]
+    [line] = said()
+    assert "20,000" in line and f"{tokenizer.tgt_vocab_size:,} are used" in line
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("the old cat")) == "the old cat"
 
 
@@ -193,15 +162,11 @@ def test_the_same_text_gives_the_same_bytes(tokenizers, algorithm):
     assert again.sha256 == tokenizers[algorithm, "joint"].sha256
 
 
-@pytest.mark.parametrize("model", [b"", b"\n", b"text", b"\x00" * 100, random.Random(1).randbytes(1000)])
-def test_what_is_no_model_is_refused(model):
-    with pytest.raises(CheckpointError, match="tokenizer"):
-        Tokenizer([model])
-
-
-def test_a_truncated_model_is_refused_or_noticed_by_its_hash(tokenizers):
-    whole = tokenizers["unigram", "joint"]
-    n_refused = 0
+def test_what_is_no_model_is_refused(tokenizers):
+    for model in (b"", b"\n", b"text", b"\x00" * 100, random.Random(1).randbytes(1000)):
+        with pytest.raises(CheckpointError, match="tokenizer"):
+            Tokenizer([model])
+    whole, n_refused = tokenizers["unigram", "joint"], 0
     for cut in range(1, len(whole.models[0]), 97):
         try:
             assert Tokenizer([whole.models[0][:cut]]).sha256 != whole.sha256
@@ -245,11 +210,10 @@ def test_a_signal_is_heard_while_sentencepiece_is_busy():
     assert 1.2 < float(answer.stdout) < 1.9
 
 
-def test_text_without_line_ends_is_told():
-    with pytest.raises(
-        DataError, match=r"^tokenizer: every line is longer than 65,536 bytes, expected a sentence on each"
-    ):
-        train_tokenizer([lambda: iter(["a cat " * 12_000] * 3)], "bpe", 300)
+@pytest.mark.parametrize("lines", [[], ["a cat " * 12_000] * 3])
+def test_text_of_no_lines_or_without_line_ends_is_refused(lines):
+    with pytest.raises(DataError, match=r"^no pair is left to train on, or every line is longer than 65,536 bytes"):
+        train_tokenizer([lambda: iter(lines)], "bpe", 300)
 
 
 DRAWN = """

@@ -39,7 +39,7 @@ def test_each_entry_is_trained_on(words, caplog):
     data = prepared()
     assert len(data.train) == 200 + 343
     assert "words: 343 of 343 pairs kept" in caplog.text
-    assert [data.train.where(index) for index in (0, 200, 201)] == ["1", "words.tsv:1", "words.tsv:2"]
+    assert [data.train.format_location(index) for index in (0, 200, 201)] == ["1", "words.tsv:1", "words.tsv:2"]
     assert texts(data)[1] == ("red red cat", "rot rot Katze")
 
 
@@ -95,7 +95,7 @@ def test_a_trained_run_keeps_its_list_and_its_share(words, mt):
         assert found.code == 1 and told in found.err
     Path("moved.tsv").write_text("word\tWort\n")
     found = mt(*train, "--words", "moved.tsv")
-    assert found.code == 1 and b"run: words: not what they were when this run began" in found.err
+    assert found.code == 1 and b"run: the words files are not those this run began with" in found.err
 
 
 def test_the_reverse_model_has_it_exchanged(words):

@@ -8,8 +8,7 @@ from pathlib import Path
 from mt_cli.build import prepare, prepared_trainer
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
-from mt_cli.run.pair_files import PairFiles
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import PairFiles, RunDir
 from mt_cli.training.loop import Trainer
 from mt_cli.training.signals import StopSignals
 

@@ -27,8 +27,7 @@ from mt_cli.files import make_folder, sha256_of_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.manifest import Made
-from mt_cli.run.pair_files import PairFiles
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import PairFiles, RunDir
 from mt_cli.training.optimizer import is_frozen
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
         return set()
     config = parent.load_config()
     profiles = [
-        parent.of_pair(config.data, pair).load_profile(is_back=pair.tgt_lang == language)
+        parent.of_pair(config.data, pair).load_profile(is_reverse=pair.tgt_lang == language)
         for pair in config.data.directions
         if language == pair.src_lang or (language == pair.tgt_lang and config.training.both_directions == 1)
     ]

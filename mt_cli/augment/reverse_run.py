@@ -11,7 +11,7 @@ from mt_cli.data.corpora import TrainingText
 from mt_cli.data.tables import find_layout
 from mt_cli.errors import ConfigError
 from mt_cli.recipe import FactsCounter, choose
-from mt_cli.run.directions import directions_of
+from mt_cli.run.directions import describe_directions, directions_of
 from mt_cli.run.run_dir import RunDir
 
 
@@ -40,7 +40,7 @@ def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     known = directions_of(back.load_config())
     if reverse_name(data) not in {one.name for one in known}:
         raise ConfigError(
-            f"data.monolingual.back: {back.path} translates {' and '.join(one.told for one in known)}, expected"
+            f"data.monolingual.back: {back.path} translates {describe_directions(known)}, expected"
             f" {data.tgt_lang} to {data.src_lang}; give another run, or leave it out"
         )
     return back

@@ -9,8 +9,7 @@ from itertools import islice
 
 from mt_cli.config import WordList
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.dataset import TokenDataset
-from mt_cli.data.mixture import Part
+from mt_cli.data.dataset import Part, TokenDataset
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import typer
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError, as_typed
 from mt_cli.files import new_folder
-from mt_cli.run.directions import told_target
+from mt_cli.run.directions import target_option
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -49,5 +49,5 @@ def import_(
     catch_ctrl_c()
     with new_folder(run) as unfinished:
         import_marian(folder, RunDir(unfinished), src_lang, tgt_lang, command_line())
-    target = told_target(RunDir(run).load_config())
+    target = target_option(RunDir(run).load_config())
     log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}{target}")

@@ -1,41 +1,49 @@
-"""Groups pairs of similar length into batches, pads them, shifts the target for teacher forcing and makes the masks.
+"""From pairs of token ids to the tensors of one forward pass.
 
-The order of an epoch is a function of (seed, epoch) alone, so a training continues from a position and needs no state
-of a sampler. Masks: True means "may be attended", as in `F.scaled_dot_product_attention`.
+    source    x1 x2 x3 </s>             what the encoder reads
+    tgt_in    <s> y1 y2                 what the decoder is given
+    tgt_out   y1  y2 </s>               what it shall predict, at each position from those up to it (teacher forcing)
 
-Letters in shapes: B sentences, S source length, T target length, N target tokens without padding.
+Sentences of one batch are padded on the right to the longest, so an epoch batches pairs of similar length. Its order is a
+function of (seed, epoch) alone: a training continues from a position, and no sampler has a state to save.
+
+Masks: True means "may be attended", as in `F.scaled_dot_product_attention`. Letters in shapes: B sentences, S source
+length, T target length, N target tokens without padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mt_cli.data.dataset import Ids, TokenDataset
-from mt_cli.data.mixture import BLOCK_SIZE, Mixture
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
-Lengths = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from mt_cli.data.dataset import Lengths, Mixture, TokenDataset
+
+
+# One batch -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Batch:
-    src_ids: Tensor  # (B,S)      x1 .. xn </s>
+    src_ids: Tensor  # (B,S)
     src_mask: Tensor  # (B,1,1,S)  True where there is no padding
-    tgt_in: Tensor  # (B,T)      <s> y1 .. ym       input of the decoder
-    tgt_out: Tensor  # (B,T)      y1 .. ym </s>      what the decoder learns to predict
+    tgt_in: Tensor  # (B,T)
+    tgt_out: Tensor  # (B,T)
     tgt_mask: Tensor  # (B,1,T,T)  True where a target token may attend: to itself and to earlier tokens
     # Where the flattened tgt_out has no padding, (N,). Found on the CPU: on a GPU, it would take a synchronisation.
     target_positions: Tensor
 
     @property
     def n_tokens(self) -> int:
-        """N: target tokens, end symbols included, without padding."""
+        """N, end symbols included."""
         return len(self.target_positions)
 
     @property
@@ -67,7 +75,27 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
+def make_batch(dataset: TokenDataset | Mixture, indices: Sequence[int]) -> Batch:
+    return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
+
+
+def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:
+    """A batch of pairs of ids, which come without begin and end symbols."""
+    src_ids, src_mask = source_batch(sources)
+    tgt_in = pad([[BOS_ID, *ids] for ids in targets])
+    tgt_out = pad([[*ids, EOS_ID] for ids in targets])
+    tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
+    target_positions = (tgt_out != PAD_ID).flatten().nonzero().squeeze(1)
+    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, target_positions)
+
+
+def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """src_ids (B,S), each sentence ended by `</s>`, and src_mask (B,1,1,S)."""
+    src_ids = pad([[*sentence, EOS_ID] for sentence in sentences])
+    return src_ids, padding_mask(src_ids)
+
+
+def pad(sentences: Sequence[Sequence[int]]) -> Tensor:
     """(B, longest), padded on the right."""
     ids = np.full((len(sentences), max(map(len, sentences))), PAD_ID, dtype=np.int64)
     for row, sentence in zip(ids, sentences, strict=True):
@@ -85,46 +113,14 @@ def subsequent_mask(length: int) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool).tril()[None, None]
 
 
-def source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """src_ids (B,S), each sentence ended by `</s>`, and src_mask (B,1,1,S)."""
-    src_ids = pad([[*sentence, EOS_ID] for sentence in sentences])
-    return src_ids, padding_mask(src_ids)
+# Which pairs share a batch -------------------------------------------------------------------------------------------
 
-
-_MAX_TOKENS = 4096
-_MAX_WEIGHTS = 1 << 19  # attention weights of one head
-
-
-def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Batches of sentences, sorted by length, as indices. A batch is as large as a forward pass allows that keeps all
-    attention weights, whose number grows with the square of the length."""
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
-    while order:
-        longest = lengths[order[0]] + 1
-        n = max(1, min(_MAX_TOKENS // longest, _MAX_WEIGHTS // longest**2))
-        yield order[:n]
-        del order[:n]
-
-
-def make_batch(dataset: TokenDataset | Mixture, indices: list[int]) -> Batch:
-    return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
-
-
-def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:
-    """A batch of pairs of ids, which come without begin and end symbols."""
-    src_ids, src_mask = source_batch(sources)
-    tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
-    tgt_mask = padding_mask(tgt_in) & subsequent_mask(tgt_in.size(1))
-    target_positions = (tgt_out != PAD_ID).flatten().nonzero().squeeze(1)
-    return Batch(src_ids, src_mask, tgt_in, tgt_out, tgt_mask, target_positions)
-
-
-_POOL = 100_000  # pairs that are sorted together: enough for full batches of one length, and memory stays bounded
+_POOL = 100  # blocks of a thousand pairs that are sorted together: enough for full batches of one length
+_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
 
 
 def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch, in an order that depends on (seed, epoch) alone: every pair once, or as often as
-    its corpus' weight says.
+    """The indices of the pairs of each batch of an epoch: every pair once, or as often as its corpus' weight says.
 
     A batch holds as many pairs of similar length as fit: rows x longest target is at most `batch_tokens`, and rows x
     longest source at most twice that. A longer pair is a batch by itself.
@@ -132,10 +128,10 @@ def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) ->
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch)
     order_of_blocks = rng.permutation(len(blocks))
-    for first in range(0, len(blocks), _POOL // BLOCK_SIZE):
-        pool = [stretch for b in order_of_blocks[first : first + _POOL // BLOCK_SIZE] for stretch in blocks[b]]
+    for first in range(0, len(blocks), _POOL):
+        pool = [stretch for b in order_of_blocks[first : first + _POOL] for stretch in blocks[b]]
         indices = np.concatenate([np.arange(*stretch) for stretch in pool])
-        src, tgt = (np.concatenate(side) + 1 for side in zip(*(dataset.lengths(*one) for one in pool), strict=True))
+        src, tgt = (length + 1 for length in dataset.lengths(indices))
         order = _by_length(src, tgt, rng.random(len(indices)))
         batches = list(_cut(src[order], tgt[order], batch_tokens))
         for b in rng.permutation(len(batches)):
@@ -143,14 +139,11 @@ def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) ->
 
 
 def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> Iterator[list[int]]:
-    """The pairs of each batch, every pair once, sorted by length: for measuring, where the order does not matter."""
-    src, tgt = (side + 1 for side in dataset.lengths(0, len(dataset)))
+    """The same for measuring, where the order does not matter: every pair once, sorted by length."""
+    src, tgt = (length + 1 for length in dataset.lengths(np.arange(len(dataset))))
     order = _by_length(src, tgt, np.zeros(len(src)))
     for batch in _cut(src[order], tgt[order], batch_tokens):
         yield order[batch].tolist()
-
-
-_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
 
 
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
@@ -180,3 +173,18 @@ def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
             start, longest_src, longest_tgt = end, n_src, n_tgt
     if len(tgt):
         yield slice(start, len(tgt))
+
+
+_MAX_TOKENS = 4096
+_MAX_WEIGHTS = 1 << 19  # attention weights of one head
+
+
+def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices of sentences that share a forward pass which keeps all attention weights: their number grows with the square
+    of the length."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
+    while order:
+        longest = lengths[order[0]] + 1
+        n = max(1, min(_MAX_TOKENS // longest, _MAX_WEIGHTS // longest**2))
+        yield order[:n]
+        del order[:n]

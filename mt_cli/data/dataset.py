@@ -1,28 +1,31 @@
-"""The token ids of a corpus: of a large one memory-mapped from disk, so that memory does not grow with it.
+"""The token ids of the corpora that are trained on, and which of their pairs an epoch has. Knows ids, not text.
 
-A folder holds, for each side, all ids one after another and where each sentence begins; and the line that each pair
-came from. Whether a folder is whole, the run's manifest knows. This file knows ids, not text.
+The ids of a corpus are memory-mapped from a folder, so that memory does not grow with it. Whether the folder is whole, the
+run's manifest knows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-SIDES = ("src", "tgt")
-FILES = ("src.ids", "tgt.ids", "src.starts", "tgt.starts", "lines")
-_CHUNK_SIZE = 20_000  # pairs: their ids take some tens of megabytes while they are lists
+FILES = ("src.ids", "src.starts", "tgt.ids", "tgt.starts", "lines")
+BLOCK_SIZE = 1_000  # neighbouring pairs that stay together: a large file is read block by block, not pair by pair
+_FEWEST_PIECES = 100  # into which a corpus is cut where an epoch has some of it
+_PAIRS_AT_ONCE = 20_000  # their ids take some tens of megabytes while they are lists
+_NUMBERS_AT_ONCE = 1 << 24
 
-Value = TypeVar("Value")
 Ids = npt.NDArray[np.integer]
+Lengths = npt.NDArray[np.int64]
+Block = list[tuple[int, int]]  # stretches of pairs: first, and the one after the last
 
 
 class TokenPair(NamedTuple):
@@ -33,110 +36,101 @@ class TokenPair(NamedTuple):
     line: int
 
 
+class Side(NamedTuple):
+    """The sentences of one side, one after another."""
+
+    ids: Ids
+    starts: Ids  # where each sentence begins, and where the last one ends
+
+
 class TokenDataset:
-    """Made with `build` or `mapped` in a folder, or with `in_memory`."""
+    """One corpus."""
 
-    def __init__(self, ids: dict[str, Ids], starts: dict[str, Ids], lines: Ids):
-        # By side, "src" and "tgt". `starts`: where each sentence begins, and at the end where the last one ends.
-        self._ids, self._starts, self._lines = ids, starts, lines
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens of all pairs, end symbols included."""
-        return int(self._starts["tgt"][-1]) + len(self)
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest sentence of either side, end symbol included."""
-        n_at_once = 1 << 24
-        firsts = range(0, len(self), n_at_once)
-        return 1 + max(int(side.max()) for first in firsts for side in self.lengths(first, first + n_at_once))
-
-    def src(self, index: int) -> Ids:
-        return self._sentence("src", index)
-
-    def tgt(self, index: int) -> Ids:
-        return self._sentence("tgt", index)
-
-    def _sentence(self, side: str, index: int) -> Ids:
-        starts = self._starts[side]
-        return self._ids[side][starts[index] : starts[index + 1]]
-
-    def pair(self, index: int) -> TokenPair:
-        return TokenPair(self.src(index).tolist(), self.tgt(index).tolist(), self.line(index))
-
-    def backwards(self) -> TokenDataset:
-        """The same pairs from target to source."""
-        other = copy.copy(self)
-        other._ids, other._starts = _exchanged(self._ids), _exchanged(self._starts)
-        return other
-
-    def src_counts(self, vocab_size: int) -> list[int]:
-        """How often each source id occurs."""
-        counts = np.zeros(vocab_size, np.int64)
-        for start in range(0, len(self._ids["src"]), 1 << 24):  # numpy makes 8 bytes of each
-            counts += np.bincount(self._ids["src"][start : start + (1 << 24)], minlength=vocab_size)
-        return [int(count) for count in counts]
-
-    def lengths(self, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Numbers of source and of target ids of the pairs from `first` to before `last`."""
-        src, tgt = (np.diff(self._starts[side][first : last + 1]) for side in ("src", "tgt"))
-        return src, tgt
-
-    def lengths_of(self, indices: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Numbers of source and of target ids of these pairs."""
-        first = np.asarray(indices, np.int64)
-        src, tgt = (self._starts[side][first + 1] - self._starts[side][first] for side in ("src", "tgt"))
-        return src, tgt
-
-    def line(self, index: int) -> int:
-        """The line of the pair in the files it was read from, counted from 1."""
-        return int(self._lines[index])
+    def __init__(self, src: Side, tgt: Side, lines: Ids):
+        self._src, self._tgt, self._lines = src, tgt, lines
 
     @classmethod
     def in_memory(cls, pairs: Sequence[TokenPair]) -> TokenDataset:
-        """A small dataset that needs no folder."""
-        sides = {"src": [pair.src for pair in pairs], "tgt": [pair.tgt for pair in pairs]}
-        return cls(
-            {side: np.array([i for ids in of_side for i in ids], np.int64) for side, of_side in sides.items()},
-            {side: np.cumsum([0, *map(len, of_side)], dtype=np.int64) for side, of_side in sides.items()},
-            np.array([pair.line for pair in pairs], np.int64),
+        sides = [[pair.src for pair in pairs], [pair.tgt for pair in pairs]]
+        src, tgt = (
+            Side(np.array([*chain.from_iterable(side)], np.int64), np.cumsum([0, *map(len, side)], dtype=np.int64))
+            for side in sides
         )
+        return cls(src, tgt, np.array([pair.line for pair in pairs], np.int64))
 
     @classmethod
     def build(cls, folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int]) -> TokenDataset:
-        """Writes the pairs as they come. What is in the folder already is deleted. Raises OSError where it cannot be
-        written."""
+        """Writes the pairs into the folder as they come, in place of what is there. Raises OSError."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)  # Windows keeps what another program has open
-        n_ids, dtype = dict.fromkeys(SIDES, 0), _dtype_of(vocab_sizes)
+        dtype, n_ids, rest = _dtype_of(vocab_sizes), [0, 0], iter(pairs)
         with contextlib.ExitStack() as stack:
-            files = {name: stack.enter_context((folder / name).open("wb")) for name in FILES}
-            for side in SIDES:
-                files[f"{side}.starts"].write(np.int64(0).tobytes())
-            rest = iter(pairs)
-            while chunk := list(islice(rest, _CHUNK_SIZE)):
-                for number, side in enumerate(SIDES):
-                    sentences = [pair[:2][number] for pair in chunk]
-                    starts = n_ids[side] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
-                    files[f"{side}.ids"].write(np.array(list(chain.from_iterable(sentences)), dtype).tobytes())
-                    files[f"{side}.starts"].write(starts.tobytes())
-                    n_ids[side] = int(starts[-1])
-                files["lines"].write(np.array([pair.line for pair in chunk], np.int64).tobytes())
+            src_ids, src_starts, tgt_ids, tgt_starts, lines = (
+                stack.enter_context((folder / name).open("wb")) for name in FILES
+            )
+            src_starts.write(np.int64(0).tobytes())
+            tgt_starts.write(np.int64(0).tobytes())
+            while chunk := list(islice(rest, _PAIRS_AT_ONCE)):
+                for side, (ids, starts) in enumerate(((src_ids, src_starts), (tgt_ids, tgt_starts))):
+                    sentences = [pair[:2][side] for pair in chunk]
+                    ends = n_ids[side] + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
+                    ids.write(np.array([*chain.from_iterable(sentences)], dtype).tobytes())
+                    starts.write(ends.tobytes())
+                    n_ids[side] = int(ends[-1])
+                lines.write(np.array([pair.line for pair in chunk], np.int64).tobytes())
         return cls.mapped(folder, vocab_sizes)
 
     @classmethod
     def mapped(cls, folder: Path, vocab_sizes: tuple[int, int]) -> TokenDataset:
         """The ids in a folder that is known to be whole."""
-        dtype = _dtype_of(vocab_sizes)
-        return cls(
-            {side: _map(folder / f"{side}.ids", dtype) for side in ("src", "tgt")},
-            {side: _map(folder / f"{side}.starts", np.dtype(np.int64)) for side in ("src", "tgt")},
-            _map(folder / "lines", np.dtype(np.int64)),
+        of_ids, of_numbers = _dtype_of(vocab_sizes), np.dtype(np.int64)
+        dtypes = (of_ids, of_numbers, of_ids, of_numbers, of_numbers)
+        src_ids, src_starts, tgt_ids, tgt_starts, lines = map(_map, [folder / name for name in FILES], dtypes)
+        return cls(Side(src_ids, src_starts), Side(tgt_ids, tgt_starts), lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def src(self, index: int) -> Ids:
+        return self._src.ids[self._src.starts[index] : self._src.starts[index + 1]]
+
+    def tgt(self, index: int) -> Ids:
+        return self._tgt.ids[self._tgt.starts[index] : self._tgt.starts[index + 1]]
+
+    def line(self, index: int) -> int:
+        """The line of the pair in the files it was read from, counted from 1."""
+        return int(self._lines[index])
+
+    def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
+        """Numbers of source and of target ids of these pairs."""
+        first = np.asarray(indices, np.int64)
+        src, tgt = (side.starts[first + 1] - side.starts[first] for side in (self._src, self._tgt))
+        return src, tgt
+
+    @property
+    def n_ids(self) -> tuple[int, int]:
+        """Of the sources and of the targets."""
+        return int(self._src.starts[-1]), int(self._tgt.starts[-1])
+
+    @property
+    def longest(self) -> int:
+        """Ids of the longest sentence of either side."""
+        starts = [side.starts for side in (self._src, self._tgt)]
+        firsts = range(0, len(self), _NUMBERS_AT_ONCE)
+        return max(
+            int(np.diff(side[first : first + _NUMBERS_AT_ONCE + 1]).max()) for side in starts for first in firsts
         )
+
+    def src_counts(self, vocab_size: int) -> npt.NDArray[np.int64]:
+        """How often each source id occurs."""
+        counts = np.zeros(vocab_size, np.int64)
+        for start in range(0, len(self._src.ids), _NUMBERS_AT_ONCE):  # numpy makes 8 bytes of each
+            counts += np.bincount(self._src.ids[start : start + _NUMBERS_AT_ONCE], minlength=vocab_size)
+        return counts
+
+    def backwards(self) -> TokenDataset:
+        """The same pairs from target to source."""
+        return TokenDataset(self._tgt, self._src, self._lines)
 
 
 def _dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:
@@ -150,5 +144,138 @@ def _map(path: Path, dtype: np.dtype) -> npt.NDArray:
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
-def _exchanged(sides: dict[str, Value]) -> dict[str, Value]:
-    return {"src": sides["tgt"], "tgt": sides["src"]}
+@dataclass(frozen=True)
+class Part:
+    """A corpus in a mixture."""
+
+    dataset: TokenDataset
+    weight: float = 1.0  # how often an epoch has each pair
+    name: str = ""  # for messages; '' where there is but one corpus
+    src_tags: tuple[int, ...] = ()  # ids that stand before each source
+    back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
+    is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
+
+    def backwards(self) -> Part:
+        if self.is_synthetic:
+            return self
+        return replace(self, dataset=self.dataset.backwards(), src_tags=self.back_tags, back_tags=self.src_tags)
+
+
+class Mixture:
+    """Several corpora as one. A pair is known by its index, which counts through all of them; its source ids begin with the
+    tags of its corpus."""
+
+    def __init__(self, parts: Sequence[Part]):
+        self.parts = list(parts)
+        self._firsts = np.cumsum([0, *(len(part.dataset) for part in parts)])
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def _find(self, index: int) -> tuple[Part, int]:
+        number = int(np.searchsorted(self._firsts, index, side="right")) - 1 if len(self.parts) > 1 else 0
+        return self.parts[number], index - int(self._firsts[number])
+
+    def src(self, index: int) -> Ids:
+        part, own_index = self._find(index)
+        ids = part.dataset.src(own_index)
+        return np.concatenate([np.asarray(part.src_tags, ids.dtype), ids]) if part.src_tags else ids
+
+    def tgt(self, index: int) -> Ids:
+        part, own_index = self._find(index)
+        return part.dataset.tgt(own_index)
+
+    def pair(self, index: int) -> TokenPair:
+        part, own_index = self._find(index)
+        return TokenPair(self.src(index).tolist(), self.tgt(index).tolist(), part.dataset.line(own_index))
+
+    def format_location(self, index: int) -> str:
+        """The line of the pair, such as `12` or `web.tsv:12`."""
+        part, own_index = self._find(index)
+        line = part.dataset.line(own_index)
+        return f"{part.name}:{line}" if part.name else str(line)
+
+    def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
+        """Numbers of source and of target ids of these pairs."""
+        places = np.asarray(indices, np.int64)
+        numbers = np.searchsorted(self._firsts, places, side="right") - 1
+        src, tgt = np.empty_like(places), np.empty_like(places)
+        for number in np.unique(numbers):
+            is_own, part = numbers == number, self.parts[number]
+            src[is_own], tgt[is_own] = part.dataset.lengths(places[is_own] - self._firsts[number])
+            src[is_own] += len(part.src_tags)
+        return src, tgt
+
+    @property
+    def n_pairs(self) -> float:
+        """Pairs of an epoch, each as often as it has it."""
+        return sum(part.weight * len(part.dataset) for part in self.parts)
+
+    @property
+    def n_sources(self) -> int:
+        """Source tokens of an epoch, tags and end symbols included."""
+        own = ((one, one.dataset.n_ids[0] + (len(one.src_tags) + 1) * len(one.dataset)) for one in self.parts)
+        return round(sum(part.weight * n for part, n in own))
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens of an epoch, end symbols included."""
+        return round(sum(part.weight * (part.dataset.n_ids[1] + len(part.dataset)) for part in self.parts))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence of either side, tags and end symbol included."""
+        return max(part.dataset.longest + 1 + max(len(part.src_tags), len(part.back_tags)) for part in self.parts)
+
+    def src_counts(self, vocab_size: int) -> list[int]:
+        """How often each source id occurs in all corpora, once each."""
+        total = np.zeros(vocab_size, np.int64)
+        for part in self.parts:
+            total += part.dataset.src_counts(vocab_size)
+            total[list(part.src_tags)] += len(part.dataset)
+        return [int(count) for count in total]
+
+    def backwards(self) -> Mixture:
+        """The same pairs from target to source, but for synthetic ones, which stay as they are."""
+        return Mixture([part.backwards() for part in self.parts])
+
+    def sample(self, n: int) -> TokenDataset:
+        """At most `n` pairs from all over the corpora, in memory; the same ones each time."""
+        chosen = range(0, len(self), max(1, -(-len(self) // max(1, n))))
+        return TokenDataset.in_memory([self.pair(i) for i in chosen])
+
+    def blocks(self, seed: int, epoch: int) -> list[Block]:
+        """The pairs of an epoch, each as often as its corpus' weight says. A function of (seed, epoch) alone."""
+        blocks = list[Block]()
+        for number, (part, start) in enumerate(zip(self.parts, self._firsts.tolist(), strict=False)):
+            rng = np.random.default_rng((seed, number, 1))  # the same one in all epochs
+            chosen = chosen_blocks(len(part.dataset), part.weight, rng, epoch)
+            blocks += [[(start + first, start + last) for first, last in block] for block in chosen]
+        return blocks
+
+
+def chosen_blocks(n_pairs: int, weight: float, rng: np.random.Generator, epoch: int) -> list[Block]:
+    """What an epoch has of a corpus.
+
+    Epochs take their pairs in turn from one endless sequence, in which the corpus follows on itself. So at any time, no
+    pair was used more than once more often than another. Where an epoch has some of the pairs, that sequence has the
+    pieces of the corpus in an order drawn from `rng`, since a file may begin with other text than it ends with.
+    """
+    begin, end = round(epoch * weight * n_pairs), round((epoch + 1) * weight * n_pairs)  # in the sequence
+    if begin == end:
+        return []
+    is_whole = float(weight).is_integer()
+    size = BLOCK_SIZE if is_whole else min(BLOCK_SIZE, max(1, n_pairs // _FEWEST_PIECES))
+    n_pieces = -(-n_pairs // size)
+    firsts = size * (np.arange(n_pieces) if is_whole else rng.permutation(n_pieces))
+    lasts = np.minimum(firsts + size, n_pairs)
+    ends = np.cumsum(lasts - firsts)  # of the pieces, in one turn of the sequence
+    pieces = Block()
+    for turn in range(begin // n_pairs, -(-end // n_pairs)):
+        low, high = max(0, begin - turn * n_pairs), min(n_pairs, end - turn * n_pairs)
+        own = slice(np.searchsorted(ends, low, side="right"), np.searchsorted(ends, high) + 1)
+        cut_firsts = np.maximum(firsts[own], lasts[own] - (ends[own] - low))
+        cut_lasts = np.minimum(lasts[own], lasts[own] - (ends[own] - high))
+        pieces += zip(cut_firsts.tolist(), cut_lasts.tolist(), strict=True)
+    n = BLOCK_SIZE // size  # pieces of a block
+    return [pieces[i : i + n] for i in range(0, len(pieces), n)]

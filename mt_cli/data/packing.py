@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.data.batching import moved
-from mt_cli.data.mixture import Mixture
+from mt_cli.data.dataset import Mixture
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 NO_TARGET = -100  # what torch's cross-entropy leaves out
@@ -52,9 +52,8 @@ def packed_shape(dataset: Mixture, batch_tokens: int, n_parts: int = 1) -> Packe
     n_batches = dataset.n_targets / n_tgt  # of an epoch
     n_src = max(min(2 * n_tgt, int(ROOM * dataset.n_sources / n_batches)), longest)
     n_pairs = min(n_tgt, int(3 * dataset.n_pairs / n_batches) + 1)  # short sentences are batched together
-    n_more = max(
-        0, dataset.backwards().n_sources - dataset.n_targets
-    )  # of an epoch in the other direction, such as tags
+    # Source tokens of an epoch that the other direction has beside the targets of this one, such as tags.
+    n_more = max(0, dataset.backwards().n_sources - dataset.n_targets)
     n_back = n_tgt + min(n_tgt, int(ROOM * n_more / n_batches))
     n_src, n_tgt, n_back = (64 * -(-n // 64) for n in (n_src, n_tgt, n_back))
     return PackedShape(n_pairs, n_src, n_tgt, longest, n_back)
@@ -77,20 +76,10 @@ class PackedBatch:
 
     def repeated(self) -> PackedBatch:
         """The batch followed by itself: two forward passes in one."""
-
-        def twice(starts: Tensor) -> Tensor:
-            return torch.cat([starts, starts[1:] + starts[-1]])
-
-        return PackedBatch(
-            self.longest,
-            torch.cat([self.src_ids, self.src_ids], dim=1),
-            twice(self.src_starts),
-            self.src_positions.repeat(2),
-            torch.cat([self.tgt_in, self.tgt_in], dim=1),
-            twice(self.tgt_starts),
-            self.tgt_positions.repeat(2),
-            self.targets.repeat(2),
-        )
+        rows = [torch.cat([tensor, tensor], dim=-1) for tensor in self.tensors]
+        for n, starts in ((1, self.src_starts), (4, self.tgt_starts)):
+            rows[n] = torch.cat([starts, starts[1:] + starts[-1]])
+        return PackedBatch(self.longest, *rows)
 
     def to(self, device: torch.device) -> PackedBatch:
         return PackedBatch(self.longest, *(moved(tensor, device) for tensor in self.tensors))
@@ -99,7 +88,7 @@ class PackedBatch:
 def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[list[int]]:
     """The pairs in their order, cut where `shape` is full."""
     start, n_src, n_tgt = 0, 0, 0
-    for end, lengths in enumerate(zip(*(side.tolist() for side in dataset.lengths_of(pairs)), strict=True)):
+    for end, lengths in enumerate(zip(*(side.tolist() for side in dataset.lengths(pairs)), strict=True)):
         own_src, own_tgt = (length + 1 for length in lengths)
         if end - start == shape.n_pairs or n_src + own_src > shape.n_src or n_tgt + own_tgt > shape.n_tgt:
             yield pairs[start:end]
@@ -112,9 +101,11 @@ def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
     """A batch of pairs that fit into `shape`."""
     src = _Row([dataset.src(i) for i in pairs], shape.n_src, shape)
     tgt = _Row([dataset.tgt(i) for i in pairs], shape.n_tgt, shape)
-    src_ids, tgt_in = src.with_last(EOS_ID, PAD_ID), tgt.with_first(BOS_ID, PAD_ID)
-    targets = tgt.with_last(EOS_ID, NO_TARGET)
-    tensors = map(torch.from_numpy, (src_ids[None], *src.places, tgt_in[None], *tgt.places, targets))
+    src_ids, tgt_in = src.filled(src.last, EOS_ID, PAD_ID), tgt.filled(tgt.first, BOS_ID, PAD_ID)
+    targets = tgt.filled(tgt.last, EOS_ID, NO_TARGET)
+    tensors = map(
+        torch.from_numpy, (src_ids[None], src.starts, src.positions, tgt_in[None], tgt.starts, tgt.positions, targets)
+    )
     return PackedBatch(shape.longest, *tensors)
 
 
@@ -129,19 +120,14 @@ class _Row:
         fillers = np.diff(np.arange(shape.n_fillers + 1) * n_left // shape.n_fillers)  # equally long
         lengths = np.concatenate([own, fillers, np.zeros(shape.n_pairs - len(own), np.int64)])
         starts = np.append(0, lengths.cumsum())
-        self._ends = own.cumsum()
-        self.places = starts.astype(np.int32), np.arange(self._total) - np.repeat(starts[:-1], lengths)
+        self.starts = starts.astype(np.int32)
+        self.positions = np.arange(self._total) - np.repeat(starts[:-1], lengths)
+        self.first, self.last = starts[: len(own)], own.cumsum() - 1  # of each sentence
 
-    def with_first(self, symbol: int, filler: int) -> np.ndarray:
-        """Ids (N,), `symbol` before each sentence."""
-        return self._with(symbol, np.append(0, self._ends[:-1]), filler)
-
-    def with_last(self, symbol: int, filler: int) -> np.ndarray:
-        return self._with(symbol, self._ends - 1, filler)
-
-    def _with(self, symbol: int, places: np.ndarray, filler: int) -> np.ndarray:
+    def filled(self, places: np.ndarray, symbol: int, filler: int) -> np.ndarray:
+        """Ids (N,), with `symbol` at these places of the sentences."""
         row = np.full(self._total, filler, np.int64)
-        is_symbol = np.zeros(self._ends[-1], bool)
+        is_symbol = np.zeros(self.last[-1] + 1, bool)
         is_symbol[places] = True
         sentences = row[: len(is_symbol)]
         sentences[is_symbol], sentences[~is_symbol] = symbol, self._ids

@@ -13,6 +13,7 @@ import io
 import logging
 import random
 import re
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,6 @@ from functools import cached_property
 import sentencepiece as spm
 
 from mt_cli.data.normalize import NO_BREAK_SPACES, normalize
-from mt_cli.data.piece_model import CONTROL, piece_message, processor_of
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,9 @@ REAL = "<real>"  # the tag of a source that people wrote, where those of a model
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
+NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5  # sentencepiece's types of pieces; an unused one is never read
+
+Sentences = Callable[[], Iterator[str]]  # starts reading normalized sentences anew
 
 
 def tag_of(language: str) -> str:
@@ -49,8 +52,12 @@ class Tokenizer:
 
     def __init__(self, models: list[bytes]):
         self.models = models
-        processors = [_load(model) for model in models]
+        processors = list(map(processor_of, models))
         self._src, self._tgt = processors[0], processors[-1]
+        for one in processors:
+            ids = (one.pad_id(), one.unk_id(), one.bos_id(), one.eos_id())
+            if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+                raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
         self._src_tags: tuple[int, ...] = ()
         self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
 
@@ -70,6 +77,12 @@ class Tokenizer:
     def vocab_sizes(self) -> tuple[int, int]:
         return self.src_vocab_size, self.tgt_vocab_size
 
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(b"".join(self.models)).hexdigest()
+
+    # Tags
+
     @cached_property
     def tags(self) -> dict[str, int]:
         """All tags, with their ids."""
@@ -77,7 +90,6 @@ class Tokenizer:
         return {self._src.id_to_piece(i): i for i in ids}
 
     def tag_id(self, tag: str) -> int | None:
-        """None where there is no such tag."""
         return self.tags.get(tag)
 
     def tags_for(self, language: str) -> tuple[int, ...]:
@@ -96,9 +108,7 @@ class Tokenizer:
         """What it writes before each source."""
         return self.src_pieces(self._src_tags)
 
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(b"".join(self.models)).hexdigest()
+    # Text and ids
 
     def normalize_tgt(self, text: str) -> str:
         """The text as a target of this tokenizer: `normalize`, with no-break spaces where these pieces have them."""
@@ -126,6 +136,12 @@ class Tokenizer:
         """One line of text, even where byte pieces spell a line end or half a character."""
         return self.normalize_tgt(self._tgt.decode(ids))
 
+    def src_pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._src.id_to_piece(i) for i in ids]
+
+    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._tgt.id_to_piece(i) for i in ids]
+
     def src_vocabulary(self) -> list[str]:
         """All pieces, in the order of their ids."""
         return self.src_pieces(range(self.src_vocab_size))
@@ -133,35 +149,36 @@ class Tokenizer:
     def tgt_vocabulary(self) -> list[str]:
         return self.tgt_pieces(range(self.tgt_vocab_size))
 
-    def src_pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._src.id_to_piece(i) for i in ids]
-
-    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._tgt.id_to_piece(i) for i in ids]
-
     def tgt_ids(self, pieces: list[str]) -> list[int]:
         """The inverse of `tgt_pieces`."""
         return [self._tgt.piece_to_id(piece) for piece in pieces]
 
 
-def _load(model: bytes) -> spm.SentencePieceProcessor:
-    processor = processor_of(model)
-    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
-        raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
+# Models: serialized messages of protobuf, to which pieces can be appended ----------------------------------------------
+
+
+def processor_of(model: bytes) -> spm.SentencePieceProcessor:
+    """Raises CheckpointError for bytes that are no model."""
+    processor = spm.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except (RuntimeError, ValueError):
+        raise CheckpointError("damaged, not a sentencepiece model; restore the tokenizer from a copy") from None
     return processor
 
 
-def train_tokenizer(
-    sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int, tags: Sequence[str] = ()
-) -> Tokenizer:
-    """A tokenizer with a model for each of `sides`. A side is a function that starts reading normalized sentences anew.
-    `tags` come on top of `vocab_size`: text has the pieces that it has without them.
+def piece_message(piece: str, score: float, kind: int = NORMAL) -> bytes:
+    """A piece as an element of a model's first field. In protobuf's encoding it may stand anywhere in a model."""
+    content = field_message(1, piece.encode()) + b"\x15" + struct.pack("<f", score)
+    return field_message(1, content if kind == NORMAL else content + b"\x18" + bytes([kind]))
 
-    If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
-    `vocab_size` is too small for the characters of the text.
-    """
-    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
+
+def field_message(number: int, content: bytes) -> bytes:
+    size, encoded = len(content), bytearray([number << 3 | 2])
+    while size >= 128:
+        encoded.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*encoded, size]) + content
 
 
 def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
@@ -171,34 +188,43 @@ def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
     return Tokenizer([source + added, *target]) if added else tokenizer
 
 
-def extend_tokenizer(
-    tokenizer: Tokenizer, sides: list[Callable[[], Iterator[str]]], algorithm: str, vocab_size: int
-) -> Tokenizer:
+def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: str, vocab_size: int) -> Tokenizer:
     """The tokenizer with pieces that other text uses at least twice and it lacks, after its own, whose ids stay. `sides` as
     in `train_tokenizer`; the pieces are those of a tokenizer that is trained on them."""
-    models = [_extend(model, side, algorithm, vocab_size) for model, side in zip(tokenizer.models, sides, strict=True)]
+    models, is_bpe = [], algorithm == "bpe"
+    for model, sentences in zip(tokenizer.models, sides, strict=True):
+        old, new = processor_of(model), processor_of(_train(sentences, algorithm, vocab_size, may_be_more=True))
+        counts = Counter(i for text in sentences() for i in new.encode(text))
+        added = [
+            i for i in range(EOS_ID + 1, new.get_piece_size())
+            if not new.is_byte(i) and old.piece_to_id(new.id_to_piece(i)) == UNK_ID
+            and (is_bpe or counts[i] >= 2)  # merges lead over pieces that no text has left
+        ]  # fmt: skip
+        # bpe: a score is a place in the order of the merges. unigram: a logarithm of a probability, which text of
+        # another kind changes little.
+        last = min(old.get_score(i) for i in range(old.get_piece_size()))
+        scores = [last - 1 - n if is_bpe else new.get_score(i) for n, i in enumerate(added)]
+        models.append(model + b"".join(map(piece_message, map(new.id_to_piece, added), scores)))
     return Tokenizer(models)
 
 
-def _extend(model: bytes, sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
-    old, new = _load(model), _load(_train(sentences, algorithm, vocab_size, may_be_more=True))
-    counts = Counter(i for text in sentences() for i in new.encode(text))
-    is_bpe = algorithm == "bpe"  # merges lead over pieces that no text has left
-    added = [
-        i for i in range(EOS_ID + 1, new.get_piece_size())
-        if not new.is_byte(i) and (is_bpe or counts[i] >= 2) and old.piece_to_id(new.id_to_piece(i)) == UNK_ID
-    ]  # fmt: skip
-    # bpe: a score is a place in the order of the merges. unigram: a logarithm of a probability, which text of another
-    # kind changes little.
-    last = min(old.get_score(i) for i in range(old.get_piece_size()))
-    scores = [last - 1 - n if is_bpe else new.get_score(i) for n, i in enumerate(added)]
-    return model + b"".join(map(piece_message, map(new.id_to_piece, added), scores))
+# Training ------------------------------------------------------------------------------------------------------------
 
 
-def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int, may_be_more: bool = False) -> bytes:
+def train_tokenizer(sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = ()) -> Tokenizer:
+    """A tokenizer with a model for each of `sides`. `tags` come on top of `vocab_size`: text has the pieces that it has
+    without them.
+
+    If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
+    `vocab_size` is too small for the characters of the text.
+    """
+    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
+
+
+def _train(sentences: Sentences, algorithm: str, vocab_size: int, may_be_more: bool = False) -> bytes:
     """`may_be_more`: where the characters need more pieces, they come on top of `vocab_size`."""
     try:
-        return _interruptible(lambda: _run_trainer(sentences, algorithm, vocab_size))
+        return _run_trainer(sentences, algorithm, vocab_size)
     except RuntimeError as error:
         if is_out_of_memory(error) or is_out_of_threads(error):
             raise  # the corpus is not to blame
@@ -207,7 +233,7 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
     if too_high := re.search(r"too high.*?<= (\d+)", message):
         most = int(too_high[1])
         log.info(f"tokenizer: {vocab_size:,} pieces are more than this corpus can carry; {most:,} are used")
-        return _interruptible(lambda: _run_trainer(sentences, algorithm, most))
+        return _run_trainer(sentences, algorithm, most)
     if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(too_small[1])
         if may_be_more:
@@ -215,34 +241,17 @@ def _train(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: i
         raise DataError(
             f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
         )
-    if "sentences_.empty()" in message and next(sentences(), None) is None:
-        raise DataError("no pair is left to train on; see what is left out above, or give --dev and --test of your own")
     if "sentences_.empty()" in message:
         raise DataError(
-            f"tokenizer: every line is longer than {_MAX_LINE_BYTES:,} bytes, expected a sentence on each; split the lines"
+            f"no pair is left to train on, or every line is longer than {_MAX_LINE_BYTES:,} bytes; see what is left out above,"
+            " split the lines, or give --dev and --test of your own"
         )
     raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
 
 
-def _interruptible(train: Callable[[], bytes]) -> bytes:
-    """The result of `train`, which runs in another thread: Python handles signals in the main thread, and cannot do so
-    while sentencepiece is busy there."""
-    future: Future[bytes] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(train())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    # With a timeout: the system may deliver a signal to the other thread, and then waiting without one does not wake up.
-    while not wait([future], 0.1).done:
-        pass
-    return future.result()
-
-
-def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_size: int) -> bytes:
+def _run_trainer(sentences: Sentences, algorithm: str, vocab_size: int) -> bytes:
+    """Runs in another thread: Python handles signals in the main thread, and cannot do so while sentencepiece is busy
+    there."""
     model, n_lines, spaces = io.BytesIO(), 0, set[str]()
     for text in sentences():
         n_lines += 1
@@ -258,24 +267,37 @@ def _run_trainer(sentences: Callable[[], Iterator[str]], algorithm: str, vocab_s
                 yield text
             n_left -= 1
 
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=drawn(),
-        model_writer=model,
-        model_type=algorithm,
-        vocab_size=vocab_size,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        # Also where they are rare: `Tokenizer` tells by its pieces whether targets have them.
-        required_chars="".join(sorted(spaces)),
-        pad_id=PAD_ID,
-        unk_id=UNK_ID,
-        bos_id=BOS_ID,
-        eos_id=EOS_ID,
-        num_threads=1,  # the number of threads changes the unigram model
-        input_sentence_size=SAMPLE_SIZE,
-        max_sentence_length=_MAX_LINE_BYTES,
-        minloglevel=2,
-    )
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            spm.SentencePieceTrainer.train(
+                sentence_iterator=drawn(),
+                model_writer=model,
+                model_type=algorithm,
+                vocab_size=vocab_size,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                # Also where they are rare: by its pieces `Tokenizer` knows whether targets have them.
+                required_chars="".join(sorted(spaces)),
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                num_threads=1,  # the number of threads changes the unigram model
+                input_sentence_size=SAMPLE_SIZE,
+                max_sentence_length=_MAX_LINE_BYTES,
+                minloglevel=2,
+            )
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    # With a timeout: the system may deliver a signal to the other thread, and then waiting without one does not wake up.
+    while not wait([done], 0.1).done:
+        pass
+    done.result()
     if n_lines > SAMPLE_SIZE:
         log.info(f"tokenizer: learnt from {SAMPLE_SIZE:,} of {n_lines:,} sentences, drawn from all of the text")
     return model.getvalue()

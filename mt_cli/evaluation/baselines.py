@@ -20,8 +20,7 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.errors import DataError
-from mt_cli.run.pair_files import PairFiles
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import PairFiles, RunDir
 
 # Whether translations depend on their sources --------------------------------------------------------------------------
 

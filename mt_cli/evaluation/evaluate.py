@@ -35,7 +35,7 @@ from mt_cli.evaluation.metrics import (
 )
 from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import Direction, choose_direction, directions_of, has_several
+from mt_cli.run.directions import Direction, choose_direction, directions_of
 from mt_cli.run.provenance import commit
 from mt_cli.run.run_dir import RunDir
 
@@ -209,7 +209,7 @@ def _baselines(
     tokenize = _tokenizer_of(direction.data, tokenize)
     sources = [source for test_set in test_sets for source in test_set.sources]
     folder = run.of_pair(run.load_config().data, direction.pair)
-    memory = memory_of(run, folder, direction.pair, sources, direction.is_back)
+    memory = memory_of(run, folder, direction.pair, sources, direction.is_reverse)
     sample = [f"the memory has one in {memory.stride} of {memory.n_read:,} training pairs"] if memory.stride > 1 else []
     sha256 = {"train_sha256": TrainingText(direction.pair).sha256()}
     for test_set in test_sets:
@@ -255,7 +255,7 @@ def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[D
         return [(direction, [read_set(direction.pair, files[0].name, [str(file) for file in files])])]
     planned = []
     for direction in directions_of(config) if to is None else [choose_direction(config, to, run.path)]:
-        sets = _sets_of(run, config, direction, f" {direction.name}" if has_several(config) else "")
+        sets = _sets_of(run, config, direction, f" {direction.name}" if len(directions_of(config)) > 1 else "")
         own = {one.sha256 for one in sets}
         planned.append((direction, sets + [one for one in _sets_of_parent(config, direction) if one.sha256 not in own]))
     return planned
@@ -274,7 +274,7 @@ def _sets_of(run: RunDir, config: Config, direction: Direction, suffix: str) -> 
                 key = "dev" if name == "dev" else f"test.{name}"
                 remedy = f"it is data.{key} of {run.config_file}, relative to where mt is started; go there"
             raise DataError(f"{missing[0]}: no such file; {remedy}, or give --src and --ref")
-    return [read_set(data, f"{name}{suffix}", paths, direction.is_back) for name, paths in named.items()]
+    return [read_set(data, f"{name}{suffix}", paths, direction.is_reverse) for name, paths in named.items()]
 
 
 def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:

@@ -18,9 +18,8 @@ from sacrebleu.metrics.base import Metric
 from torch import Tensor
 
 from mt_cli.data.batching import fixed_batches, make_batch
-from mt_cli.data.dataset import TokenDataset
+from mt_cli.data.dataset import Mixture, TokenDataset
 from mt_cli.data.languages import language, writes_spaces
-from mt_cli.data.mixture import Mixture
 from mt_cli.data.normalize import is_letter
 from mt_cli.decoding.scoring import target_logits
 from mt_cli.errors import DataError, UsageError

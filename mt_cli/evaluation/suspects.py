@@ -21,15 +21,14 @@ from mt_cli.config import DataConfig
 from mt_cli.data.batching import fixed_batches
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.dataset import TokenDataset, TokenPair
-from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.dataset import Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.spelling import respelled
 from mt_cli.decoding.scoring import token_log_probs
 from mt_cli.device import choose_device
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import directions_of, told
+from mt_cli.run.directions import describe_directions, directions_of
 from mt_cli.run.run_dir import RunDir
 
 SHARE = 0.02  # of the pairs that are shown
@@ -61,7 +60,9 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     learnt = next((one for one in known if one.name == data.name), None)
     if learnt is None:
         languages = f"{data.src_lang} to {data.tgt_lang}"
-        raise UsageError(f"{run.path}: translates {told(known)}, the corpus {languages}; give a run of these languages")
+        raise UsageError(
+            f"{run.path}: translates {describe_directions(known)}, the corpus {languages}; give a run of these languages"
+        )
     model, tokenizer, config, _, _ = load_model(run)
     model.to(choose_device(device))
     # A model that went on in one direction alone has forgotten most of the other.
@@ -71,7 +72,7 @@ def find_suspects(run: RunDir, data: DataConfig, device: str = "auto") -> Suspec
     numbers, scores, n_read = list[npt.NDArray[np.int64]](), list[Floats](), 0
     text = TrainingText(data)
     spellings = run.of_pair(config.data, learnt.pair).spellings()
-    pairs = respelled(text.read(), spellings[::-1] if learnt.is_back else spellings)
+    pairs = respelled(text.read(), spellings[::-1] if learnt.is_reverse else spellings)
     with tqdm(total=0, desc="ranking", unit="pairs", leave=False, disable=None) as bar:
         while chunk := list(islice(pairs, _AT_ONCE)):
             all_encoded = [
@@ -137,7 +138,7 @@ def _others(dataset: Mixture, order: list[int]) -> npt.NDArray[np.int64]:
 def _below_usual(gains: Floats, dataset: Mixture) -> Floats:
     """How far below the median of the pairs with targets of like length each gain is, in robust standard deviations."""
     found = np.zeros(len(gains))
-    _, lengths = dataset.lengths(0, len(dataset))
+    _, lengths = dataset.lengths(np.arange(len(dataset)))
     for alike in np.array_split(np.argsort(lengths, kind="stable"), max(1, len(gains) // _N_ALIKE)):
         below = np.median(gains[alike]) - gains[alike]
         found[alike] = below / max(1.4826 * float(np.median(np.abs(below))), 1e-6)

@@ -29,7 +29,7 @@ from mt_cli.explain.estimate import load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.explain.report_run import RunReport, read_run
 from mt_cli.files import read_inside
-from mt_cli.run.directions import Direction, directions_of, told
+from mt_cli.run.directions import Direction, describe_directions, directions_of
 from mt_cli.run.run_dir import RunDir
 
 _MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
@@ -202,8 +202,10 @@ def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[Repo
     sets: dict[tuple[tuple[str, ...], ...], ReportedSet] = {}  # by their texts: one table may hold several
     for number, run in enumerate(runs):
         pairs = run.config.data.directions
-        if back := [one for one in directions_of(run.config) if one.is_back]:
-            run.notes.append(f"The reverse direction, {told(back)}, is not shown; mt evaluate scores it.")
+        if back := [one for one in directions_of(run.config) if one.is_reverse]:
+            run.notes.append(
+                f"The reverse direction, {describe_directions(back)}, is not shown; mt evaluate scores it."
+            )
         try:
             run.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
             evaluators = [RunEvaluator(run.run, checkpoint, Direction(pair), device) for pair in pairs]

@@ -20,7 +20,7 @@ from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
 from mt_cli.errors import RunDirError, as_typed
 from mt_cli.files import read_inside
-from mt_cli.run.directions import told_target
+from mt_cli.run.directions import target_option
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.guards import FAR_ABOVE
 from mt_cli.training.metrics_log import format_duration
@@ -121,7 +121,7 @@ class RunReport:
     @cached_property
     def summary(self) -> list[str]:
         """A few sentences: how good it is, what to do next, how far it is."""
-        command = f"Translate with it: mt translate {as_typed(self.run.path)}{told_target(self.config)}"
+        command = f"Translate with it: mt translate {as_typed(self.run.path)}{target_option(self.config)}"
         if not self.records:
             if self.run.is_imported:
                 return [f"It was imported, so nothing is known of its training. {command}"]

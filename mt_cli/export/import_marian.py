@@ -34,8 +34,8 @@ from mt_cli.config import (
     meant_language,
 )
 from mt_cli.config_file import explain_errors
-from mt_cli.data.piece_model import CONTROL, SYMBOLS, UNUSED, algorithm_of, processor_of, with_our_symbols
-from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, tag_of
+from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
+from mt_cli.data.tokenizer import BOS_ID, CONTROL, EOS_ID, PAD_ID, UNK_ID, UNUSED, Tokenizer, processor_of, tag_of
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.export.marian import marian_order, reordered, weight_names
 from mt_cli.files import refuse_special_file

@@ -7,11 +7,11 @@ compares every shape with the model that the config describes before it allocate
 
 from __future__ import annotations
 
-import os
 import pickletools
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -36,19 +36,15 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.run.directions import Direction
 from mt_cli.run.run_dir import RunDir
 
-FORMAT = 3
+FORMAT = 4
+_TYPES = {"progress": dict, "config": dict, "manifest_sha256": str, "weights": str}
+
+
+# Files of weights ----------------------------------------------------------------------------------------------------
 
 
 def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain values (`weights_only` refuses everything else). A write that fails is tried once more.
-    Raises RunDirError when it fails again."""
-    try:
-        _write(file, content)
-    except RunDirError:
-        _write(file, content)
-
-
-def _write(file: Path, content: dict[str, Any]) -> None:
+    """Writes tensors and plain values (`weights_only` refuses everything else). Raises RunDirError where the disk is full."""
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
     except RuntimeError as error:  # torch reports a full disk as an unexpected position in its file
@@ -62,112 +58,139 @@ def _write(file: Path, content: dict[str, Any]) -> None:
 
 def load_checkpoint(file: Path) -> dict[str, Any]:
     """The verified content, tensors mapped from the file. Raises CheckpointError for anything that is not whole."""
-    if file.exists() and not file.is_file():
-        raise CheckpointError(f"{file}: damaged or not a checkpoint (not a regular file)")
-    try:
+    with _refused_as(file, "damaged or not a checkpoint"):
+        if not file.is_file():
+            raise ValueError("no regular file")
         _verify_archive(file)
-        with file.open("rb") as handle:  # torch opens a file to map by its name, which must be UTF-8
-            is_utf8 = os.fsencode(file).decode("utf-8", "ignore") == str(file)
-            content = torch.load(file if is_utf8 else handle, map_location="cpu", weights_only=True, mmap=is_utf8)
-    except (CheckpointError, MemoryError):
-        raise
-    except Exception as error:  # torch and zipfile answer damage with a dozen kinds of exception
-        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-        raise CheckpointError(f"{file}: damaged or not a checkpoint ({reason})") from None
+        can_map = not re.search("[\udc80-\udcff]", str(file))  # torch maps files by their name, which must be UTF-8
+        with file.open("rb") as handle:
+            content = torch.load(file if can_map else handle, map_location="cpu", weights_only=True, mmap=can_map)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{file}: not an mt checkpoint (no weights in it)")
     if type(content.get("format")) is not int or content["format"] != FORMAT:
         raise CheckpointError(f"{file}: of another version of mt; train the run anew with this one")
     # Types are checked before anything is compared or printed: a stranger's nested lists could take gigabytes.
-    for name, kind in {"progress": dict, "config": dict, "manifest_sha256": str, "weights": str}.items():
+    for name, kind in _TYPES.items():
         if type(content.get(name)) is not kind:
             raise CheckpointError(f"{file}: not an mt checkpoint (no {name} in it)")
     return content
-
-
-def _verify_archive(file: Path) -> None:
-    """Raises CheckpointError for a zip with a wrong checksum, or with what no weights need."""
-    with zipfile.ZipFile(file) as archive:
-        records = archive.infolist()
-        if any(record.compress_type != zipfile.ZIP_STORED for record in records):
-            raise CheckpointError(f"{file}: not a file of weights (its records are compressed)")
-        if sum(record.file_size for record in records) > file.stat().st_size:
-            raise CheckpointError(f"{file}: not a file of weights (corrupt archive: overlapping records)")
-        if damaged := archive.testzip():
-            raise CheckpointError(f"{file}: damaged ({damaged} does not match its checksum)")
-        for name in archive.namelist():
-            if name.endswith("data.pkl"):
-                _refuse_foreign_objects(archive.read(name), file)
 
 
 def load_foreign_weights(file: Path) -> dict[str, Any]:
     """The tensors of another library, by name: of a file in the format safetensors, or of torch's, where nothing but tensors
     is read. Raises CheckpointError for anything else, and UsageError when safetensors is not installed."""
     refuse_special_file(file)
-    try:
-        if file.suffix == ".safetensors":
+    if file.suffix == ".safetensors":
+        try:
             from safetensors.torch import load_file
-
+        except ImportError:
+            raise missing_extra("mt import", "safetensors", "marian") from None
+    with _refused_as(file, "damaged, or no file of weights"):
+        if file.suffix == ".safetensors":
             return load_file(file)
         if zipfile.is_zipfile(file):
             _verify_archive(file)
         else:  # the format of torch before 1.6: five pickles, the fourth of which names the tensors; then their numbers
             with file.open("rb") as handle:
                 for _ in range(5):
-                    _refuse_foreign_objects(handle, file)
+                    _refuse_foreign_objects(handle)
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except ImportError:
-        raise missing_extra("mt import", "safetensors", "marian") from None
-    except (CheckpointError, MemoryError):
-        raise
-    except Exception as error:  # of a dozen kinds, as above
-        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-        raise CheckpointError(f"{file}: damaged, or no file of weights ({reason})") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{file}: no tensors by name in it")
     return content
+
+
+@contextmanager
+def _refused_as(file: Path, what: str) -> Iterator[None]:
+    """Raises CheckpointError for damage, which torch and zipfile answer with a dozen kinds of exception."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise CheckpointError(f"{file}: {what} ({reason})") from None
+
+
+def _verify_archive(file: Path) -> None:
+    """Raises ValueError for a zip with a wrong checksum, or with what no weights need."""
+    with zipfile.ZipFile(file) as archive:
+        records = archive.infolist()
+        if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+            raise ValueError("its records are compressed")  # and could swell up
+        if sum(record.file_size for record in records) > file.stat().st_size:
+            raise ValueError("corrupt archive: overlapping records")  # which take hours to verify
+        if damaged := archive.testzip():
+            raise ValueError(f"{damaged} does not match its checksum")
+        for name in archive.namelist():
+            if name.endswith("data.pkl"):
+                _refuse_foreign_objects(archive.read(name))
 
 
 _OBJECTS = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
 _REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # what makes a value that may stand twice
 
 
-def _refuse_foreign_objects(pickled: bytes | IO[bytes], file: Path) -> None:
-    """Raises CheckpointError for objects that no checkpoint of ours holds. `weights_only` allows more: a bytearray of any
-    size, or tuples of one tuple, again and again, which as a dict's key take hours to hash."""
+def _refuse_foreign_objects(pickled: bytes | IO[bytes]) -> None:
+    """Raises ValueError for what no weights need. `weights_only` runs no code, but allows a bytearray of any size, and tuples
+    of one tuple, again and again, which as a dict's key take hours to hash."""
     before, repeatable = "", set[object]()
     for opcode, argument, _ in pickletools.genops(pickled):
         is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
         if is_constructor and not _OBJECTS.fullmatch(str(argument)):
-            raise CheckpointError(f"{file}: not a file of weights (a {argument} in it)")
+            raise ValueError(f"a {argument} in it")
         if opcode.name in {"BINPUT", "LONG_BINPUT"} and before in _REPEATABLE:
             repeatable.add(argument)
         if opcode.name in {"BINGET", "LONG_BINGET"} and argument not in repeatable:
-            raise CheckpointError(f"{file}: not a file of weights (unsupported content)")
+            raise ValueError("unsupported content")
         before = opcode.name
 
 
-def refuse_other_config(config: Config, content: dict[str, Any], run: RunDir, names: Sequence[str]) -> None:
-    """Raises RunDirError when these sections or keys are not what the checkpoint was trained with. Shapes alone do not show
-    it: another number of heads, for example, leaves all shapes the same."""
-    trained = Config.model_validate(content["config"])
-    if differing := differing_keys(config, trained, names):
+# What weights have to fit to -------------------------------------------------------------------------------------------
+
+
+def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names: Sequence[str]) -> None:
+    """Raises RunDirError when the run's products, or these sections or keys of its config, are not what the checkpoint
+    depends on. Shapes alone do not show it: another number of heads, for example, leaves all shapes the same."""
+    if content["manifest_sha256"] != run.manifest.sha256:
+        raise RunDirError(f"{run.manifest.file}: not of this run's checkpoints; restore it from a copy")
+    if differing := differing_keys(config, Config.model_validate(content["config"]), names):
         raise RunDirError(
             f"{run.config_file}: not what its checkpoints were trained with ({'; '.join(differing)}); put these values back"
         )
 
 
-def refuse_other_products(content: dict[str, Any], run: RunDir) -> None:
-    """Raises RunDirError when tokenizer, sets and all else that the run keeps are not what the checkpoint depends on."""
-    if content["manifest_sha256"] != run.manifest.sha256:
-        raise RunDirError(f"{run.manifest.file}: not of this run's checkpoints; restore it from a copy")
+def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError when names or shapes of `weights` are not the model's, or values are not finite, with which every
+    translation would be blank."""
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: shape_of(weight) for name, weight in weights.items()}
+    for name in sorted(expected.keys() | found.keys(), key=str):
+        if expected.get(name) != found.get(name):
+            raise CheckpointError(
+                f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
+                f" expected {expected.get(name, 'no such weight')}"
+            )
+    refuse_non_finite(weights, file)
 
 
 def refuse_non_finite(weights: dict[str, Any], file: Path) -> None:
-    """Raises CheckpointError for weights with which every translation would be blank."""
     for name, weight in weights.items():
         if not bool(weight.isfinite().all()):
             raise CheckpointError(f"{file}: {name} has values that are not finite; choose an earlier checkpoint")
+
+
+def shape_of(weight: object) -> tuple[int, ...] | str:
+    """The shape of a float32 tensor that is stored in full; for anything else, words that say what it is."""
+    if type(weight) is not torch.Tensor:
+        return type(weight).__name__
+    if weight.dtype != torch.float32 or weight.layout != torch.strided or weight.device.type != "cpu":
+        return f"{weight.dtype} on {weight.device}, {weight.layout}"
+    # A tensor that is not contiguous may claim a huge shape for a single stored number.
+    return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
+
+
+# Models --------------------------------------------------------------------------------------------------------------
 
 
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
@@ -188,31 +211,6 @@ def meta_model(config: Config, tokenizer: Tokenizer) -> Transformer:
         return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
 
 
-def refuse_other_shapes(model: Transformer, weights: dict[str, Any], file: Path) -> None:
-    """Raises CheckpointError when names or shapes of `weights` are not the model's."""
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: shape_of(weight) for name, weight in weights.items()}
-    for name in sorted(expected.keys() | found.keys(), key=str):
-        if expected.get(name) != found.get(name):
-            raise CheckpointError(
-                f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
-                f" expected {expected.get(name, 'no such weight')}"
-            )
-
-
-def shape_of(weight: object) -> tuple[int, ...] | str:
-    """The shape of a float32 tensor that is stored in full; for anything else, words that say what it is."""
-    if type(weight) is not torch.Tensor:
-        return type(weight).__name__
-    if weight.dtype != torch.float32 or weight.layout != torch.strided or weight.device.type != "cpu":
-        return f"{weight.dtype} on {weight.device}, {weight.layout}"
-    # A tensor that is not contiguous may claim a huge shape for a single stored number.
-    return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
-
-
-_KEYS_OF_TRANSLATING = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
-
-
 class LoadedModel(NamedTuple):
     model: Transformer
     tokenizer: Tokenizer
@@ -225,32 +223,29 @@ class LoadedModel(NamedTuple):
         return self._replace(
             tokenizer=self.tokenizer.towards(direction.data.tgt_lang),
             config=self.config.model_copy(update={"data": direction.data}),
-            profile=run.of_pair(self.config.data, direction.pair).load_profile(direction.is_back),
+            profile=run.of_pair(self.config.data, direction.pair).load_profile(direction.is_reverse),
         )
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint, ready to translate, with its tokenizer, config and profile.
+    """The model of a run's checkpoint, ready to translate, with its tokenizer and config.
 
     Of `best`, `last` and `step-N` it takes the weights, averaged or not, that had the lower dev loss at the last
     validation; `averaged` are the averaged weights of the last checkpoint.
     """
-    config = run.load_config()
-    file = run.find_checkpoint(checkpoint)
-    content = load_checkpoint(file)
-    refuse_other_products(content, run)
-    tokenizer = run.load_tokenizer(config.tokenizer.joint)
+    config, file = run.load_config(), run.find_checkpoint(checkpoint)
+    content, tokenizer = load_checkpoint(file), run.load_tokenizer(config.tokenizer.joint)
     try:
-        refuse_other_config(config, content, run, _KEYS_OF_TRANSLATING)
+        keys = ("data.src_lang", "data.tgt_lang", "data.max_length", "tokenizer", "model")
+        refuse_other_run(content, config, run, keys)
     except ValidationError:
         raise CheckpointError(f"{file}: not an mt checkpoint (its config is not valid)") from None
     weights = content.get(checkpoint if checkpoint == "averaged" else content["weights"])
     if not isinstance(weights, dict):
         raise CheckpointError(f"{file}: holds no averaged weights; choose another checkpoint")
     with _Uninitialized():
-        refuse_other_shapes(meta_model(config, tokenizer), weights, file)
+        refuse_other_weights(meta_model(config, tokenizer), weights, file)
         model = build_model(config, tokenizer)
-    refuse_non_finite(weights, file)
     model.load_state_dict(weights)
     return LoadedModel(model.eval(), tokenizer, config, content, None)
 

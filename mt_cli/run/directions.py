@@ -9,18 +9,16 @@ from mt_cli.config import Config, DataConfig, SeveralPairs
 from mt_cli.data.tokenizer import tag_of
 from mt_cli.errors import UsageError
 
-_MOST_NAMED = 8  # directions, in a message
-
 
 class Direction(NamedTuple):
     pair: DataConfig  # of the language pair
-    is_back: bool = False  # from the target of the pair to its source
+    is_reverse: bool = False  # from the target of the pair to its source
 
     @property
     def data(self) -> DataConfig:
         """That of the pair, with the languages of this direction."""
         pair = self.pair
-        if not self.is_back:
+        if not self.is_reverse:
             return pair
         return pair.model_copy(update={"src_lang": pair.tgt_lang, "tgt_lang": pair.src_lang, "bleu_tokenize": "auto"})
 
@@ -28,28 +26,20 @@ class Direction(NamedTuple):
     def name(self) -> str:
         return f"{self.data.src_lang}-{self.data.tgt_lang}"
 
-    @property
-    def told(self) -> str:
-        return f"{self.data.src_lang} to {self.data.tgt_lang}"
-
 
 def directions_of(config: Config) -> list[Direction]:
     """What a run of this config learns for good."""
-    there = [Direction(pair) for pair in config.data.directions]
-    if config.training.both_directions < 1:
-        return there
-    names = {one.name for one in there}
-    return there + [back for one in there if (back := Direction(one.pair, True)).name not in names]
-
-
-def has_several(config: Config) -> bool:
-    return len(directions_of(config)) > 1
+    found = [Direction(pair) for pair in config.data.directions]
+    if config.training.both_directions == 1:
+        names = {one.name for one in found}
+        found += [other for one in found if (other := Direction(one.pair, True)).name not in names]
+    return found
 
 
 def tags_of(config: Config) -> list[str]:
     """The tags that a new run of this config needs: of the languages that it translates into, now and then or for good. A
     run of one direction needs none."""
-    if not isinstance(config.data, SeveralPairs) and not has_several(config):
+    if not isinstance(config.data, SeveralPairs) and len(directions_of(config)) == 1:
         return []
     pairs = config.data.directions
     languages = [pair.tgt_lang for pair in pairs]
@@ -64,44 +54,28 @@ def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
 
     Raises UsageError for what the run has not learnt.
     """
-    known = directions_of(config)
-    if to is None:
-        if len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1:
-            return known[0]
-        raise _not_learnt(run, known)
+    known, share = directions_of(config), config.training.both_directions
+    if to is None and (len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1):
+        return known[0]
     for one in known:
-        if to.casefold() in (one.data.tgt_lang.casefold(), one.name.casefold()):
+        if to is not None and to.casefold() in (one.data.tgt_lang.casefold(), one.name.casefold()):
             return one
-    forgotten = _forgotten(config, to)
-    raise _not_learnt(run, known, forgotten, "" if forgotten else f"--to {to}: ")
+    message = f"{run} translates {describe_directions(known)}"
+    if to is not None and share < 1 and to.casefold() in {one.data.src_lang.casefold() for one in known}:
+        message += f" (training.both_directions is {share:g}; a run that is trained with 1 translates both ways)"
+    elif to is not None:
+        message = f"--to {to}: {message}"
+    choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
+    raise UsageError(f"{message}; give {choices}")
 
 
-def told_target(config: Config) -> str:
+def target_option(config: Config) -> str:
     """The option that says into which language, where a run needs it."""
     targets = [pair.tgt_lang for pair in config.data.directions]
     return f" --to {targets[0]}" if len(set(targets)) > 1 else ""
 
 
-def _not_learnt(run: Path, known: list[Direction], more: str = "", asked: str = "") -> UsageError:
-    choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
-    if len(known) > _MOST_NAMED:
-        choices = f"--to with one of the languages in {run / 'config.yaml'}"
-    return UsageError(f"{asked}{run} translates {told(known)}{more}; give {choices}")
-
-
-def told(directions: list[Direction]) -> str:
-    """`en to de, en to fr and de to en`, of many the first."""
-    words = [one.told for one in directions]
-    if len(words) > _MOST_NAMED:
-        words = [*words[:_MOST_NAMED], f"{len(words) - _MOST_NAMED} more"]
-    *most, last = words
+def describe_directions(directions: list[Direction]) -> str:
+    """`en to de, en to fr and de to en`."""
+    *most, last = (f"{one.data.src_lang} to {one.data.tgt_lang}" for one in directions)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-def _forgotten(config: Config, to: str) -> str:
-    """What is to be said when `to` is the language of a source, and the way back was not learnt for good."""
-    share = config.training.both_directions
-    if share == 1 or to.casefold() not in {pair.src_lang.casefold() for pair in config.data.directions}:
-        return ""
-    learnt = "has forgotten the way back, which it learnt in the beginning" if share else "never learnt the way back"
-    return f" and {learnt} (training.both_directions is {share:g}, 1 keeps both)"

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from mt_cli.files import cannot_write, read_inside, sync_folder
-from mt_cli.run.lock import RunLock
 
 _MAX_LOG_BYTES = 1 << 31
 
 
 class RunLogs:
-    def __init__(self, files: tuple[Path, ...], lock: RunLock):
-        self.files, self._lock = files, lock
+    def __init__(self, *files: Path):
+        self.files = files
 
     def append(self, file: Path, record: dict[str, Any]) -> None:
-        self._lock.refuse_lost()
         try:
             with file.open("a", encoding="utf-8", newline="\n") as handle:
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -40,44 +37,33 @@ class RunLogs:
                     found.append(record)
         return found
 
-    def sync(self) -> dict[str, dict[str, Any]]:
-        """Size and hash of each log, for a checkpoint to keep. The logs are on the disk before it is."""
-        self._lock.refuse_lost()
-        marks, file = dict[str, dict[str, Any]](), self.files[0]
+    def sync(self) -> dict[str, int]:
+        """The size of each log, for a checkpoint to keep. The logs are on the disk before it is."""
+        sizes, file = dict[str, int](), self.files[0]
         try:
             for file in self.files:
-                content = b""
-                if file.exists():
-                    with file.open("ab+") as handle:
-                        os.fsync(handle.fileno())
-                        handle.seek(0)
-                        content = handle.read()
-                marks[file.name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                with file.open("ab") as handle:
+                    os.fsync(handle.fileno())
+                    sizes[file.name] = handle.tell()
             sync_folder(file.parent)
         except OSError as error:
             raise cannot_write(file, error) from None
-        return marks
+        return sizes
 
-    def rewind(self, marks: dict[str, dict[str, Any]]) -> list[str]:
-        """Cuts the logs back to what they were at a checkpoint: what came after it is done again. Returns what is wrong
-        with a log that is not what it was then."""
-        if any(type(mark["size"]) is not int or mark["size"] < 0 for mark in marks.values()):
-            raise ValueError("a log has no size")
+    def rewind(self, sizes: dict[str, int]) -> list[str]:
+        """Cuts the logs back to what they were at a checkpoint: what came after it is done again. Returns what is wrong with a
+        log that is shorter than it was then."""
         damages = []
         for file in self.files:
-            mark = marks[file.name]
-            content = file.read_bytes()[: mark["size"]] if file.exists() else b""
-            if len(content) < mark["size"]:
-                damages.append(
-                    f"{file}: {len(content):,} bytes, {mark['size']:,} when the checkpoint was saved; it was cut"
-                )
-            elif mark["sha256"] not in {None, hashlib.sha256(content).hexdigest()}:
-                damages.append(f"{file}: not what it was when the checkpoint was saved; it is damaged")
-            if file.exists() and file.stat().st_size > mark["size"]:
-                os.truncate(file, mark["size"])
+            wanted, found = sizes[file.name], file.stat().st_size if file.exists() else 0
+            if type(wanted) is not int or wanted < 0:
+                raise ValueError("a log has no size")
+            if found < wanted:
+                damages.append(f"{file}: {found:,} bytes, {wanted:,} when the checkpoint was saved; it was cut")
+            elif found > wanted:
+                os.truncate(file, wanted)
         return damages
 
     def empty(self) -> None:
-        for file in self.files:
-            if file.exists():
-                os.truncate(file, 0)
+        for file in filter(Path.exists, self.files):
+            os.truncate(file, 0)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from mt_cli.errors import RunDirError, as_typed
 from mt_cli.files import open_inside, read_inside, sync_folder, write_text
@@ -23,8 +23,8 @@ from mt_cli.files import open_inside, read_inside, sync_folder, write_text
 log = logging.getLogger(__name__)
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_AFTER_TRAINING = ("estimate",)  # made of a checkpoint, so no checkpoint depends on it
-_REPEATABLE = ("ids",)  # made anew also in a run that has checkpoints, where the recorded hash comes out
+_AFTER_TRAINING = "estimate"  # made of a checkpoint, so no checkpoint depends on it
+_REPEATABLE = "ids"  # made anew also in a run that has checkpoints, where the recorded hash comes out
 
 
 class Product(BaseModel):
@@ -32,8 +32,8 @@ class Product(BaseModel):
 
     inputs: dict[str, Sha256]
     settings: dict[str, JsonValue]
-    files: dict[str, Sha256]  # relative to the run
-    facts: dict[str, JsonValue]  # what was found, where that is no file
+    files: dict[str, Sha256] = {}  # relative to the run
+    facts: dict[str, JsonValue] = {}  # what was found, where that is no file
 
     @property
     def sha256(self) -> str:
@@ -67,22 +67,21 @@ class Manifest:
             dict[str, Product](),
             set[str](),
         )  # what there is; the names that this start asked for
+        remedy = "restore it from a copy"
         try:
             content = _Content.model_validate_json(read_inside(folder, self.file, 1 << 28))
+            if content.sha256 != _sha256_of(content.products):
+                raise ValueError("other products")
+            self.products = content.products
         except FileNotFoundError:
             if is_trained:
                 raise RunDirError(
-                    f"{self.file}: missing; restore it from a copy; a run of an earlier version of mt has to be trained anew"
+                    f"{self.file}: missing; {remedy}; a run of an earlier version has to be trained anew"
                 ) from None
-            return
-        except (OSError, ValidationError):
-            content = None
-        if content is None or content.sha256 != _sha256_of_products(content.products):
+        except (OSError, ValueError):
             if is_trained:
-                raise RunDirError(f"{self.file}: damaged; restore it from a copy, or choose another --run-dir")
+                raise RunDirError(f"{self.file}: damaged; {remedy}, or choose another --run-dir") from None
             log.warning(f"{self.file}: damaged, so the run is prepared anew")
-            return
-        self.products = content.products
 
     def product(
         self, name: str, inputs: Mapping[str, str | None], settings: Mapping[str, Any], make: Callable[[], Made]
@@ -94,25 +93,32 @@ class Manifest:
         """
         self.asked.add(name)
         known = self.products.get(name)
-        is_fixed = self.is_read_only or (self._is_trained and name not in _AFTER_TRAINING)
+        is_fixed = self.is_read_only or (self._is_trained and name != _AFTER_TRAINING)
         own = Product(
             inputs={key: value for key, value in inputs.items() if value is not None},
             settings=json.loads(json.dumps(settings)),
-            files={},
-            facts={},
         )
+        if known is None and is_fixed:
+            raise RunDirError(f"{self.file}: has no {name}; restore it from a copy, or choose another --run-dir")
         if known is not None:
-            changed, damaged = _changed(known, own, inputs, is_fixed), self._damaged(known)
+            gone = {key for key, value in inputs.items() if value is None}
+            changed = _differing(known.inputs, own.inputs) - gone
+            if not is_fixed:  # else they are those of its config
+                changed |= _differing(known.settings, own.settings)
+            damaged = [file for file, sha256 in known.files.items() if not self._is_whole(self.folder / file, sha256)]
             if not changed and not damaged:
                 return known
-            if is_fixed:
-                self._refuse(name, changed, damaged)
-            elif name not in _AFTER_TRAINING:
-                why = f"other {', '.join(changed)}" if changed else f"{damaged[0]} is damaged"
+            if is_fixed and changed:
+                raise RunDirError(
+                    f"{self.folder}: the {' and '.join(sorted(changed))} files are not those this run began with; restore them,"
+                    f" choose another --run-dir, or begin a new run with what was learnt here: --from {as_typed(self.folder)}"
+                )
+            if is_fixed and (self.is_read_only or not name.startswith(_REPEATABLE)):
+                raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
+            if not is_fixed and name != _AFTER_TRAINING:
+                why = f"other {', '.join(sorted(changed))}" if changed else f"{damaged[0]} is damaged"
                 log.info(f"made anew: {name} ({why})")
-        elif is_fixed:
-            raise RunDirError(f"{self.file}: has no {name}; restore it from a copy, or choose another --run-dir")
-        made = self._with_hashes(own, make())
+        made = self._recorded(own, make())
         if is_fixed:
             if known is None or made.sha256 != known.sha256:
                 raise RunDirError(
@@ -130,7 +136,19 @@ class Manifest:
             self.products = {name: product for name, product in self.products.items() if name not in stale}
             self._save()
 
-    def _with_hashes(self, own: Product, made: Made) -> Product:
+    def _save(self) -> None:
+        content = _Content(sha256=_sha256_of(self.products), products=self.products)
+        write_text(self.file, content.model_dump_json(indent=1) + "\n")
+
+    def _is_whole(self, file: Path, sha256: str) -> bool:
+        try:
+            with open_inside(self.folder, file) as content:
+                return hashlib.file_digest(content, "sha256").hexdigest() == sha256
+        except FileNotFoundError:
+            return False
+
+    def _recorded(self, own: Product, made: Made) -> Product:
+        """With what was made, which is on the disk when this returns."""
         files = {}
         for path in made.files:
             with path.open("rb") as content:
@@ -140,35 +158,12 @@ class Manifest:
             sync_folder(folder)
         return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(made.facts)))})
 
-    def _save(self) -> None:
-        content = _Content(sha256=_sha256_of_products(self.products), products=self.products)
-        write_text(self.file, content.model_dump_json(indent=1) + "\n")
-
-    def _refuse(self, name: str, changed: list[str], damaged: list[str]) -> None:
-        if changed:
-            raise RunDirError(
-                f"{self.folder}: {', '.join(changed)}: not what they were when this run began; restore them, choose another"
-                f" --run-dir, or begin a new run with what was learnt here: --from {as_typed(self.folder)}"
-            )
-        if self.is_read_only or not name.startswith(_REPEATABLE):
-            raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
-
-    def _damaged(self, product: Product) -> list[str]:
-        return [name for name, sha256 in product.files.items() if self._sha256_of(self.folder / name) != sha256]
-
-    def _sha256_of(self, file: Path) -> str | None:
-        try:
-            with open_inside(self.folder, file) as content:
-                return hashlib.file_digest(content, "sha256").hexdigest()
-        except FileNotFoundError:
-            return None
-
     # For readers
 
     def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:
         """The content of a file of a product. Raises RunDirError where it is missing or not what was made."""
         known, name = self.products.get(product), file.relative_to(self.folder).as_posix()
-        remedy = "the same mt train command makes it again" if product in _AFTER_TRAINING else "restore it from a copy"
+        remedy = "the same mt train command makes it again" if product == _AFTER_TRAINING else "restore it from a copy"
         try:
             content = read_inside(self.folder, file, max_bytes)
         except FileNotFoundError:
@@ -184,18 +179,11 @@ class Manifest:
     @property
     def sha256(self) -> str:
         """Of all that a training depends on; each checkpoint holds it."""
-        return _sha256_of_products({k: v for k, v in self.products.items() if not k.startswith(_AFTER_TRAINING)})
+        return _sha256_of({name: one for name, one in self.products.items() if name != _AFTER_TRAINING})
 
 
-def _changed(known: Product, own: Product, inputs: Mapping[str, str | None], is_fixed: bool) -> list[str]:
-    """The names of inputs and settings that differ. The settings of a run with checkpoints are those of its config."""
-    gone = {name for name, sha256 in inputs.items() if sha256 is None}
-    differing = [name for name in {*known.inputs, *own.inputs} - gone if known.inputs.get(name) != own.inputs.get(name)]
-    if not is_fixed:
-        differing += [
-            key for key in {*known.settings, *own.settings} if known.settings.get(key) != own.settings.get(key)
-        ]
-    return sorted(differing)
+def _differing(known: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
+    return {key for key in {*known, *own} if known.get(key) != own.get(key)}
 
 
 def sha256_of_json(value: Any) -> str:
@@ -204,5 +192,5 @@ def sha256_of_json(value: Any) -> str:
     ).hexdigest()
 
 
-def _sha256_of_products(products: Mapping[str, Product]) -> str:
+def _sha256_of(products: Mapping[str, Product]) -> str:
     return sha256_of_json({name: product.model_dump() for name, product in products.items()})

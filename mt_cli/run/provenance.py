@@ -30,12 +30,10 @@ def versions() -> dict[str, str]:
 
 def record_start(run: RunDir, **facts: object) -> None:
     """Adds this start to the run's `provenance.json`; a continued run has several."""
-    starts = []
-    if run.provenance_file.exists():
-        try:
-            starts = list(json.loads(read_inside(run.path, run.provenance_file))["starts"])
-        except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
-            starts = []  # a damaged note must not stop a training
+    try:
+        starts = list(json.loads(read_inside(run.path, run.provenance_file))["starts"])
+    except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        starts = []  # none yet, or a damaged note, which must not stop a training
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **facts,
@@ -50,14 +48,11 @@ def record_start(run: RunDir, **facts: object) -> None:
 def commit() -> str | None:
     """The commit of the code that runs. None unless its own repository has this file: an installed package may lie in a
     user's repository."""
-    here = Path(__file__)
+    here, answer = Path(__file__), ""
     try:
-        _git(here.parent, "ls-files", "--error-unmatch", here.name)
-        return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=12")
+        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--abbrev=12"]):
+            git = ["git", *command]
+            answer = subprocess.run(git, cwd=here.parent, capture_output=True, text=True, timeout=5, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *command: str) -> str:
-    answer = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
-    return answer.stdout.strip()
+    return answer.strip()

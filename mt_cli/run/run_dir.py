@@ -32,22 +32,44 @@ moved.
 from __future__ import annotations
 
 import difflib
+import io
+import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from mt_cli.config import Config, DataConfig, SeveralPairs
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
+from mt_cli.data.corpora import Places, TrainingText, places_in_table
+from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, as_typed
-from mt_cli.files import cannot_write, read_inside, refuse_outside, refuse_special_file, write_bytes, write_text
-from mt_cli.run.lock import RunLock
-from mt_cli.run.logs import RunLogs
+from mt_cli.files import (
+    cannot_write,
+    make_folder,
+    open_inside,
+    read_inside,
+    refuse_outside,
+    refuse_special_file,
+    write_atomically,
+    write_bytes,
+    write_text,
+)
 from mt_cli.run.manifest import Made, Manifest
-from mt_cli.run.pair_files import PairFiles
+
+if TYPE_CHECKING:
+    from mt_cli.run.logs import RunLogs
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
+_MAX_LIST_BYTES = 1 << 31
 
 
 class RunDir:
@@ -62,23 +84,28 @@ class RunDir:
         self.tensorboard = path / "tensorboard"
         self.back = path / "back"
         self.synthetic = path / "synthetic"
-        self.lock = RunLock(path)
-        self.logs = RunLogs((self.metrics_file, self.timing_file), self.lock)
 
     @classmethod
     def existing(cls, path: Path) -> RunDir:
         run = cls(path)
         if not run.config_file.is_file():
-            found = (
-                "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
-            )
-            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{_meant(path)}")
+            if path.is_dir():
+                found = "no config.yaml in it"
+            else:
+                found = "not a directory" if path.exists() else "no such directory"
+            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{_suggest(path)}")
         refuse_outside(run.path, run.config_file)
         return run
 
     @cached_property
     def manifest(self) -> Manifest:
         return Manifest(self.path, is_trained=bool(self.steps()))
+
+    @cached_property
+    def logs(self) -> RunLogs:
+        from mt_cli.run.logs import RunLogs  # here, as translating does not need it
+
+        return RunLogs(self.metrics_file, self.timing_file)
 
     def load_config(self) -> Config:
         """Before the first checkpoint, the keys that were not given are open."""
@@ -117,15 +144,13 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        names = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
-        folders = [self.path / name for name in names]
-        for path in (*self.lock.files, *self.logs.files, *folders):
-            is_folder = path in folders
+        folders = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
+        files = (".lock", ".owner", self.metrics_file.name, self.timing_file.name)
+        for path in (self.path / name for name in (*files, *folders)):
             if path.is_symlink():
-                raise RunDirError(
-                    f"{path}: is a symbolic link, expected a {'folder' if is_folder else 'file'}; delete it"
-                )
-            if not is_folder:
+                kind = "folder" if path.name in folders else "file"
+                raise RunDirError(f"{path}: is a symbolic link, expected a {kind}; delete it")
+            if path.name in files:
                 refuse_special_file(path)
 
     @property
@@ -170,32 +195,172 @@ class RunDir:
 
     def find_checkpoint(self, name: str) -> Path:
         """The file of `best`, `last`, `step-N` or `averaged` (that of `last`). A name never leads out of the run."""
+        steps = self.steps()
+        choices = f"one of {', '.join(f'step-{step}' for step in steps)}" if steps else "another run"
         if re.fullmatch(r"step-\d{1,12}", name):
             file = self.checkpoint_file(int(name[5:]))
         elif name not in {"best", "last", "averaged"}:
             raise RunDirError(f"'{name}' is no checkpoint's name; give best, last, step-N or averaged")
         else:
             try:
-                file = self.path / ("last" if name == "averaged" else name)
-                named = read_inside(self.path, file, 1000).decode("utf-8").strip().removeprefix("checkpoints/")
+                pointer = self.path / ("last" if name == "averaged" else name)
+                named = read_inside(self.path, pointer, 1000).decode("utf-8").strip().removeprefix("checkpoints/")
             except (OSError, UnicodeDecodeError):
                 named = ""
             if not _STEP_NAME.match(named):
-                raise RunDirError(f"{self.path}: no '{name}' checkpoint; train first, or choose {self._choices()}")
+                raise RunDirError(f"{self.path}: no '{name}' checkpoint; train first, or choose {choices}")
             file = self.checkpoints / named
         if not file.is_file():
-            raise RunDirError(f"{file}: no such checkpoint; choose {self._choices()}")
+            raise RunDirError(f"{file}: no such checkpoint; choose {choices}")
         refuse_outside(self.path, file)
         return file
 
-    def _choices(self) -> str:
-        return "one of " + ", ".join(f"step-{step}" for step in self.steps()) if self.steps() else "another run"
 
-
-def _meant(path: Path) -> str:
+def _suggest(path: Path) -> str:
     """The runs that may be meant by a path that is none."""
     runs = sorted(file.parent for file in RUNS.glob("*/config.yaml"))
     if path == RUNS and runs:
         return f"; it holds {', '.join(map(str, runs[:5]))}"
     near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
     return f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else ""
+
+
+_SPELLINGS = TypeAdapter(dict[Literal["src", "tgt"], Spelling], config=ConfigDict(strict=True))
+
+
+class _MadeCorpus(BaseModel):
+    """The facts of a corpus that the run has made for itself."""
+
+    model_config = ConfigDict(strict=True)
+
+    n_pairs: int = Field(ge=0)  # 0: there is none
+    weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0  # how often an epoch has each of them
+
+
+class PairFiles:
+    """What a run keeps of one language pair: in its own folder, or in one for each of several pairs."""
+
+    def __init__(self, manifest: Manifest, pair: DataConfig, folder: Path):
+        self.manifest, self.pair, self.folder = manifest, pair, folder
+        self.suffix = "" if folder == manifest.folder else f" {pair.name}"  # of the names of products
+        self.held_out = folder / "held_out"
+        self.left_out_file = folder / "left_out.tsv"
+        self.check_file = folder / "check.json"
+        self.cache = folder / "cache"
+        refuse_outside(manifest.folder, folder)
+
+    # The sets
+
+    def dev_files(self) -> list[str]:
+        return self.held_out_files("dev") if self.pair.dev is None else self.pair.dev
+
+    def all_files(self) -> dict[str, list[str]]:
+        """The files of the dev set and of each test set, by name."""
+        sets = {"dev": self.dev_files(), **self.pair.test}
+        if self.pair.dev is None and not self.pair.test:
+            sets["test"] = self.held_out_files("test")
+        return sets
+
+    def held_out_files(self, name: str) -> list[str]:
+        return self._files("held_out", name)
+
+    def _files(self, folder: str, stem: str) -> list[str]:
+        """Those of source and target. Raises RunDirError for a link that leads out of the run."""
+        files = [self.folder / folder / f"{stem}.{tag}" for tag in (self.pair.src_lang, self.pair.tgt_lang)]
+        for file in files:
+            refuse_outside(self.manifest.folder, file)
+        return [str(file) for file in files]
+
+    def held_out_pairs(self) -> dict[str, list[SentencePair]]:
+        """The sets that were cut from the training text, by name."""
+        files = {name: self.held_out_files(name) for name in ("dev", "test")}
+        return {
+            name: list(read_pairs(paths, report=CorpusReport()))
+            for name, paths in files.items()
+            if all(Path(path).is_file() for path in paths)
+        }
+
+    def save_held_out(self, sets: Mapping[str, Sequence[SentencePair]]) -> list[Path]:
+        make_folder(self.held_out)
+        saved = []
+        for name, pairs in sets.items():
+            for side, file in enumerate(map(Path, self.held_out_files(name))):
+                write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
+                saved.append(file)
+        return saved
+
+    # What training reads
+
+    def training_data(self) -> DataConfig:
+        """The section in which what the run has made for itself, synthetic pairs and text of its parent, are the last
+        corpora."""
+        made = list[Corpus]()
+        for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
+            try:
+                facts = _MadeCorpus.model_validate({"n_pairs": 0, **self.manifest.facts(name)})
+            except ValidationError:
+                raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
+            if facts.n_pairs:
+                is_synthetic = name == "synthetic"
+                made.append(Corpus(files=files, weight=facts.weight, synthetic=is_synthetic, hold_out=is_synthetic))
+        return self.pair.model_copy(update={"train": [*self.pair.corpora, *made]}) if made else self.pair
+
+    def synthetic_files(self) -> list[str]:
+        return self._files("synthetic", "tgt")
+
+    def rehearsal_files(self) -> list[str]:
+        return self._files("rehearsal", "old")
+
+    def spellings(self) -> Spellings:
+        """Characters of either side that are read as others."""
+        try:
+            sides = _SPELLINGS.validate_python(self.manifest.facts(f"spelling{self.suffix}"))
+        except ValidationError:
+            raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
+        return sides.get("src", {}), sides.get("tgt", {})
+
+    def save_left_out(self, text: TrainingText, pairs: Iterable[tuple[str, SentencePair]]) -> Path:
+        """`pairs` come with the reason why they are not trained on."""
+        lines = (line.encode("utf-8", "backslashreplace") for line in text.table(pairs))  # a path need not be UTF-8
+        write_atomically(self.left_out_file, methodcaller("writelines", lines))
+        return self.left_out_file
+
+    def left_out_places(self) -> Places:
+        """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
+        try:
+            file = open_inside(self.manifest.folder, self.left_out_file)
+            with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
+                return places_in_table(rows)
+        except FileNotFoundError:
+            return Places()
+        except (OSError, ValueError):
+            raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
+
+    def trained(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """Those of the pairs of the training text that are trained on, in the spelling of the training."""
+        left_out = self.left_out_places()
+        return respelled((pair for pair in pairs if pair.place not in left_out), self.spellings())
+
+    # What is known of the text
+
+    def share_faulty(self) -> float:
+        """The share of the pairs that the check of the corpus would drop; 0 where nothing is known."""
+        try:
+            report = json.loads(read_inside(self.manifest.folder, self.check_file, _MAX_LIST_BYTES))
+            return len(report["dropped"]) / max(1, report["n_pairs"])
+        except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            return 0.0  # it is for people; a training does not need it
+
+    def profile_file(self, is_reverse: bool = False) -> Path:
+        return self.folder / ("corpus.back.json" if is_reverse else "corpus.json")
+
+    def load_profile(self, is_reverse: bool = False) -> CorpusProfile | None:
+        """Of the text read from source to target, or from target to source. None where nothing was trained on a text: the
+        run was imported."""
+        product, file = f"statistics{self.suffix}", self.profile_file(is_reverse)
+        if product not in self.manifest.products:
+            return None
+        try:
+            return CorpusProfile.model_validate_json(self.manifest.read(product, file))
+        except ValidationError:
+            raise RunDirError(f"{file}: damaged; restore it from a copy") from None

@@ -8,12 +8,13 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Literal
 
+import numpy as np
+
 from mt_cli.augment.fine_tuning import known_characters
 from mt_cli.augment.word_list import word_weight
 from mt_cli.data.corpora import TextSet
 from mt_cli.data.corpus import CorpusReport, Place, SentencePair
-from mt_cli.data.dataset import FILES, TokenDataset, TokenPair
-from mt_cli.data.mixture import Lengths, Mixture, Part
+from mt_cli.data.dataset import FILES, Lengths, Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.profile import ProfileBuilder
 from mt_cli.data.splitting import AbbreviationCounter
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
@@ -21,7 +22,7 @@ from mt_cli.errors import DataError
 from mt_cli.files import cannot_write, write_text
 from mt_cli.run.manifest import Made
 from mt_cli.stages.pair import PairStages
-from mt_cli.training.prepared import PreparedPair
+from mt_cli.training.state import PreparedPair
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class IdStages:
                 for builder, (_, side) in zip(builders, ways, strict=True):
                     builder.add(pair[side])
             for builder, (way, side) in zip(builders, ways, strict=True):
-                files.append(self.files.profile_file(is_back=side == 1))
+                files.append(self.files.profile_file(is_reverse=side == 1))
                 language = (self.data.src_lang, self.data.tgt_lang)[side]
                 profile = builder.profile(*_lengths(way), self.files.spellings()[side])
                 profile = profile.knowing(known_characters(self._pair.parent, language))
@@ -183,7 +184,6 @@ def _lengths(mixture: Mixture) -> tuple[Lengths, Lengths, int]:
     """The lengths of sources and targets, of a large corpus those of pairs that are spread over it, and the length of the
     longest source of all."""
     n = len(mixture)
-    longest = max(
-        int(mixture.lengths(first, min(n, first + _MOST_LENGTHS))[0].max()) for first in range(0, n, _MOST_LENGTHS)
-    )
-    return *mixture.lengths_of(range(0, n, -(-n // _MOST_LENGTHS))), longest
+    chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))
+    longest = max(int(mixture.lengths(chunk)[0].max()) for chunk in chunks)
+    return *mixture.lengths(np.arange(0, n, -(-n // _MOST_LENGTHS))), longest

@@ -16,7 +16,7 @@ from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs
 from mt_cli.data.spelling import CharacterCounter, count_characters, respelled
 from mt_cli.files import cannot_write
 from mt_cli.recipe import FactsCounter
-from mt_cli.run.pair_files import PairFiles
+from mt_cli.run.run_dir import PairFiles
 
 
 class PairText:

@@ -21,9 +21,8 @@ from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_ou
 from mt_cli.run.checkpoint import (
     load_checkpoint,
     refuse_non_finite,
-    refuse_other_config,
-    refuse_other_products,
-    refuse_other_shapes,
+    refuse_other_run,
+    refuse_other_weights,
     save_checkpoint,
 )
 from mt_cli.run.run_dir import RunDir
@@ -66,8 +65,7 @@ class Checkpoints:
         )
         self._damaged.discard(p.step)
         self._step = p.step
-        self._point(p)
-        self._prune(p)
+        self._point_and_prune(p)
 
     def steps(self) -> list[int]:
         """Those with a checkpoint, up to the present one. A file of a later step is damaged, or it would have been
@@ -78,17 +76,16 @@ class Checkpoints:
         """Restores `state` from the checkpoint that the first process finds to be the newest whole one, in all processes."""
         step = self._ranks.shared(self._ranks.first(lambda: self._restore_newest(state)))
         if step is not None and not self._ranks.is_first:
-            self._step, file = step, self.run.checkpoint_file(step)
-            self._restore(state, load_checkpoint(file), step, file)
+            self._step = step
+            self._restore(state, step)
 
     def _restore_newest(self, state: TrainingState) -> int | None:
         """Restores `state` from the newest whole checkpoint, and returns its step; names each that is damaged. Never starts
         from zero where there was a checkpoint."""
         steps = self.run.steps()
         for step in reversed(steps):
-            file = self.run.checkpoint_file(step)
             try:
-                self._restore(state, load_checkpoint(file), step, file)
+                self._restore(state, step)
             except CheckpointError as error:
                 self._damaged.add(step)
                 log.warning(f"{error}; trying the one before it")
@@ -97,8 +94,8 @@ class Checkpoints:
             self._step = step
             log.info(f"continuing {self.run.path} from step {step}")
             self.verify_best(state.progress)
-            self._point(state.progress)  # the process may have ended after saving the checkpoint and before these two
-            self._prune(state.progress)
+            # The process may have ended after saving the checkpoint and before these two.
+            self._point_and_prune(state.progress)
             return step
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
@@ -115,29 +112,30 @@ class Checkpoints:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
             progress.best_step, progress.best_score = 0, -torch.inf
 
-    def _point(self, progress: Progress) -> None:
-        self.run.point("last", progress.step)
-        if progress.best_step:
-            self.run.point("best", progress.best_step)
-
-    def _prune(self, progress: Progress) -> None:
+    def _point_and_prune(self, progress: Progress) -> None:
         """Keeps the newest whole checkpoints, and the best one that each of them knows, so that a training can go on from
         either."""
-        steps = self.steps()
-        best = progress.best_step or _named_best(self.run)
+        self.run.point("last", progress.step)
+        steps, best = self.steps(), progress.best_step
+        if best:
+            self.run.point("best", best)
+        else:  # of a damaged one the file is kept, as the disk may be to blame
+            with contextlib.suppress(RunDirError):
+                best = int(self.run.find_checkpoint("best").stem.removeprefix("step-"))
         kept = {*[step for step in steps if step not in self._damaged][-N_KEPT:], best}
         if progress.best_step > min(kept):
             kept.add(progress.previous_best_step)
         for file in map(self.run.checkpoint_file, set(steps) - kept):
-            if not file.is_dir():  # which none of ours is
-                # Of Windows while another program reads it; so it goes later.
-                with contextlib.suppress(PermissionError):
-                    file.unlink(missing_ok=True)
+            with contextlib.suppress(
+                PermissionError, IsADirectoryError
+            ):  # the former of Windows while another program reads it
+                file.unlink(missing_ok=True)
 
-    def _restore(self, state: TrainingState, content: dict[str, Any], step: int, file: Path) -> None:
-        refuse_other_products(content, self.run)
+    def _restore(self, state: TrainingState, step: int) -> None:
+        file = self.run.checkpoint_file(step)
+        content = load_checkpoint(file)
         try:
-            refuse_other_config(state.config, content, self.run, ("data", "tokenizer", "model", "training"))
+            refuse_other_run(content, state.config, self.run, ("data", "tokenizer", "model", "training"))
             self._load_state(state, content, file)
             if state.progress.step != step:
                 raise ValueError(f"it is of step {state.progress.step}")
@@ -153,17 +151,13 @@ class Checkpoints:
             raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
 
     def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
-        refuse_other_shapes(state.model, content["model"], file)
-        refuse_non_finite(content["model"], file)
-        state.model.load_state_dict(content["model"])
         dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
         if dtype != state.dtype:
             state.dtype, state.dtype_reason = dtype, "as this run began"
             state.optimizer = Optimizer(state.model, state.settings, dtype)
-        if state.optimizer.averaged is not None:
-            refuse_other_shapes(state.model, content["averaged"], file)
-            refuse_non_finite(content["averaged"], file)
-            state.optimizer.averaged.load_state_dict(content["averaged"])
+        for name, model in state.candidates.items():
+            refuse_other_weights(model, content[name], file)
+            model.load_state_dict(content[name])
         moments = content["optimizer"]["state"]
         state.optimizer.restore(moments)
         for index, of_weight in moments.items():
@@ -172,15 +166,6 @@ class Checkpoints:
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
         state.follow(state.speed.plan if state.settings.minutes is not None else None)
-        if not self._ranks.is_first:
-            return
-        for damage in self.run.logs.rewind(content["logs"]):
-            log.warning(f"{damage}, and goes on as it is; restore it from a copy")
-
-
-def _named_best(run: RunDir) -> int:
-    """The step that the file `best` names; 0 where there is none. If its checkpoint cannot be read, the disk may be to blame,
-    so the file is kept."""
-    with contextlib.suppress(RunDirError, CheckpointError):
-        return int(run.find_checkpoint("best").stem.removeprefix("step-"))
-    return 0
+        if self._ranks.is_first:
+            for damage in self.run.logs.rewind(content["logs"]):
+                log.warning(f"{damage}, and goes on as it is; restore it from a copy")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mt_cli.config import TrainingConfig
 from mt_cli.data.batching import Batch, make_batch
-from mt_cli.data.mixture import Mixture
+from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedBatch
 from mt_cli.errors import is_device_failure, is_out_of_memory
 from mt_cli.model.dropout import seed_dropout

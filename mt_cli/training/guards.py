@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from mt_cli.config import DecodingConfig, TrainingConfig
-from mt_cli.data.mixture import Mixture
+from mt_cli.data.dataset import Mixture
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_dir import RunDir
@@ -64,7 +64,7 @@ def refuse_non_finite_update(update: Update, dataset: Mixture, saved_steps: Call
     """Called before anything is saved; the update has not changed the weights (`Optimizer.step`)."""
     for what, value in (("loss is", update.loss), ("the gradient's norm is", update.grad_norm)):
         if not math.isfinite(value):
-            lines = ", ".join(map(dataset.where, update.pairs[:5]))
+            lines = ", ".join(map(dataset.format_location, update.pairs[:5]))
             what = f"{what} {value} (batch with training lines {lines}, ...); not applied"
             raise _diverged(update.step, what, saved_steps)
 

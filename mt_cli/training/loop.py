@@ -25,11 +25,10 @@ from mt_cli.training.guards import (
     smaller_searches,
 )
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
-from mt_cli.training.prepared import PreparedData
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
 from mt_cli.training.signals import StopSignals
-from mt_cli.training.state import TrainingState
+from mt_cli.training.state import PreparedData, TrainingState
 from mt_cli.training.update import QueuedUpdate, Updates
 from mt_cli.training.validation import Validation, validate
 

@@ -17,7 +17,7 @@ import torch
 
 from mt_cli.config import AUTO, TrainingConfig
 from mt_cli.data.batching import epoch_batches
-from mt_cli.data.mixture import Mixture
+from mt_cli.data.dataset import Mixture
 from mt_cli.device import memory_limit, memory_limited
 from mt_cli.errors import TrainingError, is_out_of_memory
 from mt_cli.training.gradients import Gradients
@@ -129,7 +129,7 @@ def _try_batches(
             n_times = 1 if device.type == "cpu" else 5  # a GPU's first ones are slow
             seconds = [update_seconds(phase, batches[0]) for _ in range(n_times)][n_times // 2 :]
             del of_others
-            return (int(dataset.lengths_of(batches[0])[1].sum()) + len(batches[0])) / median(seconds)
+            return (int(dataset.lengths(batches[0])[1].sum()) + len(batches[0])) / median(seconds)
         finally:
             optimizer.drop_gradients()
             if is_new:
@@ -149,7 +149,7 @@ def largest_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) 
         if n_pairs >= MOST_PAIRS:
             break
         n_pairs += len(pairs)
-        n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths_of(pairs))
+        n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
         sizes = (n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2)
         for kind, size in enumerate(sizes):
             if size > largest.get(kind, (0, []))[0]:

@@ -1,4 +1,4 @@
-"""Everything that a training changes: weights, moments, counters, plan. `resume.py` writes it to checkpoints.
+"""What a training is given, and everything that it changes: weights, moments, counters, plan. `checkpoints.py` saves it.
 
 `Progress` and `Speed` are pydantic dataclasses, so a value of a wrong type or beyond its range is refused when a
 checkpoint is read back.
@@ -15,7 +15,11 @@ import torch
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from mt_cli.config import Config, TrainingConfig
+from mt_cli.config import Config, DataConfig, TrainingConfig
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.dataset import Mixture
+from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.schedule import Phase, Plan, phase
@@ -26,8 +30,27 @@ Step = Annotated[int, Field(ge=0, le=100_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
-
 _CLEARLY_BELOW = 0.5  # nats
+_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
+
+
+@plain_dataclass
+class PreparedPair:
+    """A language pair that is trained on."""
+
+    data: DataConfig
+    profile: CorpusProfile
+    dev: Mixture  # the dev set; BLEU and chrF are those of `dev_pairs`
+    dev_pairs: list[SentencePair]
+
+
+@plain_dataclass
+class PreparedData:
+    config: Config  # with a value for each key that was left open
+    tokenizer: Tokenizer
+    train: Mixture
+    pairs: list[PreparedPair]  # at least one
+    sha256: str  # of all that the training depends on
 
 
 @dataclass(config=_STRICT)
@@ -44,7 +67,7 @@ class Progress:
     best_loss: Score = -math.inf  # on dev, of the best; -inf where it is not known
     last_validation_step: Step = 0
     weights: Annotated[str, Field(pattern="^(model|averaged)$")] = (
-        "model"  # which had the lower dev loss at that validation
+        "model"  # those of the lower dev loss at that validation
     )
     elapsed_seconds: Seconds = 0.0
     loss_sum: float = 0.0  # nats, since the last log record
@@ -69,14 +92,13 @@ class Progress:
         """How this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
         best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words. ""
         where it is not."""
-        best = (
-            "best" if score > self.best_score else "best, by its loss" if loss < self.best_loss - _CLEARLY_BELOW else ""
-        )
-        is_best = bool(best)
-        is_best_since = is_best or score > self.best_score_since
+        best = "best" if score > self.best_score else ""
+        if not best and loss < self.best_loss - _CLEARLY_BELOW:
+            best = "best, by its loss"
+        is_best_since = bool(best) or score > self.best_score_since
         self.n_validations_without_best = 0 if is_best_since else self.n_validations_without_best + 1
-        self.best_score_since = score if is_best else max(score, self.best_score_since)
-        if is_best:
+        self.best_score_since = score if best else max(score, self.best_score_since)
+        if best:
             self.best_score, self.best_loss = score, loss
             self.best_step, self.previous_best_step = self.step, self.best_step
         return best
@@ -113,9 +135,6 @@ class Speed:
         one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, n_steps - self.n_two_pass_steps)
         two_pass = self.two_pass_seconds / self.n_two_pass_steps if self.n_two_pass_steps else _SLOWDOWN * one_pass
         return one_pass, two_pass
-
-
-_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
 
 
 @plain_dataclass
@@ -165,8 +184,7 @@ class TrainingState:
     @property
     def is_out_of_patience(self) -> bool:
         """Never when training for a given time: the best scores come at its end, where the learning rate is low."""
-        p = self.progress
-        return self.settings.minutes is None and p.n_validations_without_best >= self.settings.patience
+        return self.settings.minutes is None and self.progress.n_validations_without_best >= self.settings.patience
 
     @property
     def is_validation_due(self) -> bool:

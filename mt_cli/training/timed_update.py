@@ -7,8 +7,7 @@ import time
 import torch
 
 from mt_cli.config import AUTO, Config
-from mt_cli.data.dataset import TokenDataset, TokenPair
-from mt_cli.data.mixture import Mixture, Part
+from mt_cli.data.dataset import Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.tokenizer import EOS_ID, PAD_ID
 from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
 from mt_cli.errors import is_out_of_memory

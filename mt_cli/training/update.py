@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.data.batching import epoch_batches, make_batch
-from mt_cli.data.mixture import Mixture
+from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedShape, pack, packed_shape, pieces
 from mt_cli.model.attention import MultiHeadAttention, attend, attend_packed, has_packed_kernel
 from mt_cli.model.dropout import seed_dropout
@@ -167,7 +167,7 @@ class Updates:
         own = [(number, make) for number, (rank, make) in enumerate(makers) if rank == self._ranks.rank]
         if self._ahead is not None:
             own = [(number, self._ahead.submit(make).result) for number, make in own]
-        n_tokens = sum(int(data.lengths_of(pairs)[1].sum()) + len(pairs) for pairs in batches)
+        n_tokens = sum(int(data.lengths(pairs)[1].sum()) + len(pairs) for pairs in batches)
         return Portion(batches, epoch, batch, is_backward, n_tokens, own)
 
     def close(self) -> None:

@@ -17,8 +17,7 @@ from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.guards import refuse_non_finite_losses
-from mt_cli.training.prepared import PreparedData, PreparedPair
-from mt_cli.training.state import TrainingState
+from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
 
 log = logging.getLogger(__name__)
 

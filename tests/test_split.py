@@ -65,7 +65,7 @@ def test_all_that_repeats_a_set_of_other_files_is_found_however_often():
 @pytest.mark.parametrize("story", [1, 30])
 def test_no_pair_is_near_one_of_another_set_on_either_side(story):
     pairs = corpus(700, story=story)
-    sets = sets_of(pairs, split(lambda: iter(pairs), 1, True, True))
+    sets = sets_of(pairs, split(lambda: iter(pairs), 1, True))
     assert min(map(len, sets.values())) >= 25
     for side in (0, 1):
         n = gram_length(letters(pair[side]) for pair in pairs)
@@ -106,7 +106,7 @@ def test_a_phrase_of_few_words_is_not_found_in_longer_sentences():
 
 def test_each_line_left_out_says_why():
     pairs = corpus(600)
-    made = split(lambda: iter(pairs), 1, True, True)
+    made = split(lambda: iter(pairs), 1, True)
     reasons = {reason.partition(" line")[0] for reason in made.left_out.values()}
     assert reasons == {"repeats", "repeats a side of", "nearly repeats"}
     for reason in made.left_out.values():
@@ -116,10 +116,9 @@ def test_each_line_left_out_says_why():
 
 def test_the_sets_asked_for_have_their_size_and_are_distinct_pairs():
     pairs = corpus(700)
-    for with_dev, with_test in [(True, True), (True, False), (False, True), (False, False)]:
-        made = split(lambda: iter(pairs), 1, with_dev, with_test)
-        sets = sets_of(pairs, made)
-        assert [len(sets["dev"]), len(sets["test"])] == [50 * with_dev, 50 * with_test]
+    for with_test in (True, False):
+        sets = sets_of(pairs, split(lambda: iter(pairs), 1, with_test))
+        assert [len(sets["dev"]), len(sets["test"])] == [50, 50 * with_test]
         held_out = [(letters(pair.src), letters(pair.tgt)) for pair in sets["dev"] + sets["test"]]
         assert len(set(held_out)) == len(held_out)
 
@@ -135,7 +134,7 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
     verses = corpus(1000, story=20, repeated=0)
     for i in range(3, 1000, 9):  # a refrain
         verses[i] = verses[i - 1]._replace(line=verses[i].line)
-    made = split(lambda: iter(verses), 1, True, True)
+    made = split(lambda: iter(verses), 1, True)
     assert made.in_stretches and set(made.held_out.values()) == {"dev", "test"}
     position = {pair.place: i for i, pair in enumerate(verses)}
     held_out = {position[line]: name for line, name in made.held_out.items()}
@@ -147,7 +146,7 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
     assert len({verses[i].src for i in held_out}) == len(held_out) == 100
 
     shuffled = random.Random(1).sample(verses, len(verses))
-    made = split(lambda: iter(shuffled), 1, True, True)
+    made = split(lambda: iter(shuffled), 1, True)
     assert not made.in_stretches and len(made.held_out) == 100
 
 
@@ -159,14 +158,14 @@ def test_single_lines_are_held_out_where_stretches_would_cost_most_of_the_text()
         places = rng.sample(range(9), 2)
         sides = ([word(rng) * 2 if i in places else one for i, one in enumerate(side)] for side in (src, tgt))
         pairs.append(SentencePair(*map(" ".join, sides), len(pairs) + 1))
-    made = split(lambda: iter(pairs), 1, True, True)
+    made = split(lambda: iter(pairs), 1, True)
     assert not made.in_stretches and len(made.held_out) == 40 and len(made.left_out) < 10
 
 
 def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is():
     pairs = corpus(200, repeated=0)
     others = [pair._replace(line=pair.line + 1) for pair in pairs]
-    made = split(lambda: iter(pairs), 1, True, True, read_others=lambda: iter(others))
+    made = split(lambda: iter(pairs), 1, True, read_others=lambda: iter(others))
     assert len(made.held_out) == 40 and all(line % 2 == 0 for _, line in made.held_out)
     assert made.left_out.keys() >= {(0, line + 1) for _, line in made.held_out}
 
@@ -174,13 +173,13 @@ def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is
 def test_the_way_back_holds_out_the_same_pairs():
     pairs = corpus(300)
     exchanged = [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs]
-    assert split(lambda: iter(pairs), 1, True, True) == split(lambda: iter(exchanged), 1, True, True)
+    assert split(lambda: iter(pairs), 1, True) == split(lambda: iter(exchanged), 1, True)
 
 
 def test_the_split_depends_on_text_and_seed_alone():
     code = (
         "import test_split as t; pairs = t.corpus(300)\n"
-        "made = t.split(lambda: iter(pairs), 7, True, True); print(sorted(made.held_out.items()), made.left_out)"
+        "made = t.split(lambda: iter(pairs), 7, True); print(sorted(made.held_out.items()), made.left_out)"
     )
     answers = {
         subprocess.run(
@@ -192,7 +191,7 @@ def test_the_split_depends_on_text_and_seed_alone():
     }
     assert len(answers) == 1 and b"dev" in answers.pop()
     pairs = corpus(300)
-    assert split(lambda: iter(pairs), 7, True, True) != split(lambda: iter(pairs), 8, True, True)
+    assert split(lambda: iter(pairs), 7, True) != split(lambda: iter(pairs), 8, True)
 
 
 def test_training_keeps_nearly_all_of_a_corpus_made_from_patterns():
@@ -201,7 +200,7 @@ def test_training_keeps_nearly_all_of_a_corpus_made_from_patterns():
     pattern = [(f"{a} has never seen the {b}", f"{b} {a} sonata kirimu") for a in people for b in things]
     made_of = corpus(600, repeated=0) + [SentencePair(*sides, 10_000 + i) for i, sides in enumerate(pattern)]
     rng.shuffle(made_of)
-    made = split(lambda: iter(made_of), 1, True, True)
+    made = split(lambda: iter(made_of), 1, True)
     assert len(made.left_out) <= 0.03 * len(made_of) and len(made.held_out) == 150
 
 
@@ -222,7 +221,7 @@ def test_too_few_distinct_pairs_are_an_error_that_says_what_to_do(sides):
         DataError,
         match=r"^only \d+ distinct pairs .* at least 40 .*; look at the corpus with mt check, add pairs, or give --dev and --test$",
     ):
-        split(lambda: iter(pairs), 1, True, True)
+        split(lambda: iter(pairs), 1, True)
 
 
 def test_a_corpus_of_near_repetitions_alone_is_an_error_that_says_what_to_do():
@@ -231,7 +230,7 @@ def test_a_corpus_of_near_repetitions_alone_is_an_error_that_says_what_to_do():
         SentencePair(f"the very same long sentence about {word(rng)}", word(rng) + word(rng), i) for i in range(400)
     ]
     with pytest.raises(DataError, match=r"can be held out for a dev set, at least \d+ are needed: .*, or give --dev$"):
-        split(lambda: iter(pairs), 1, True, False)
+        split(lambda: iter(pairs), 1, False)
 
 
 def test_endless_lines_empty_words_and_foreign_signs_do_no_harm():
@@ -240,7 +239,7 @@ def test_endless_lines_empty_words_and_foreign_signs_do_no_harm():
     pairs += [
         SentencePair(text, other, 1000 + i) for i, (text, other) in enumerate(zip(odd, odd[1:] + odd[:1], strict=True))
     ]
-    made = split(lambda: iter(pairs), 1, True, True)
+    made = split(lambda: iter(pairs), 1, True)
     assert len(made.held_out) == 40 and max(made.held_out) < (0, 1000)
 
 

@@ -267,7 +267,7 @@ def test_the_name_of_a_column_tells_its_language(name, code):
     ("content", "expected"),
     [
         ("a b,c\n" * 9 + "d\n" + "a b,c\nx\n", ":10: 1 columns, expected 2; complete the row or delete it"),
-        ("a b,c\n" * 9 + "Well, yes,d\n", ":10: 3 columns, expected 2; put a cell that has a comma "),
+        ("a b,c\n" * 9 + "Well, yes,d\n", ":10: 3 columns, expected 2; put a cell with a comma "),
         ('"a",b\n"c",d\n"e,f\n' + "g h,i\n" * 5, ":3: a row that begins here cannot be read (unexpected end of data)"),
         ('"a",b\n' * 9 + f'"{"long " * 40_000}",b\n', ":10: a row that begins here cannot be read (field larger "),
         ('"a",b\n"c,d\n"e",f\n', ":2: a row that begins here cannot be read ("),

@@ -12,7 +12,29 @@ _SHORT = {  # codes of three letters for languages that this file knows by two
     "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "wuu": "zh", "lzh": "zh", "jpn": "ja", "kor": "ko", "tha": "th",
     "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz",
 }  # fmt: skip
-_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
+_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
+# ISO 639-1
+_CODES = set(["aa", "ab", "ae", "af", "ak", "am", "an", "ar", "as", "av", "ay", "az", "ba", "be", "bg", "bh", "bi", "bm", "bn", "bo", "br", "bs", "ca", "ce", "ch", "co", "cr", "cs", "cu", "cv", "cy", "da", "de", "dv", "dz", "ee", "el", "en", "eo", "es", "et", "eu", "fa", "ff", "fi", "fj", "fo", "fr", "fy", "ga", "gd", "gl", "gn", "gu", "gv", "ha", "he", "hi", "ho", "hr", "ht", "hu", "hy", "hz", "ia", "id", "ie", "ig", "ii", "ik", "io", "is", "it", "iu", "ja", "jv", "ka", "kg", "ki", "kj", "kk", "kl", "km", "kn", "ko", "kr", "ks", "ku", "kv", "kw", "ky", "la", "lb", "lg", "li", "ln", "lo", "lt", "lu", "lv", "mg", "mh", "mi", "mk", "ml", "mn", "mr", "ms", "mt", "my", "na", "nb", "nd", "ne", "ng", "nl", "nn", "no", "nr", "nv", "ny", "oc", "oj", "om", "or", "os", "pa", "pi", "pl", "ps", "pt", "qu", "rm", "rn", "ro", "ru", "rw", "sa", "sc", "sd", "se", "sg", "si", "sk", "sl", "sm", "sn", "so", "sq", "sr", "ss", "st", "su", "sv", "sw", "ta", "te", "tg", "th", "ti", "tk", "tl", "tn", "to", "tr", "ts", "tt", "tw", "ty", "ug", "uk", "ur", "uz", "ve", "vi", "vo", "wa", "wo", "xh", "yi", "yo", "za", "zh", "zu"])  # fmt: skip
+_NO_CODES = set(["src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new", "doc", "url", "sid", "tid"])
+_TAG = re.compile(r"([A-Za-z]{2}|[a-z]{3}|[A-Z]{3})((?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?)")
+_NAMES = """ar arabic العربية|ay aymara aimara|bg bulgarian български|bn bengali বাংলা|ca catalan català|cs czech čeština
+cy welsh cymraeg|da danish dansk|de german deutsch|el greek ελληνικά|en english inglés anglais englisch
+es spanish español castellano espagnol spanisch|eu basque euskara|fa persian farsi فارسی|fi finnish suomi
+fr french français francés französisch|ga irish gaeilge|gl galician galego|gn guarani avañe'ẽ|he hebrew עברית
+hi hindi हिन्दी|hu hungarian magyar|id indonesian|it italian italiano|ja japanese 日本語|ko korean 한국어
+nl dutch nederlands|no norwegian norsk|pl polish polski|pt portuguese português|qu quechua quichua|ro romanian română
+ru russian русский|sk slovak slovenčina|sv swedish svenska|sw swahili kiswahili|ta tamil தமிழ்|th thai ไทย
+tr turkish türkçe|uk ukrainian українська|ur urdu اردو|vi vietnamese|zh chinese 中文 汉语"""
+
+
+def _plain(name: str) -> str:
+    """Without accents and capitals: both Espanol and ESPAÑOL are espanol."""
+    letters = unicodedata.normalize("NFD", name.casefold().replace("\u2019", "'"))
+    return "".join(char for char in letters if not unicodedata.combining(char))
+
+
+_NAMED = {_plain(name): code for code, *names in map(str.split, re.split(r"[|\n]", _NAMES)) for name in names}
+_ENGLISH = {code: name.capitalize() for code, name, *_ in map(str.split, re.split(r"[|\n]", _NAMES))}
 
 
 def language(tag: str) -> str:
@@ -23,7 +45,7 @@ def language(tag: str) -> str:
 
 def writes_spaces(tag: str) -> bool:
     """Whether the language has spaces between words."""
-    return language(tag) not in _WITHOUT_SPACES
+    return language(tag) not in {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
 
 
 def writes_spaces_between_sentences(tag: str) -> bool:
@@ -31,58 +53,14 @@ def writes_spaces_between_sentences(tag: str) -> bool:
     return language(tag) not in {"zh", "ja"}
 
 
-# ISO 639-1
-_CODES = set(re.findall(r"\w+", """
-    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
-    en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
-    ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
-    nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
-    sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""))  # fmt: skip
-_NO_CODES = {
-    "src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new",
-    "doc", "url", "sid", "tid",
-}  # fmt: skip
-_TAG = re.compile(r"([A-Za-z]{2}|[a-z]{3}|[A-Z]{3})((?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?)")
-
-
-def _plain(name: str) -> str:
-    """Without accents and capitals: both Espanol and ESPAÑOL are español."""
-    letters = unicodedata.normalize("NFD", name.casefold().replace("\u2019", "'"))
-    return "".join(char for char in letters if not unicodedata.combining(char))
-
-
-_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
-_NAMED = {
-    _plain(name): code
-    for code, *names in map(
-        str.split,
-        """ar arabic العربية|ay aymara aimara|bg bulgarian български|bn bengali বাংলা|ca catalan català|cs czech čeština
-        cy welsh cymraeg|da danish dansk|de german deutsch|el greek ελληνικά|en english inglés anglais englisch
-        es spanish español castellano espagnol spanisch|eu basque euskara|fa persian farsi فارسی|fi finnish suomi
-        fr french français francés französisch|ga irish gaeilge|gl galician galego|gn guarani avañe'ẽ|he hebrew עברית
-        hi hindi हिन्दी|hu hungarian magyar|id indonesian|it italian italiano|ja japanese 日本語|ko korean 한국어
-        nl dutch nederlands|no norwegian norsk|pl polish polski|pt portuguese português|qu quechua quichua|ro romanian română
-        ru russian русский|sk slovak slovenčina|sv swedish svenska|sw swahili kiswahili|ta tamil தமிழ்|th thai ไทย
-        tr turkish türkçe|uk ukrainian українська|ur urdu اردو|vi vietnamese|zh chinese 中文 汉语""".replace(
-            "\n", "|"
-        ).split("|"),
-    )
-    for name in names
-}
-
-
 def english_name(tag: str) -> str:
     """Spanish for es and es-MX; the tag itself where this file knows no name."""
-    code = _OF_ONE_LANGUAGE.get(language(tag), language(tag))
-    return next(
-        (name.capitalize() for name, own in _NAMED.items() if own == code), tag
-    )  # the English name is the first
+    return _ENGLISH.get(_OF_ONE_LANGUAGE.get(language(tag), language(tag)), tag)
 
 
 def code_of_name(name: str) -> str | None:
     """The code of the language that a column of this name holds: es of es, Spanish, Español (México) and text_es, en_US of
-    en_US. None if the name tells no language."""
+    en_US. None if the name says no language."""
     name = unicodedata.normalize("NFC", name.strip())
     tag = _TAG.fullmatch(name)
     if tag and (tag[1].lower() in _CODES or (len(tag[1]) == 3 and tag[1].lower() not in _NO_CODES)):
@@ -100,8 +78,8 @@ def may_be_a_word(code: str) -> bool:
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages that the names of files tell, by their endings as of a.es and b.pt_BR, or by the one part in which
-    they differ, as of corpus-spanish.txt and corpus-guarani.txt; None if they tell none."""
+    """The two languages by the names of files: by their endings as of a.es and b.pt_BR, or by the one part in which they
+    differ, as of corpus-spanish.txt and corpus-guarani.txt; None where the names say none."""
     names = [Path(name).name.removesuffix(".gz") for name in (src, tgt)]
     parts = [re.split(r"[.\-_]", name) for name in names]
     candidates = [[name.rpartition(".")[2] for name in names], [part[-1] for part in parts]]
@@ -116,8 +94,7 @@ def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
 
 
 def is_other_language(code: str, expected: Iterable[str]) -> bool:
-    """Whether a code that a name tells is surely none of the expected languages. Nobody knows of a code of three letters: it may
-    stand for a language that has one of two, and it may be no code."""
-    known = {language(one) for one in expected}
-    own, shorts = language(code), {_OF_ONE_LANGUAGE.get(one, one) for one in known}
+    """Whether the code in a name is surely none of the expected languages. A code of three letters may stand for one of
+    them, and may be no code at all."""
+    own, shorts = language(code), {_OF_ONE_LANGUAGE.get(language(one), language(one)) for one in expected}
     return own in _CODES and _OF_ONE_LANGUAGE.get(own, own) not in shorts

@@ -13,11 +13,10 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-MAX_COMPARED = 1000  # of a line that are looked at
+MAX_COMPARED = 1000  # characters of a line that are looked at
 
 # Tried on the captions of Multi30k, a corpus made from patterns, and news: with these two, fewer than 1 in 100 held-out
-# sentences has 80% of its words, or an edit ratio (difflib) of 0.9, in common with a training sentence. With 0.7 and 20
-# bits it is 6 in 100 of the short patterns.
+# sentences has 80% of its words, or an edit ratio (difflib) of 0.9, in common with a training sentence.
 NEAR = 0.65
 _BITS = 16  # of an n-gram: 4 letters of an alphabet or 2 of Chinese; many sentences share shorter ones by chance
 _MANY = 6  # times the length of an n-gram: n-grams of a sentence that can be recognized within a longer one
@@ -80,17 +79,15 @@ class NearIndex:
         """`sentences` are what `letters` gave; those without letters are never found."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
-        self._sentences, self._n = sentences, gram_length(sentences)
-        frequency: Counter[str] = Counter()
-        for sentence in sentences:
-            frequency.update(grams(sentence, self._n))
+        self._n = gram_length(sentences)
+        self._own = [grams(sentence, self._n) for sentence in sentences]
+        frequency = Counter(gram for own in self._own for gram in own)
         holders: defaultdict[str, list[int]] = defaultdict(list)
         n_needed = []
-        for number, sentence in enumerate(sentences):
+        for number, own in enumerate(self._own):
             # Looking for the rarer half of the n-grams is quicker by far. Who shows the share `NEAR` of all n-grams lacks
             # so few that the rest must be in this half (prefix filtering, Chaudhuri, Ganti and Kaushik 2006).
-            own = sorted(grams(sentence, self._n), key=frequency.__getitem__)
-            rarer = own[: (len(own) + 1) // 2]
+            rarer = sorted(own, key=frequency.__getitem__)[: (len(own) + 1) // 2]
             n_needed.append(len(rarer) - (len(own) - math.ceil(NEAR * len(own) - 1e-9)))
             for gram in rarer:
                 holders[gram].append(number)
@@ -99,11 +96,8 @@ class NearIndex:
         self._n_needed = np.maximum(n_needed, 1)
 
     def near(self, sentence: str) -> list[int]:
-        """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least.
-
-        A short sentence within a longer one does not count as shown whole: phrases of few words are part of many
-        sentences.
-        """
+        """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least. A short
+        sentence within a longer one does not count as shown whole: phrases of few words are part of many sentences."""
         import numpy as np
 
         found = grams(sentence, self._n)
@@ -112,8 +106,5 @@ class NearIndex:
             return []
         n_shown = np.bincount(np.concatenate(holders), minlength=len(self._n_needed))
         possible = np.flatnonzero(n_shown >= self._n_needed).tolist()
-        return [index for index in possible if self._share(index, found) >= NEAR]
-
-    def _share(self, index: int, found: set[str]) -> float:
-        own = grams(self._sentences[index], self._n)
-        return len(own & found) / max(len(own), min(len(found), _MANY * self._n))
+        n_recognized = min(len(found), _MANY * self._n)
+        return [i for i in possible if len(self._own[i] & found) >= NEAR * max(len(self._own[i]), n_recognized)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from mt_cli.data.corpus import SentencePair
@@ -28,10 +28,8 @@ _LAST_LATIN = "\u02af"  # in other scripts, a letter with other marks is another
 # Names such as those of ʉ, ɨ, ɛ, ɓ.
 _CHANGED = re.compile("LATIN (?:SMALL|CAPITAL) LETTER (?:OPEN )?([A-Z])(?: BAR| WITH .*)?")
 
-# Times that training has a character, and that the dev set would have it, if it wrote as training does: with fewer it may
-# lack one by chance.
-_LEAST = 20
-_HARDLY = 0.05  # share of these times up to which it does not write so
+_LEAST = 20  # times that training has a character, and that dev would have it: with fewer it may lack one by chance
+_HARDLY = 0.05  # share of the expected times up to which dev does not write so
 # What stands for the lost characters must be more frequent than in training by this share of theirs, and by this share of
 # its own; at most so many times as frequent as all of them were; and they must be so large a share of it. Otherwise its
 # rise has another reason.
@@ -41,7 +39,7 @@ _MAINLY = 3.0  # times as frequent that apostrophes with spaces must be as other
 
 
 class CharacterCounter:
-    """Counts the characters of a text: letters with their marks, apostrophes with the spaces around them."""
+    """Counts the characters of NFC text: letters with their marks, apostrophes with the spaces around them."""
 
     def __init__(self, texts: Iterable[str] = ()):
         self.counts = Counter[str]()
@@ -49,7 +47,6 @@ class CharacterCounter:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """`text` is NFC."""
         text = text[:_MAX_COUNTED]
         self.counts.update(_CHARACTER.findall(text) if _OF_SEVERAL.search(text) else text)
 
@@ -68,7 +65,11 @@ def other_spelling(train: CharacterCounter, dev: CharacterCounter) -> Spelling:
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
     expected = Counter({char: n * scale for char, n in train.counts.items()})  # times, if dev wrote as training does
-    for variants in _variants(train.counts.keys() | dev.counts.keys()):
+    groups = defaultdict[str, list[str]](list)  # characters that may stand for each other
+    for char in sorted(train.counts.keys() | dev.counts.keys()):
+        if (plain := _plain(char)) is not None:
+            groups[plain].append(char)
+    for variants in groups.values():
         joined, spaced = (sum(expected[char] for char in variants if (" " in char) == has) for has in (False, True))
         lost = [
             char for char in variants
@@ -90,57 +91,41 @@ def other_spelling(train: CharacterCounter, dev: CharacterCounter) -> Spelling:
     return capitals | found
 
 
-def _variants(characters: Iterable[str]) -> Iterable[list[str]]:
-    """Those that may stand for each other: apostrophes with and without spaces; the forms of a Latin letter with marks,
-    strokes and hooks."""
-    groups: dict[str, list[str]] = {}
-    for char in sorted(characters):
-        bare = char.strip(" ")
-        if bare and bare in APOSTROPHES:
-            groups.setdefault(APOSTROPHES, []).append(char)
-        elif (letter := _plain_letter(char)) != char:
-            groups.setdefault(letter, []).append(char)
-    return groups.values()
-
-
-def _plain_letter(char: str) -> str:
-    """The Latin letter that it is a form of: u of ü, u̱ and ʉ. Others as they are."""
+def _plain(char: str) -> str | None:
+    """The Latin letter that it is a form of, u of ü, u̱ and ʉ; ' of an apostrophe; None of others and of u itself."""
+    if (bare := char.strip(" ")) and bare in APOSTROPHES:
+        return APOSTROPHES[0]
     first = unicodedata.normalize("NFD", char)[0]
     if not first.isalpha() or first > _LAST_LATIN:
-        return char
+        return None
     changed = _CHANGED.fullmatch(unicodedata.name(first, ""))
     letter = changed[1] if changed else first
-    return letter.lower() if first.islower() else letter
+    letter = letter.lower() if first.islower() else letter
+    return None if letter == char else letter
 
 
 class Respelling:
-    """Writes text in another spelling."""
+    """Writes NFC text in another spelling, also NFC."""
 
     def __init__(self, spelling: Spelling):
         self._spelling = spelling
-        characters = "|".join(map(_pattern_of, sorted(spelling, key=len, reverse=True)))
-        self._pattern = re.compile(characters) if spelling else None
+        patterns = [
+            f"{LETTER_BEFORE}{re.escape(char)}{LETTER_AFTER}" if " " in char
+            # neither feet, as in 5', nor inches or quotation marks, as in 10'' and ''so''
+            else f"(?<![\\d{char}]){re.escape(char)}(?!{char})" if char in APOSTROPHES
+            else f"{re.escape(char)}(?![{_MARKS}])"
+            for char in sorted(spelling, key=len, reverse=True)
+        ]  # fmt: skip
+        self._pattern = re.compile("|".join(patterns)) if spelling else None
 
     def __call__(self, text: str) -> str:
-        """`text` is NFC, and so is what comes out."""
-        if self._pattern is None:
-            return text
-        return self._pattern.sub(lambda found: self._spelling[found[0]], text)
-
-
-def _pattern_of(char: str) -> str:
-    if " " in char:
-        return f"{LETTER_BEFORE}{re.escape(char)}{LETTER_AFTER}"
-    if char in APOSTROPHES:  # neither feet, as in 5', nor inches or quotation marks, as in 10'' and ''so''
-        return f"(?<![\\d{char}]){re.escape(char)}(?!{char})"
-    return f"{re.escape(char)}(?![{_MARKS}])"
+        return self._pattern.sub(lambda found: self._spelling[found[0]], text) if self._pattern else text
 
 
 def format_spelling(spelling: Spelling) -> str:
     """For people: â for ã, ' for " ’ "."""
-    return ", ".join(
-        f'{other} for "{char}"' if " " in char else f"{other} for {char}" for char, other in spelling.items()
-    )
+    quoted = {char: f'"{char}"' if " " in char else char for char in spelling}
+    return ", ".join(f"{other} for {quoted[char]}" for char, other in spelling.items())
 
 
 def respelled(pairs: Iterable[SentencePair], spellings: Spellings) -> Iterator[SentencePair]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -28,12 +28,12 @@ _MAX_LEFT_OUT = 0.03  # of the pairs, for repeating a held-out pair in part or n
 _MOST_LOST = 0.2  # share of all pairs that are left out so that stretches are held out
 _MAX_REPETITIONS = 200  # of a held-out pair; bounds memory
 _SHORTEST = 0.2  # of the mean length of a side: a shorter sentence says too little to be scored
-
 _N_SAMPLED = 1 << 15  # distinct pairs from which the held-out ones are drawn, and up to which they are counted
 _N_COUPLES = 2048  # of neighbours that are compared, at least, where there are as many
 # The share of neighbours that are more alike than distant lines are is 0.5 in random order. Measured: news in the order
 # of the text 0.78; the captions of Multi30k 0.54; shuffled corpora 0.46 to 0.53.
 _ALIKE, _STANDARD_ERRORS = 0.6, 3
+_WHOLLY = "repeats"
 
 
 @dataclass
@@ -45,45 +45,66 @@ class Split:
     in_stretches: bool = False  # whether runs of lines are held out, and not single ones
 
 
+@dataclass
+class _Survey:
+    """What one reading of the pairs tells. A position counts pairs from 0."""
+
+    n_pairs: int = 0
+    n_letters: list[int] = field(default_factory=lambda: [0, 0])  # of all sources and of all targets
+    sample: dict[int, int] = field(default_factory=dict)  # hash of a pair -> position of its first occurrence
+    couples: list[tuple[_Sides, _Sides]] = field(default_factory=list)  # neighbours, evenly from all of the text
+
+
+@dataclass
+class _Candidate:
+    place: Place
+    sides: _Sides
+    repetitions: dict[Place, str] = field(default_factory=dict)  # what repeats this pair, and how
+
+
+@dataclass
+class _Unit:
+    """Positions that go into one set together: a single one, or a stretch with a border at either end."""
+
+    positions: range
+    candidates: list[_Candidate] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+
+
 def split(
     read_pairs: ReadPairs,
     seed: int,
-    with_dev: bool,
     with_test: bool,
     unfit: Container[Place] = (),
     format_place: FormatPlace = format_line,
     read_others: ReadPairs = lambda: (),
 ) -> Split:
-    """The pairs of the sets asked for, and those that training leaves out because of them. The places `unfit` are held
-    out for no set. `read_others`: pairs that training has as well, but that are not like what will be translated.
+    """A dev set, a test set if asked for, and what training leaves out because of them. The places `unfit` are held out for
+    no set. `read_others`: pairs that training has as well, but that are not like what will be translated.
 
     `read_pairs` begins anew whenever it is called. A set is a random sample of the distinct pairs whose sides have
     letters, differ, are no longer than 1,000 characters and not much shorter than the mean.
 
-    Repetition: no pair of a set is equal or nearly equal to one of another set or of training, on either side, as
-    `similarity.py` measures it. What repeats a whole held-out pair is left out of training; so is what repeats one in
-    part or nearly, but no more than 3% of all pairs. Pairs are tried in random order, and one is held out only if the
-    3% are not used up faster than the sets fill, so sentences made from patterns may give smaller sets.
+    No pair of a set is equal or nearly equal to one of another set or of training, on either side (`similarity.py`). What
+    repeats a whole held-out pair is left out of training; so is what repeats one in part or nearly, but no more than 3% of
+    all pairs: a pair is held out only if the 3% are not used up faster than the sets fill.
 
-    Stretches: where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a single line
-    is half known from the line before it. There a set consists of runs of 10 to 25 lines from all over the corpus;
-    what is not held out in such a run, and the line on either side of it, is left out of training. Where that would cost
-    more than a fifth of the pairs or find too few, as in sentences made from patterns, single lines are held out.
+    Where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a line is half known from
+    the one before it. There runs of 10 to 25 lines are held out, and the line on either side is left out of training. Where
+    that would cost more than a fifth of the pairs or find too few, single lines are held out.
 
     Raises DataError when the corpus is too small or repeats itself too much.
     """
-    names = ["dev"] * with_dev + ["test"] * with_test
-    if not names:
-        return Split()
+    names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)
     size = set_size(len(survey.sample), names)
+    n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
 
-    def select(in_stretches: bool) -> _Selection:
-        n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
-        if in_stretches:  # each with a border at either end; in random order
+    def select(in_stretches: bool) -> Split:
+        if in_stretches:  # in random order
             step = min(25, max(10, size // 10), size) + 2
-            n_units, order = n_wanted // (step - 2) + 1, lambda i: _hash(seed, "stretch", i)
-            numbers = heapq.nsmallest(n_units, range(survey.n_pairs // step), key=order)
+            n, order = n_wanted // (step - 2) + 1, lambda i: _hash(seed, "stretch", i)
+            numbers = heapq.nsmallest(n, range(survey.n_pairs // step), key=order)
             units = [_Unit(range(i * step, (i + 1) * step)) for i in numbers]
         else:
             units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
@@ -94,23 +115,23 @@ def split(
             candidate = candidates[number]
             if place != candidate.place and len(candidate.repetitions) <= _MAX_REPETITIONS:
                 candidate.repetitions[place] = how
-        selection = _Selection(names, size, _MAX_LEFT_OUT * survey.n_pairs, format_place)
-        for unit in units:
-            selection.try_unit(unit)
-        return selection
+        return Split(*_select(units, names, size, _MAX_LEFT_OUT * survey.n_pairs, format_place), in_stretches)
 
-    in_stretches = _are_alike(survey.couples)
-    selection = select(in_stretches)
-    if in_stretches and (selection.too_small() or len(selection.left_out()) > _MOST_LOST * survey.n_pairs):
-        in_stretches = False
-        selection = select(in_stretches)
-    for name, n_held_out in selection.too_small().items():
+    def too_small(found: Split) -> dict[str, int]:
+        """The sets that are much smaller than they should be, and too small to tell anything."""
+        sizes = Counter(found.held_out.values())
+        return {name: sizes[name] for name in names if 2 * sizes[name] < min(size, _SMALL_SET)}
+
+    found = select(_are_alike(survey.couples))
+    if found.in_stretches and (too_small(found) or len(found.left_out) > _MOST_LOST * survey.n_pairs):
+        found = select(in_stretches=False)
+    for name, n_held_out in too_small(found).items():
         raise DataError(
-            f"{n_held_out} pairs can be held out for a {name} set, at least {math.ceil(selection.least)} are needed: the"
-            " others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long"
+            f"{n_held_out} pairs can be held out for a {name} set, at least {(min(size, _SMALL_SET) + 1) // 2} are needed:"
+            " the others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long"
             f" lines into sentences, or give --{' and --'.join(names)}"
         )
-    return Split(selection.held_out, selection.left_out(), in_stretches)
+    return found
 
 
 def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[Place, str]:
@@ -138,32 +159,6 @@ def set_size(n_distinct: int, names: list[str]) -> int:
         )
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
     return min(_LARGEST_SET, usual, int(_LARGEST_SHARE * n_distinct))
-
-
-@dataclass
-class _Survey:
-    """What one reading of the pairs tells. A position counts pairs from 0."""
-
-    n_pairs: int = 0
-    n_letters: list[int] = field(default_factory=lambda: [0, 0])  # of all sources and of all targets
-    sample: dict[int, int] = field(default_factory=dict)  # hash of a pair -> position of its first occurrence
-    couples: list[tuple[_Sides, _Sides]] = field(default_factory=list)  # neighbours, evenly from all of the text
-
-
-@dataclass
-class _Candidate:
-    place: Place
-    sides: _Sides
-    repetitions: dict[Place, str] = field(default_factory=dict)  # what repeats this pair, and how
-
-
-@dataclass
-class _Unit:
-    """Positions that go into one set together: a single one, or a stretch with a border at either end."""
-
-    positions: range
-    candidates: list[_Candidate] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
 
 
 def _sides(pair: SentencePair) -> _Sides:
@@ -232,54 +227,31 @@ def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator
             yield pair.place, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
 
 
-_WHOLLY = "repeats"
-
-
-class _Selection:
-    """Which pairs are held out for which set, and which are left out because of them."""
-
-    def __init__(self, names: list[str], size: int, budget: float, format_place: FormatPlace):
-        """`budget`: pairs that training may lose because they repeat held-out ones in part or nearly."""
-        self.held_out: dict[Place, str] = {}
-        self.least = min(size, _SMALL_SET) / 2  # pairs of a set
-        self._n_free = dict.fromkeys(names, size)
-        self._size, self._budget, self._n_wanted, self._format_place = size, budget, size * len(names), format_place
-        self._near: dict[Place, dict[str, str]] = {}  # what repeats a held-out pair -> set -> reason
-        self._n_spent = 0
-        self._beside: dict[Place, str] = {}
-
-    def try_unit(self, unit: _Unit) -> None:
-        """Holds out what it can of a unit, for the set that lacks most."""
-        name = max(self._n_free, key=lambda name: self._n_free[name])
-        chosen = [one.place for one in unit.candidates if self._n_free[name] and self._hold(one, name)]
+def _select(
+    units: list[_Unit], names: list[str], size: int, most_left_out: float, format_place: FormatPlace
+) -> tuple[dict[Place, str], dict[Place, str]]:
+    """What is held out for which set, and what is left out because of it. A unit goes to the set that lacks most; of its
+    candidates those that repeat none of another set and cost training not too much."""
+    held_out, beside, near = dict[Place, str](), dict[Place, str](), dict[Place, dict[str, str]]()  # near: by set
+    n_free, n_spent = dict.fromkeys(names, size), 0
+    for unit in units:
+        name, chosen = max(names, key=lambda name: n_free[name]), list[Place]()
+        for place, found in ((candidate.place, candidate.repetitions) for candidate in unit.candidates):
+            near_sets = {held_out.get(other, name) for other in found} | near.get(place, {}).keys()
+            is_known = any(how == _WHOLLY and other in held_out for other, how in found.items())
+            n_lost = sum(how != _WHOLLY and other not in near for other, how in found.items())
+            budget = most_left_out * (len(held_out) + 1) / (size * len(names))
+            is_too_near = is_known or bool(near_sets - {name}) or len(found) > _MAX_REPETITIONS
+            if not n_free[name] or is_too_near or n_spent + n_lost > budget:
+                continue
+            n_spent += n_lost
+            n_free[name] -= 1
+            held_out[place] = name
+            chosen.append(place)
+            for other, how in found.items():
+                near.setdefault(other, {})[name] = f"{how} {format_place(place)} ({name})"
         for place in unit.places if chosen else []:
             nearest = min(chosen, key=lambda held: (abs(held[0] - place[0]), abs(held[1] - place[1])))
-            self._beside[place] = f"beside {self._format_place(nearest)} ({name})"
-
-    def _hold(self, candidate: _Candidate, name: str) -> bool:
-        """Holds the pair out for this set, if it repeats none of another set and costs training not too much."""
-        repetitions = candidate.repetitions
-        near_sets = {self.held_out.get(place, name) for place in repetitions} | self._near.get(
-            candidate.place, {}
-        ).keys()
-        is_known = any(how == _WHOLLY and place in self.held_out for place, how in repetitions.items())
-        n_lost = sum(how != _WHOLLY and place not in self._near for place, how in repetitions.items())
-        budget = self._budget * (len(self.held_out) + 1) / self._n_wanted
-        is_too_near = is_known or bool(near_sets - {name}) or len(repetitions) > _MAX_REPETITIONS
-        if is_too_near or self._n_spent + n_lost > budget:
-            return False
-        self._n_spent += n_lost
-        self._n_free[name] -= 1
-        self.held_out[candidate.place] = name
-        for place, how in repetitions.items():
-            self._near.setdefault(place, {})[name] = f"{how} {self._format_place(candidate.place)} ({name})"
-        return True
-
-    def too_small(self) -> dict[str, int]:
-        """The number of pairs of those sets that are much smaller than they should be, and too small to tell anything."""
-        sizes = {name: self._size - n_free for name, n_free in self._n_free.items()}
-        return {name: n for name, n in sizes.items() if n < self.least}
-
-    def left_out(self) -> dict[Place, str]:
-        reasons = self._beside | {place: next(iter(found.values())) for place, found in self._near.items()}
-        return {place: reasons[place] for place in sorted(reasons) if place not in self.held_out}
+            beside[place] = f"beside {format_place(nearest)} ({name})"
+    reasons = beside | {place: next(iter(found.values())) for place, found in near.items()}
+    return held_out, {place: reasons[place] for place in sorted(reasons) if place not in held_out}

@@ -19,6 +19,11 @@ from mt_cli.data.normalize import is_letter, words
 _SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
 _SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
 _COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
+_MAX_LETTERS = 20  # of an abbreviation
+_MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
+_MAX_SEVERAL = 0.1  # inner sentence ends for each line
+_MAX_WORDS = 300_000  # counted at a time: about 50 MB
+MAX_ABBREVIATIONS = 1_000
 
 
 def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
@@ -35,22 +40,16 @@ def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
 
 def _ends(text: str) -> list[re.Match[str]]:
     """The marks that end a sentence if no abbreviations are known but the short ones."""
-    return [
-        match
-        for match in _SENTENCE_END.finditer(text)
-        if not _is_short_abbreviation(text[max(0, match.end() - 4) : match.end()])
-    ]
-
-
-def _is_short_abbreviation(last: str) -> bool:
-    """Whether a text with these last characters ends in one. Two letters need a capital: `Dr.`, but not `do.`"""
-    # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
-    last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
-    found = _SHORT_ABBREVIATION.search(last)
-    return found is not None and (len(found[1]) == 1 or found[1].isdigit() or found[1][0].isupper())
-
-
-_MAX_LETTERS = 20  # characters
+    found = []
+    for match in _SENTENCE_END.finditer(text):
+        last = text[max(0, match.end() - 4) : match.end()]
+        # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
+        last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
+        short = _SHORT_ABBREVIATION.search(last)
+        # Two letters need a capital: `Dr.`, but not `do.`
+        if short is None or not (len(short[1]) == 1 or short[1].isdigit() or short[1][0].isupper()):
+            found.append(match)
+    return found
 
 
 def _word_before(end: re.Match[str]) -> str | None:
@@ -60,12 +59,6 @@ def _word_before(end: re.Match[str]) -> str | None:
     before = end.string[max(0, end.start() - _MAX_LETTERS - 1) : end.start()]
     last = "".join(words(before)[-1:])
     return last if last and before.endswith(last) and is_letter(last[-1]) and len(last) <= _MAX_LETTERS else None
-
-
-_MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
-_MAX_SEVERAL = 0.1  # inner sentence ends for each line
-_MAX_WORDS = 300_000  # counted at a time: about 50 MB
-MAX_ABBREVIATIONS = 1_000
 
 
 class AbbreviationCounter:
@@ -83,10 +76,9 @@ class AbbreviationCounter:
         """Counts a line of normalized text."""
         self._n_lines += 1
         self._all.update(word for word in words(text) if len(word) <= _MAX_LETTERS)
-        for end in _ends(text):
-            self._n_ends += 1
-            if (word := _word_before(end)) is not None:
-                self._before_stop[word] += 1
+        ends = _ends(text)
+        self._n_ends += len(ends)
+        self._before_stop.update(word for end in ends if (word := _word_before(end)) is not None)
         if len(self._all) > _MAX_WORDS:  # only the more frequent half is kept, as in Manku and Motwani 2002
             self._all = Counter(dict(self._all.most_common(_MAX_WORDS // 2)))
             self._before_stop = Counter({word: n for word, n in self._before_stop.items() if word in self._all})

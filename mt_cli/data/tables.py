@@ -12,7 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from mt_cli.data.languages import code_of_name, may_be_a_word
@@ -23,7 +23,6 @@ from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError
 
 Cells = list[str]
-Row = tuple[int, Cells]  # the line where the row begins, counted from 1, or the number of the spreadsheet's row
 
 _MAX_SAMPLE_ROWS, _MAX_SAMPLE_CHARS = 1000, 1 << 20
 _DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # where rows agree on several: the one that text has least
@@ -45,31 +44,24 @@ class TableLayout:
     def is_plain(self) -> bool:
         """Whether each line is source, tab, target and nothing else has to be known."""
         is_bare = self.delimiter == "\t" and not self.is_quoted and self.header is None
-        return is_bare and self.n_columns <= 2 and self.columns == (0, 1)
+        return is_bare and self.n_columns == 2 and self.columns == (0, 1)
 
     @property
-    def names(self) -> tuple[str, str]:
+    def names(self) -> list[str]:
         """Of the columns of source and target, by the header; "" where it has none."""
-        names = [*(self.header or ()), *[""] * self.n_columns]
-        return names[self.columns[0]], names[self.columns[1]]
+        return [(self.header[i] if self.header is not None and i < len(self.header) else "") for i in self.columns]
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
         """The codes of the languages that the header gives source and target."""
-        src, tgt = self.names
-        return code_of_name(src), code_of_name(tgt)
+        src, tgt = map(code_of_name, self.names)
+        return src, tgt
 
     def __str__(self) -> str:
-        form = [
-            self.sheet,
-            f"{_DELIMITERS[self.delimiter]}s between columns" if self.delimiter else "",
-            "quoted cells" if self.is_quoted else "",
-            "no header row" if self.header is None else "a header row",
-        ]
-        src, tgt = (
-            f"column {i + 1}{f' ({shortened(name, 30)})' if name else ''}"
-            for i, name in zip(self.columns, self.names, strict=True)
-        )
+        delimiters = f"{_DELIMITERS[self.delimiter]}s between columns" if self.delimiter else self.sheet
+        form = [delimiters, "quoted cells" * self.is_quoted, f"{'a' if self.header else 'no'} header row"]
+        names = [f" ({shortened(name, 30)})" if name else "" for name in self.names]
+        src, tgt = (f"column {i + 1}{name}" for i, name in zip(self.columns, names, strict=True))
         return f"{self.file}: {', '.join(filter(None, form))}; source is {src}, target is {tgt}"
 
 
@@ -85,29 +77,29 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     Raises DataError for a file that is no table and where it is not clear which columns are source and target, UsageError
     for `columns` that are missing.
     """
-    delimiter, is_quoted, sheet = "", False, ""
-    if (suffix := suffix_of(file)) not in {".tsv", ".csv"}:
-        sheet, found = read_workbook(file)
-        rows = [cells for _, cells in islice(found, _MAX_SAMPLE_ROWS)]
-    elif suffix == ".csv":
+    delimiter, is_quoted, sheet, suffix = "\t", False, "", suffix_of(file)
+    if suffix == ".csv":
         is_quoted = True
         delimiter, rows = _delimiter_of(file)
-    else:
-        delimiter = "\t"
+    elif suffix == ".tsv":
         rows, _ = _sample(file, delimiter, is_quoted)
         if is_quoted := _is_surely_quoted(rows):
             rows, _ = _sample(file, delimiter, is_quoted)
+    else:
+        delimiter, (sheet, found) = "", read_workbook(file)
+        rows = [cells for _, cells in islice(found, _MAX_SAMPLE_ROWS)]
     rows = [row for row in rows if any(map(str.strip, row))]
     if not rows:
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
     widths = Counter(map(len, rows))
-    width = widths.most_common(1)[0][0] if delimiter else max(widths)
+    n_columns = max(2, widths.most_common(1)[0][0] if delimiter else max(widths))
     given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
-    is_headed = _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0])
-    header = tuple(cell.strip() for cell in rows[0]) if is_headed else None
-    n_columns = max(2, width, len(header or ()))
+    header = None
+    if _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
+        header = tuple(cell.strip() for cell in rows.pop(0))
+        n_columns = max(n_columns, len(header))
     names = [*(header or ()), *[""] * n_columns][:n_columns]
-    chosen = _choose_columns(file, names, rows[is_headed:], columns)
+    chosen = _choose_columns(file, names, rows, columns)
     return TableLayout(file, delimiter, is_quoted, header, chosen, n_columns, sheet)
 
 
@@ -125,11 +117,12 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
         if not delimiter:
             cells += [""] * n_columns  # empty cells at the end of a row are not saved
         elif len(cells) <= max(src, tgt) or any(map(str.strip, cells[n_columns:])):
-            is_short, is_tsv = len(cells) < n_columns, delimiter == "\t"
             advice = (
-                "delete the tab within the text" if is_tsv else "put a cell that has a comma or semicolon in quotes"
+                "delete the tab within the text"
+                if delimiter == "\t"
+                else "put a cell with a comma or semicolon in quotes"
             )
-            advice = "complete the row or delete it" if is_short else advice
+            advice = "complete the row or delete it" if len(cells) < n_columns else advice
             raise DataError(f"{file}:{line}: {len(cells)} columns, expected {n_columns}; {advice}")
         yield line, cells[src], cells[tgt]
 
@@ -141,12 +134,19 @@ class _QuoteError(DataError):
     """A quote that opens a cell is not closed, or text follows the one that closes it."""
 
 
-def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[Row]:
+def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[tuple[int, Cells]]:
+    """Each row, with the line where it begins. What is not UTF-8 becomes lone surrogates; in the first line it is an error."""
+    lines = (raw.decode("utf-8", "surrogateescape") for raw in raw_lines(file))
+    if first := next(lines, ""):
+        refuse_other_formats(first.encode("utf-8", "surrogateescape"), str(file))
+        if any("\ud800" <= char <= "\udfff" for char in first):
+            raise DataError(f"{file}:1: not UTF-8; {SAVE_AS_UTF_8}")
+    rows = chain([first.removeprefix("\ufeff")] if first else [], lines)
     if not is_quoted:
-        for number, line in enumerate(_lines(file), 1):
+        for number, line in enumerate(rows, 1):
             yield number, line.removesuffix("\n").removesuffix("\r").split(delimiter)
         return
-    reader, start = csv.reader(_lines(file), delimiter=delimiter, skipinitialspace=True, strict=True), 1
+    reader, start = csv.reader(rows, delimiter=delimiter, skipinitialspace=True, strict=True), 1
     try:
         for cells in reader:
             yield start, cells
@@ -155,19 +155,6 @@ def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[Row]:
         found = f"a row that begins here cannot be read ({str(error).partition(' - ')[0]})"
         advice = "close each cell that begins with a quote, and write a quote that belongs to the text twice"
         raise _QuoteError(f"{file}:{start}: {found}; {advice}") from None
-
-
-def _lines(file: Path) -> Iterator[str]:
-    """The lines with their ends. What is not UTF-8 becomes lone surrogates; in the first line it is an error."""
-    for number, raw in enumerate(raw_lines(file), 1):
-        if number == 1:
-            refuse_other_formats(raw, str(file))
-            text = raw.decode("utf-8-sig", "surrogateescape")
-            if any("\ud800" <= char <= "\udfff" for char in text):
-                raise DataError(f"{file}:1: not UTF-8; {SAVE_AS_UTF_8}")
-            yield text
-        else:
-            yield raw.decode("utf-8", "surrogateescape")
 
 
 def _sample(file: Path, delimiter: str, is_quoted: bool) -> tuple[list[Cells], _QuoteError | None]:
@@ -212,21 +199,15 @@ def _is_surely_quoted(rows: list[Cells]) -> bool:
     needed or all cells have them."""
     cells = [cell for row in rows for cell in row if cell and not cell.isnumeric()]
     begun = [cell for cell in cells if cell.startswith('"')]
-    if not begun or any(not re.fullmatch('"(?:[^"]|"")*"', cell) for cell in begun):
-        return False
-    return len(begun) == len(cells) or any('""' in cell[1:-1] for cell in begun)
+    is_regular = bool(begun) and all(re.fullmatch('"(?:[^"]|"")*"', cell) for cell in begun)
+    return is_regular and (len(begun) == len(cells) or any('""' in cell[1:-1] for cell in begun))
 
 
 # Header and columns ---------------------------------------------------------------------------------------------------
 
-_ROLES = {
-    name: role
-    for role, names in {
-        "source": "source src original origin origen fuente quelle oryginal sentence1 text1",
-        "target": "target tgt trg translation traducción traduccion traduction übersetzung sentence2 text2",
-    }.items()
-    for name in names.split()
-}
+_SOURCE_NAMES = ["source", "src", "original", "origin", "origen", "fuente", "quelle", "oryginal", "sentence1", "text1"]
+_TARGET_NAMES = ["target", "tgt", "trg", "translation", "traducción", "traduccion", "traduction", "übersetzung", "sentence2", "text2"]
+_ROLES = dict.fromkeys(_SOURCE_NAMES, "source") | dict.fromkeys(_TARGET_NAMES, "target")
 _NUMBERED = re.compile(r"[\d/_@\\]")  # John 3:16, clips/7.wav, CC-BY 2.0
 
 
@@ -257,21 +238,24 @@ def _choose_columns(file: Path, names: list[str], rows: list[Cells], columns: st
     filled = [i for i, own in enumerate(cells) if own or names[i] or len(names) == 2]
     weights = list(map(_n_letters, cells))
     by_weight = sorted(filled, key=lambda i: -weights[i])
-    problem = f"{len(names)} columns, and which are source and target is not clear"
-    if columns is not None:
-        problem = f"columns {columns}, expected two of its columns"
-        chosen = [_column_of(name.strip(), names) for name in columns.split(",")]
-        if len(chosen) == 2 and None not in chosen and chosen[0] != chosen[1]:
-            return chosen[0], chosen[1]  # type: ignore[return-value]
-    else:
+    if columns is None:
         roles = list(map(_role, names))
         named = [i for i in filled if roles[i]]
         texts = [i for i in named if weights[i]]  # "id" and "nr" are codes of languages, too
-        for found in ([i for role in ("source", "target") for i in filled if roles[i] == role], filled, named, texts):
-            if len(found) == 2:
-                return found[0], found[1]
+        found = [[i for role in ("source", "target") for i in filled if roles[i] == role], filled, named, texts]
         if len(filled) > 2 and weights[by_weight[1]] > 4 * weights[by_weight[2]]:
-            return min(by_weight[:2]), max(by_weight[:2])
+            found.append(sorted(by_weight[:2]))
+        problem = f"{len(names)} columns, and which are source and target is not clear"
+    else:
+        names_of = [{name.casefold(), str(i)} - {""} for i, name in enumerate(names, 1)]
+        given = [name.strip().casefold() for name in columns.split(",")]
+        meant = [[i for i, own in enumerate(names_of) if name in own] for name in given]
+        is_clear = [len(one) for one in meant] == [1, 1] and meant[0] != meant[1]
+        found = [meant[0] + meant[1]] if is_clear else []
+        problem = f"columns {columns}, expected two of its columns"
+    for one in found:
+        if len(one) == 2:
+            return one[0], one[1]
     shown = [
         f"column {i + 1}{f' ({shortened(names[i], 30)})' if names[i] else ''} {shortened(own[0], 30) if own else 'is empty'}"
         for i, own in enumerate(cells[:10])
@@ -280,13 +264,6 @@ def _choose_columns(file: Path, names: list[str], rows: list[Cells], columns: st
     example = format_columns_option(*sorted([*by_weight, 0, 1][:2]))
     kind = DataError if columns is None else UsageError
     raise kind(f"{file}: {problem}; give the two by number or name, such as {example}: {'; '.join(shown)}{more}")
-
-
-def _column_of(name: str, names: list[str]) -> int | None:
-    if name.isdecimal() and 1 <= int(name) <= len(names):
-        return int(name) - 1
-    found = [i for i, other in enumerate(names) if other and other.casefold() == name.casefold()]
-    return found[0] if len(found) == 1 else None
 
 
 def _n_letters(cells: Cells) -> int:

@@ -37,10 +37,8 @@ def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """What `_write_rows` writes in another process."""
     try:
         with file.open("rb") as handle:
-            n_bytes = 0
-            if zipfile.is_zipfile(handle):
-                with zipfile.ZipFile(handle) as archive:
-                    n_bytes = sum(member.file_size for member in archive.infolist())
+            is_zip = zipfile.is_zipfile(handle)
+            n_bytes = sum(one.file_size for one in zipfile.ZipFile(handle).infolist()) if is_zip else 0
     except zipfile.BadZipFile as error:
         raise DataError(f"{file}: {_DAMAGED.format(error)}") from None
     except OSError as error:
@@ -51,18 +49,18 @@ def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     same_modules = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=same_modules) as child:
         assert child.stdout is not None
+        failure = _DAMAGED.format("calamine crashed, or needs more than 2 GiB of memory")
         try:
             for line in child.stdout:
                 number, content = json.loads(line)
                 if number is None:
+                    failure = content
                     break
                 yield number, content
-            else:  # it crashed
-                content = _DAMAGED.format("calamine crashed, or needs more than 2 GiB of memory")
         finally:
             child.kill()
-    if content:
-        raise DataError(f"{file}: {content}")
+    if failure:
+        raise DataError(f"{file}: {failure}")
 
 
 def _write_rows() -> None:
@@ -74,33 +72,32 @@ def _write_rows() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     error = ""
     try:
-        sys.stdout.writelines(f"{json.dumps(row)}\n" for row in _read(sys.argv[1]))
+        from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
+
+        with CalamineWorkbook.from_path(sys.argv[1]) as workbook:
+            sheets = [sheet for sheet in workbook.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
+            if not sheets:
+                raise DataError("no sheet with cells; save the table as .csv")
+            name = next((sheet for sheet in sheets if sheet.visible == SheetVisibleEnum.Visible), sheets[0]).name
+            others = f" ({len(sheets) - 1} other{'s' * (len(sheets) > 2)} not read)"
+            _write(0, [f'sheet "{shortened(name)}"{others}' if len(sheets) > 1 else ""])
+            sheet = workbook.get_sheet_by_name(name)
+            left = [""] * (sheet.start or (0, 0))[1]  # the empty columns before the first one
+            for number, row in enumerate(sheet.iter_rows(), 1):
+                values = (
+                    int(one) if isinstance(one, float) and one.is_integer() else one for one in row[:_MAX_COLUMNS]
+                )
+                cells = left + list(map(str, values))
+                while cells and not cells[-1]:
+                    cells.pop()
+                if cells:
+                    _write(number, cells)
     except DataError as problem:
         error = str(problem)
     except BaseException as problem:  # also a panic of the library in Rust
         error = _DAMAGED.format(shortened(f"{type(problem).__name__}: {problem}", 100))
-    sys.stdout.writelines(json.dumps((None, error)))
+    _write(None, error)
 
 
-def _read(file: str) -> Iterator[tuple[int, list[str]]]:
-    from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
-
-    with CalamineWorkbook.from_path(file) as workbook:
-        sheets = [sheet for sheet in workbook.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
-        if not sheets:
-            raise DataError("no sheet with cells; save the table as .csv")
-        name = next((sheet for sheet in sheets if sheet.visible == SheetVisibleEnum.Visible), sheets[0]).name
-        others = len(sheets) - 1
-        yield 0, [f'sheet "{shortened(name)}" ({others} other{"s" * (others > 1)} not read)' if others else ""]
-        sheet = workbook.get_sheet_by_name(name)
-        left = [""] * (sheet.start or (0, 0))[1]  # the empty columns before the first one
-        for number, row in enumerate(sheet.iter_rows(), 1):
-            cells = left + [_text_of(value) for value in row[:_MAX_COLUMNS]]
-            while cells and not cells[-1]:
-                cells.pop()
-            if cells:
-                yield number, cells
-
-
-def _text_of(value: object) -> str:
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+def _write(number: int | None, content: list[str] | str) -> None:
+    sys.stdout.writelines(f"{json.dumps((number, content))}\n")

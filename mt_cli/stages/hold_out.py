@@ -45,7 +45,7 @@ def hold_out(text: PairText, report: Report, inherited: Inherited) -> Made:
         is_fit = lambda pair: _is_like_use(text, pair) and hash(pair[:2]) not in inherited.known  # noqa: E731
         read_fit = lambda: (pair for pair in read_kept() if is_fit(pair))  # noqa: E731
         read_others = lambda: (pair for pair in read_kept() if not is_fit(pair))  # noqa: E731
-        found = split(read_fit, _SPLIT_SEED, True, not text.data.test, faulty, text.text.format_place, read_others)
+        found = split(read_fit, _SPLIT_SEED, not text.data.test, faulty, text.text.format_place, read_others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
     own = {pair[:2] for pairs in inherited.sets.values() for pair in pairs}  # they resemble themselves
 

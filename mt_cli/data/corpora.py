@@ -53,27 +53,10 @@ class TextSet:
         return cls("dev", f"dev{suffix}", files, data.columns, data.on_bad_line)
 
     @classmethod
-    def of_training(cls, data: DataConfig, suffix: str = "") -> list[TextSet]:
-        names = TrainingText(data).corpus_names
-        is_one = len(names) == 1
-        return [
-            cls(
-                "train" if is_one else f"train-{number + 1}",
-                f"train{suffix}" if is_one else f"train{suffix} {name}",
-                corpus.files,
-                data.columns,
-                data.on_bad_line,
-                data.dedup,
-                number,
-            )
-            for number, (corpus, name) in enumerate(zip(data.corpora, names, strict=True))
-        ]
-
-    @classmethod
     def of_words(cls, data: DataConfig) -> TextSet | None:
-        words, number = data.words, len(data.corpora)
-        if words is None:
+        if (words := data.words) is None:
             return None
+        number = len(data.corpora)
         return cls("words", "words", words.files, words.columns, data.on_bad_line, dedup=True, corpus=number)
 
     @cached_property
@@ -101,22 +84,24 @@ class TextSet:
 class TrainingText:
     """The corpora that a config trains on, as one text: their pairs one after another."""
 
-    def __init__(self, data: DataConfig):
-        self.corpora, self._data = data.corpora, data
+    def __init__(self, data: DataConfig, suffix: str = ""):
+        """`suffix`: what follows "train" in messages."""
+        self.corpora = corpora = data.corpora
+        self.name = ", ".join(" ".join(corpus.files) for corpus in corpora)
+        firsts = [corpus.files[0] for corpus in corpora]
+        # What each corpus is called: its first file, or all of its files where others begin with the same one.
+        self.corpus_names = [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in corpora]
+        reading = data.columns, data.on_bad_line, data.dedup
+        self.sets = [TextSet("train", f"train{suffix}", corpora[0].files, *reading)]
+        if len(corpora) > 1:
+            self.sets = [
+                TextSet(f"train-{i + 1}", f"train{suffix} {name}", corpus.files, *reading, corpus=i)
+                for i, (corpus, name) in enumerate(zip(corpora, self.corpus_names, strict=True))
+            ]
 
     @property
     def files(self) -> list[str]:
         return [file for corpus in self.corpora for file in corpus.files]
-
-    @property
-    def name(self) -> str:
-        return ", ".join(" ".join(corpus.files) for corpus in self.corpora)
-
-    @cached_property
-    def corpus_names(self) -> list[str]:
-        """What each corpus is called: its first file, or all of its files where others begin with the same one."""
-        firsts = [corpus.files[0] for corpus in self.corpora]
-        return [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in self.corpora]
 
     def format_place(self, place: Place) -> str:
         """`line 12`, or where there are several corpora `web.tsv:12`."""
@@ -130,22 +115,23 @@ class TrainingText:
 
     def sha256(self) -> str:
         """Of all files: `sha256_of` those of one corpus, or a hash of these hashes."""
-        return joined_sha256([sha256_of(corpus.files) for corpus in self.corpora])
+        return joined_sha256([one.sha256 for one in self.sets])
 
     def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
-        columns, on_bad_line = self._data.columns, on_bad_line or self._data.on_bad_line
-        for number, corpus in enumerate(self.corpora):
-            yield from read_pairs(corpus.files, columns=columns, on_bad_line=on_bad_line, corpus=number)
+        for one in self.sets:
+            bad = on_bad_line or one.on_bad_line
+            yield from read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus)
 
     def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
         """The pairs of all corpora as they are in their files, without those that are not UTF-8. `reports` gets one for
         each corpus."""
-        reports = [] if reports is None else reports
-        for number, corpus in enumerate(self.corpora):
-            reports.append(CorpusReport())
+        for one in self.sets:
+            report = CorpusReport()
+            if reports is not None:
+                reports.append(report)
             yield from read_raw_pairs(
-                corpus.files, columns=self._data.columns, on_bad_line="skip", report=reports[-1], corpus=number
+                one.files, columns=one.columns, on_bad_line="skip", report=report, corpus=one.corpus
             )
 
     def table(self, rows: Iterable[tuple[str, SentencePair]], about: str = "reason") -> Iterator[str]:
@@ -178,36 +164,30 @@ def joined_sha256(sha256: list[str]) -> str:
 def refuse_exchanged(data: DataConfig) -> None:
     """Raises UsageError for a corpus, a dev or test set or a list of words whose names or header say exactly the opposite of
     src_lang and tgt_lang; and as `find_layout` does for a table."""
-    for pair in data.directions:
-        sets = [corpus.files for corpus in pair.corpora] + [pair.dev or [], *pair.test.values()]
-        for files in filter(None, sets):
-            _refuse_exchanged(files, pair.columns, pair)
-        if pair.words is not None:
-            _refuse_exchanged(pair.words.files, pair.words.columns, pair)
-
-
-def _refuse_exchanged(files: list[str], columns: str | None, pair: DataConfig) -> None:
     from mt_cli.data.languages import language, languages_of_files  # here, because translations need no tables
     from mt_cli.data.tables import find_layout, format_columns_option
 
-    found: tuple[str | None, str | None] | None
-    if len(files) == 2:
-        found, said = languages_of_files(*files), "by their names"
-        advice = "exchange the two, or rename them"
-    elif Path(files[0]).is_file():
-        layout = find_layout(Path(files[0]), columns)
-        found, said = layout.languages, "by its header"
-        src, tgt = layout.columns
-        advice = f"choose the columns with {format_columns_option(tgt, src)}"
-    else:
-        return  # it is named as missing where it is read
-    expected = pair.src_lang, pair.tgt_lang
-    codes = [language(code or "") for code in found or ()]
-    if codes == [language(code) for code in reversed(expected)] and len(set(codes)) == 2:
-        raise UsageError(
-            f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}, expected source {expected[0]} and target"
-            f" {expected[1]}; {advice}"
-        )
+    for pair in data.directions:
+        sets = [(one.files, pair.columns) for one in pair.corpora]
+        sets += [(files, pair.columns) for files in (pair.dev, *pair.test.values()) if files]
+        sets += [] if pair.words is None else [(pair.words.files, pair.words.columns)]
+        for files, columns in sets:
+            found: tuple[str | None, str | None] | None
+            if len(files) == 2:
+                found, said = languages_of_files(*files), "by their names"
+                advice = "exchange the two, or rename them"
+            elif Path(files[0]).is_file():
+                layout = find_layout(Path(files[0]), columns)
+                found, said = layout.languages, "by its header"
+                advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
+            else:
+                continue  # it is named as missing where it is read
+            codes = [language(code or "") for code in found or ()]
+            if codes == [language(pair.tgt_lang), language(pair.src_lang)] and codes[0] != codes[1]:
+                raise UsageError(
+                    f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}, expected source {pair.src_lang} and"
+                    f" target {pair.tgt_lang}; {advice}"
+                )
 
 
 def refuse_missing_files(data: DataConfig, key: str, is_trained: bool) -> list[str]:

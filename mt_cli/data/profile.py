@@ -39,10 +39,8 @@ class CorpusProfile(BaseModel):
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
         """The least and the most tokens of a translation of n_src tokens. The variance of its length grows with the
         length (Gale and Church 1993), so one scale serves short and long sentences."""
-        least, most = (
-            self.length_ratio * n_src + deviation * n_src**0.5
-            for deviation in (self.shortest_deviation, self.longest_deviation)
-        )
+        usual, scale = self.length_ratio * n_src, n_src**0.5
+        least, most = usual + self.shortest_deviation * scale, usual + self.longest_deviation * scale
         return max(0, math.floor(least)), math.ceil(most)
 
     def knowing(self, characters: set[str]) -> CorpusProfile:
@@ -75,13 +73,13 @@ class ProfileBuilder:
 
         src, tgt = src_lengths + 1, tgt_lengths + 1
         ratio = tgt.sum() / src.sum()
-        deviations = (tgt - ratio * src) / np.sqrt(src)
+        shortest, longest = np.quantile((tgt - ratio * src) / np.sqrt(src), (_OUTLIERS, 1 - _OUTLIERS)).tolist()
         return CorpusProfile(
             longest_src=longest_src + 1,
             several_sentences=self._n_several / self._n_lines,
             length_ratio=float(ratio),
-            shortest_deviation=float(np.quantile(deviations, _OUTLIERS)),
-            longest_deviation=float(np.quantile(deviations, 1 - _OUTLIERS)),
+            shortest_deviation=shortest,
+            longest_deviation=longest,
             characters="".join(sorted(self._characters)),
             abbreviations=self._abbreviations,
             spelling=spelling,

@@ -23,7 +23,8 @@ class PairText:
     def __init__(self, files: PairFiles, facts: FactsCounter):
         """`facts`: gets what the recipe is to know of the text."""
         self.files, self._facts, self.data = files, facts, files.training_data()
-        self.text, self.sets = TrainingText(self.data), TextSet.of_training(self.data, files.suffix)
+        self.text = TrainingText(self.data, files.suffix)
+        self.sets = self.text.sets
         self.words = TextSet.of_words(self.data)
         self.dev = None if self.data.dev is None else TextSet.dev(self.data, self.data.dev, files.suffix)
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic; counted by `read`

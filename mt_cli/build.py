@@ -29,7 +29,7 @@ from mt_cli.data.languages import language
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed
-from mt_cli.evaluation.metrics import bleu_tokenizer, refuse_tokenizer
+from mt_cli.evaluation.metrics import bleu_tokenizer
 from mt_cli.explain.estimate import keep_estimate
 from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import CorpusFacts, FactsCounter, choose, in_brief, tags_real_sources
@@ -65,7 +65,7 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     and RunDirError if the run has checkpoints and was begun with other files.
     """
     for data in config.data.directions:
-        refuse_tokenizer(bleu_tokenizer(data.bleu_tokenize, data.tgt_lang))
+        bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)  # refused before there is work to score
     parent = None if run.steps() else run_to_begin_with(config, run)
     if parent is not None:
         config = like_parent(config, parent)

@@ -49,9 +49,9 @@ def test_the_memory_finds_the_most_similar_sentence_with_and_without_spaces(sour
     assert memory(PAIRS).translate(source) == PAIRS[similar]
 
 
-@pytest.mark.parametrize("source", ["", "\u3000", "ÿÿÿ", "\U0010ffff"])
-def test_nothing_is_said_where_nothing_is_similar(source: str) -> None:
-    assert memory(PAIRS).translate(source) == memory({}).translate(source) == memory({}).translate("cat") == ""
+def test_nothing_is_said_where_nothing_is_similar() -> None:
+    for source in ("", "\u3000", "ÿÿÿ", "\U0010ffff"):
+        assert memory(PAIRS).translate(source) == memory({}).translate(source) == memory({}).translate("cat") == ""
 
 
 def test_of_equally_similar_sentences_the_first_counts() -> None:
@@ -89,12 +89,12 @@ def test_the_most_similar_sentence_is_that_of_a_slow_search() -> None:
         assert scores[int(found.translate(source))] == pytest.approx(max(scores))
 
 
-def test_of_a_large_corpus_a_sample_is_searched_and_what_is_equal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_corpus_the_beginning_is_searched_and_what_is_equal_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(baselines, "_MAX_SEARCHED", 200)
-    pairs = {f"sentence {i:03}": str(i) for i in range(100)}
-    found = memory(pairs, ["sentence 077"])
-    assert (found.n_read, found.stride) == (100, 8)
-    assert found.translate("sentence 077") == "77" and int(found.translate("sentence 079")) % 8 == 0
+    found = memory({f"sentence {i:03}": str(i) for i in range(100)}, ["sentence 077"])
+    assert found.translate("sentence 077") == "77" and int(found.translate("sentence 079")) < 17
 
 
 # mt evaluate --baselines ----------------------------------------------------------------------------------------------
@@ -118,11 +118,10 @@ def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(
     assert len(results) == 8 + 4 and all(r["signatures"] == results[0]["signatures"] for r in results)
     copy = results[-2]
     sources, references = (Path(f"test.{side}").read_text().splitlines() for side in ("en", "de"))
-    assert copy["bleu"] == BLEU().corpus_score(sources, [references]).score and copy["checkpoint"] is None
+    assert copy["bleu"] == BLEU().corpus_score(sources, [references]).score
     assert copy["chrf"] == CHRF().corpus_score(sources, [references]).score and copy["n_sentences"] == 12
     table = mt("evaluate", trained_run, "--baselines").lines
-    assert [line[:18] for line in table[3:7]] == names * 2
-    assert f"{copy['bleu']:.1f} ± " in table[5]
+    assert [line[:18] for line in table[3:7]] == names * 2 and f"{copy['bleu']:.1f} ± " in table[5]
 
 
 def test_the_memory_of_a_run_knows_the_training_text_and_not_what_was_left_out(
@@ -145,13 +144,6 @@ def test_missing_training_files_are_told_before_anything_is_translated(mt: Mt, t
     assert (answer.code, answer.out, len(answer.said)) == (1, b"", 1)
     assert answer.said[0].startswith("error: train.de: no such file; it is data.train of ")
     assert mt("evaluate", trained_run).code == 0
-
-
-def test_a_sample_is_told(mt: Mt, trained_run: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "_MAX_SEARCHED", 1000)
-    answer = mt("evaluate", trained_run, "--baselines")
-    assert answer.code == 0
-    assert "warning: dev: the memory has one in 2 of 200 training pairs" in answer.said
 
 
 def test_baselines_need_a_run(mt: Mt, tiny: Path) -> None:

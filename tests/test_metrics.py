@@ -20,8 +20,8 @@ from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import scoring
 from mt_cli.errors import DataError, UsageError
 from mt_cli.evaluation import metrics
-from mt_cli.evaluation.evaluate import _warnings_of_length, evaluate
-from mt_cli.evaluation.metrics import bleu_tokenizer, mean_loss, score_texts, ter_of
+from mt_cli.evaluation.evaluate import evaluate
+from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, count_texts, mean_loss, scores_of, ter_of
 from mt_cli.model.transformer import Transformer
 
 WORDS = "the a cat dog sees house, green. don't 3.14 I'm »ja« naïve 你好 。 – x-ray U.S. 50% & &amp; <b> @-@ É".split()  # noqa: SIM905
@@ -36,27 +36,21 @@ def random_text(seed: int, n_lines: int) -> tuple[list[str], list[str]]:
     return hyps, refs
 
 
-def sacrebleu_command(folder: Path, hyps: list[str], *refs: list[str], options: list[str] = []) -> list[dict]:  # noqa: B006
-    names = [f"ref{i}" for i in range(len(refs))]
-    for name, lines in zip(("hyp", *names), (hyps, *refs), strict=True):
+def write(folder: Path, **texts: list[str]) -> None:
+    for name, lines in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "sacrebleu",
-        *names,
-        "-i",
-        "hyp",
-        "-m",
-        "bleu",
-        "chrf",
-        "ter",
-        "-w",
-        "10",
-        *options,
-    ]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def sacrebleu_command(folder: Path, hyps: list[str], *refs: list[str], options: tuple[str, ...] = ()) -> list[dict]:
+    references = {f"ref{i}": lines for i, lines in enumerate(refs)}
+    write(folder, hyp=hyps, **references)
+    command = [sys.executable, "-m", "sacrebleu", *references, "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "10"]
+    answer = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=True).stdout
     return json.loads(answer)
+
+
+def scored(hyps: list[str], refs: list[str], tokenize: str, tgt_lang: str = "en") -> Scores:
+    return scores_of(count_texts(hyps, [refs], tokenize, ter_of(tgt_lang)))
 
 
 @pytest.mark.parametrize(
@@ -65,16 +59,16 @@ def sacrebleu_command(folder: Path, hyps: list[str], *refs: list[str], options: 
 )
 def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize, tgt_lang):
     hyps, refs = random_text(seed, 60)
-    scores = score_texts(hyps, refs, tokenize, ter_of(tgt_lang))
-    of_characters = ["--ter-asian-support", "--ter-normalized"] if tgt_lang in {"zh-Hant", "ja"} else []
-    theirs = sacrebleu_command(tmp_path, hyps, refs, options=["--tokenize", tokenize, *of_characters])
+    scores = scored(hyps, refs, tokenize, tgt_lang)
+    of_characters = ("--ter-asian-support", "--ter-normalized") if tgt_lang in {"zh-Hant", "ja"} else ()
+    theirs = sacrebleu_command(tmp_path, hyps, refs, options=("--tokenize", tokenize, *of_characters))
     assert [round(score, 10) for score in (scores.bleu, scores.chrf, scores.ter)] == [m["score"] for m in theirs]
     assert list(scores.signatures.items()) == [
         (name, metric["signature"]) for name, metric in zip(("bleu", "chrf", "ter"), theirs, strict=True)
     ]
 
 
-@pytest.mark.parametrize("n_refs", [1, 2, 3])
+@pytest.mark.parametrize("n_refs", [1, 3])
 def test_scores_of_files_are_those_of_the_sacrebleu_command_for_one_and_several_references(tmp_path, mt, n_refs):
     hyps, refs = random_text(6, 40)
     others = [random_text(seed, 40)[0] for seed in range(7, 6 + n_refs)]
@@ -96,32 +90,23 @@ def test_a_run_is_scored_against_several_references(mt, trained_run, tiny):
     assert result["chrf"] == CHRF().corpus_score(outputs, references).score
     Path("other.de").write_text("a\n")
     refused = mt(*command)
-    assert refused.code == 1 and refused.said[0].startswith("error: test.en has 12 lines, other.de has 1;")
-
-
-def test_equal_text_scores_full_and_nothing_scores_nothing():
-    refs = ["the cat sees the green house", "a dog and the cat"]
-    full, none = (score_texts(hyps, refs, "13a", ter_of("en")) for hyps in (refs, ["", ""]))
-    assert (round(full.bleu, 6), round(full.chrf, 6), full.ter) == (100, 100, 0)
-    assert (none.bleu, none.chrf, none.ter) == (0, 0, 100)
+    assert refused.code == 1 and "other.de has 1" in refused.said[0]
 
 
 def test_validations_do_without_the_slow_score_that_they_do_not_show(monkeypatch, mt, tiny):
     monkeypatch.setattr(metrics, "TER", None)
     assert mt("train", "tiny.yaml", "--set", "training.max_steps=1").code == 0
-    assert score_texts(["a"], ["a"], "13a").ter is None
 
 
 def test_different_numbers_of_lines_are_never_scored(tmp_path):
-    with pytest.raises(DataError, match=r"^1 hypotheses, 2 references; they must be line for line$"):
-        score_texts(["a"], ["a", "b"], "13a")
+    with pytest.raises(DataError, match=r"^1 hypotheses, 2 references"):
+        scored(["a"], ["a", "b"], "13a")
     with pytest.raises(DataError, match=r"^no lines to score"):
-        score_texts([], [], "13a")
-    (tmp_path / "hyp").write_text("a\nb\n")
-    (tmp_path / "ref").write_text("a\n\nb\n")
+        scored([], [], "13a")
+    write(tmp_path, hyp=["a", "b"], ref=["a", "", "b"])
     with pytest.raises(UsageError, match="nothing to evaluate"):
         evaluate(hyp=tmp_path / "hyp")
-    with pytest.raises(DataError, match=r"hyp has 2 lines, .*ref has 3; they must be line for line"):
+    with pytest.raises(DataError, match=r"hyp has 2 lines, .*ref has 3"):
         evaluate(hyp=tmp_path / "hyp", ref=tmp_path / "ref")
 
 
@@ -129,21 +114,12 @@ def test_different_numbers_of_lines_are_never_scored(tmp_path):
 def test_edge_spaces_and_no_break_spaces_change_no_score(tokenize):
     references = ["Voulez-vous voir le chat ?", "Oui, je le veux bien !"]
     hypotheses = ["Voulez-vous voir un chat ?", "Oui, je le veux bien !"]
-    expected = score_texts(hypotheses, references, tokenize, ter_of("fr"))
     spaced = ["\t\u00a0Voulez-vous voir un chat\u00a0? \u202f", "  Oui, je le veux bien\u202f!"]
-    assert score_texts(spaced, references, tokenize, ter_of("fr")) == expected
-
-
-def test_translations_that_are_far_too_long_are_told():
-    assert _warnings_of_length(["a b c d"] * 3, ["a b c"] * 3) == []
-    [told] = _warnings_of_length(["ab ab ab ab ab"] * 3, ["ab ab"] * 3)
-    assert told.startswith("the translations are 2.8 times as long as the references")
-    assert _warnings_of_length(["ab"], [""]) == [], "blank references have no length"
+    assert scored(spaced, references, tokenize, "fr") == scored(hypotheses, references, tokenize, "fr")
 
 
 def test_input_without_end_is_refused(mt, trained_run, tiny):
     for command in (
-        ["evaluate", "--hyp", "/dev/zero", "--ref", "test.de"],
         ["evaluate", "--hyp", "test.de", "--ref", "/dev/zero"],
         ["score", trained_run, "--src", "test.en", "--ref", "/dev/zero"],
         ["score", trained_run, "--src", "/dev/zero", "--ref", "test.de"],
@@ -161,48 +137,32 @@ def test_input_without_end_is_refused(mt, trained_run, tiny):
         ("auto", "de", "13a"),
         ("auto", "ZH_cn", "zh"),
         ("auto", "mya", "char"),
-        ("char", "zh", "char"),
+        ("auto", "ko", "char"),
+        ("intl", "zh", "intl"),
     ],
 )
 def test_the_target_language_chooses_the_tokenizer_of_bleu(requested, language, chosen):
     assert bleu_tokenizer(requested, language) == chosen
 
 
-@pytest.mark.parametrize(("language", "program"), [("ja", "MeCab"), ("ko", "mecab_ko")])
-def test_a_tokenizer_without_its_dictionary_is_not_chosen(monkeypatch, language, program):
-    tokenize = bleu_tokenizer("auto", language)
-    assert tokenize in {f"{language}-mecab", "char"}
-    assert round(score_texts(["これは猫です 고양이"], ["これは猫です 고양이"], tokenize).bleu) == 100
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == program)
-    assert bleu_tokenizer("auto", language) == "char"
-
-
 def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_nothing():
     references = ["ແມວນັ່ງຢູ່ເທິງເສື່ອ", "ຂ້ອຍບໍ່ມີເງິນ"]
     tokenize = bleu_tokenizer("auto", "lo")
-    assert round(score_texts(references, references, tokenize).bleu) == 100
-    assert 20 < score_texts(["ແມວນັ່ງຢູ່", "ຂ້ອຍບໍ່ມີ"], references, tokenize).bleu < 90
+    assert round(scored(references, references, tokenize).bleu) == 100
+    assert 20 < scored(["ແມວນັ່ງຢູ່", "ຂ້ອຍບໍ່ມີ"], references, tokenize).bleu < 90
 
 
 @pytest.mark.parametrize(
     ("text", "names", "options", "tokenize", "ter", "note"),
     [
         ("我有一只猫", "hyp.txt ref.txt", [], "zh", "asian:yes", "zh (by the script of the references)"),
-        ("猫が好きです", "hyp ref", [], "char|ja-mecab", "asian:yes", "ja (by the script of the references)"),
-        ("나는 고양이가 있다", "hyp ref", [], "char|ko-mecab", "asian:no", "ko (by the script of the references)"),
+        ("猫が好きです", "hyp ref", [], "char", "asian:yes", "ja (by the script of the references)"),
+        ("나는 고양이가 있다", "hyp ref", [], "char", "asian:no", "ko (by the script of the references)"),
         ("แมวนั่งอยู่บนเสื่อ", "hyp ref", [], "char", None, "th (by the script of the references); no TER"),
         ("我有 12 kg", "a.en.gz b.zh", [], "zh", "asian:yes", "zh (by the name of b.zh)"),
         ("我有一只猫", "hyp.out ref.txt", ["--tgt-lang", "cmn"], "zh", "asian:yes", "cmn (by --tgt-lang)"),
         ("我有一只猫", "a.zh b.zh", ["--tokenize", "char"], "char", "asian:yes", "zh (by the name of b.zh)"),
-        (
-            "ein Hund und 猫 und eine Katze",
-            "hyp ref",
-            [],
-            "13a",
-            "asian:no",
-            "one with spaces between words (by the script",
-        ),
-        ("12 34 56 78", "hyp ref", [], "13a", "asian:no", "one with spaces between words (by the script"),
+        ("ein Hund und 猫 und eine Katze", "hyp ref", [], "13a", "asian:no", "one with spaces between words (by"),
     ],
 )
 def test_files_are_scored_as_their_language_is_written(
@@ -216,7 +176,7 @@ def test_files_are_scored_as_their_language_is_written(
     command = ["evaluate", "--hyp", hyp, "--ref", ref, *options]
     [result] = json.loads(mt(*command, "--json").out)
     assert round(result["bleu"]) == round(result["chrf"]) == 100
-    assert any(f"tok:{one}|" in result["signatures"]["bleu"] for one in tokenize.split("|"))
+    assert f"tok:{tokenize}|" in result["signatures"]["bleu"]
     assert result["ter"] is None if ter is None else f"|{ter}|" in result["signatures"]["ter"]
     assert f"target language: {note}" in mt(*command).out.decode()
 
@@ -231,27 +191,28 @@ def model():
     return Transformer(config, 40, 40, PAD_ID).eval()
 
 
-def test_the_mean_loss_is_that_of_a_plain_loop(model):
-    rng = random.Random(5)
+def test_the_mean_loss_is_that_of_a_plain_loop_and_leaves_nothing_behind(model):
+    rng, before = random.Random(5), torch.get_rng_state()
     pairs = [
         TokenPair(rng.choices(range(4, 40), k=rng.randint(1, 12)), rng.choices(range(4, 40), k=rng.randint(1, 12)), i)
         for i in range(30)
     ]
-    dataset = TokenDataset.in_memory(pairs)
     total, n_tokens = 0.0, 0
     with torch.inference_mode():
         for pair in pairs:
             src, tgt = torch.tensor([[*pair.src, EOS_ID]]), torch.tensor([[BOS_ID, *pair.tgt]])
             length = tgt.size(1)
             hidden = model(src, torch.ones(1, 1, 1, src.size(1), dtype=torch.bool), tgt, torch.ones(length, length).tril().bool()[None, None])  # fmt: skip
-            logits = model.project(hidden)
-            log_probs = logits[0].log_softmax(-1)
+            log_probs = model.project(hidden)[0].log_softmax(-1)
             total -= sum(float(log_probs[t, token]) for t, token in enumerate([*pair.tgt, EOS_ID]))
             n_tokens += length
-    told: list[int] = []
+    sizes = list[int]()
     for batch_tokens in (16, 100, 10_000):
-        assert mean_loss(model, dataset, batch_tokens, told.append) == pytest.approx(total / n_tokens, rel=1e-5)
-    assert sum(told) == 3 * len(pairs)
+        loss = mean_loss(model, TokenDataset.in_memory(pairs), batch_tokens, sizes.append)
+        assert loss == pytest.approx(total / n_tokens, rel=1e-5)
+    assert sum(sizes) == 3 * len(pairs)
+    assert torch.equal(before, torch.get_rng_state()) and all(one.grad is None for one in model.parameters())
+    assert math.isnan(mean_loss(model, TokenDataset.in_memory([]), 64))
 
 
 def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, monkeypatch):
@@ -263,15 +224,3 @@ def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, monkeypatc
     monkeypatch.setattr(model, "project", lambda hidden: n_logits.append(hidden.shape[0]) or project(hidden))
     assert mean_loss(model, dataset, 4096) == pytest.approx(whole, rel=1e-5)
     assert max(n_logits) == 16 and sum(n_logits) == 320
-
-
-def test_the_mean_loss_leaves_no_gradients_and_no_random_numbers_behind(model):
-    dataset = TokenDataset.in_memory([TokenPair([5], [6], 1)])
-    before = torch.get_rng_state()
-    mean_loss(model, dataset, 64)
-    assert torch.equal(before, torch.get_rng_state())
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_the_loss_of_nothing_is_no_number(model):
-    assert math.isnan(mean_loss(model, TokenDataset.in_memory([]), 64))

@@ -25,8 +25,8 @@ from mt_cli.run.run_dir import RunDir
 if TYPE_CHECKING:
     from mt_cli.evaluation.comparison import SetScores
 
-
 Files = list[Path] | None
+RunsOption = Annotated[Files, typer.Argument(metavar="[RUN]...", help="One or several run directories.")]
 SourcesOption = Annotated[Files, typer.Option("--src", help="Source text, instead of the config's test sets.")]
 ReferencesOption = Annotated[
     Files, typer.Option("--ref", help="Reference translations, line for line; repeated for several of each sentence.")
@@ -38,27 +38,29 @@ TgtLangOption = Annotated[
 TokenizeOption = Annotated[
     str | None, typer.Option(help="sacrebleu's BLEU tokenizer. Default: that of the config, or of the language.")
 ]
+BaselinesOption = Annotated[
+    bool, typer.Option("--baselines", help="Also score the copied source and the most similar training pair.")
+]
+FormatOption = Annotated[
+    Literal["text", "json", "latex", "markdown", "csv"] | None,
+    typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
+]
 
 
 @with_search_options("n_best")
 def evaluate(
     search: dict[str, Any],
-    runs: Annotated[Files, typer.Argument(metavar="[RUN]...", help="One or several run directories.")] = None,
+    runs: RunsOption = None,
     sources: SourcesOption = None,
     references: ReferencesOption = None,
     hypotheses: HypothesesOption = None,
     tgt_lang: TgtLangOption = None,
     checkpoint: CheckpointsOption = None,
     tokenize: TokenizeOption = None,
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also score the copied source and the most similar training pair.")
-    ] = False,
+    baselines: BaselinesOption = False,
     device: DeviceOption = "auto",
     to: ToOption = None,
-    form: Annotated[
-        Literal["text", "json", "latex", "markdown", "csv"] | None,
-        typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
-    ] = None,
+    form: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Score systems on test sets with sacrebleu. It prints BLEU, chrF and TER with 95% intervals, and the model's loss.
@@ -70,52 +72,46 @@ def evaluate(
     """
     if as_json and form not in {None, "json"}:
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
-    src, ref, checkpoints = only_file("--src", sources), references or [], checkpoint or ["best"]
+    src, ref, checkpoints, runs = only_file("--src", sources), references or [], checkpoint or ["best"], runs or []
     refuse_structured(src, *ref, *hypotheses or ())
     if hypotheses:
+        if not ref:
+            raise UsageError("--hyp needs --ref, the references to score against")
         needs_model = {"src": src, "checkpoint": checkpoint, "baselines": baselines, "to": to, **search}
-        _refuse_model(runs, ref, needs_model | {"device": None if device == "auto" else device})
+        refuse_options("--hyp is scored without a model", needs_model)
+        if runs:
+            raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
     else:
-        _refuse_runs(runs or [], src, ref, checkpoints, search)
         refuse_options("the language of translations is that of their run", {"tgt_lang": tgt_lang})
+        _refuse_runs(runs, src, ref, checkpoints, search)
 
-    from mt_cli.evaluation import evaluate as evaluation
+    from mt_cli.evaluation.evaluate import Evaluation
+    from mt_cli.evaluation.evaluate import evaluate as evaluated
     from mt_cli.evaluation.tables import as_table
 
     results = list["SetScores"]()
     try:
         if hypotheses:
-            results += evaluation.evaluate(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
-        for run, name in product(runs or [], checkpoints):
+            results += evaluated(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
+        for run, name in product(runs, checkpoints):
             options = {"tokenize": tokenize, "device": device, "to": to, "baselines": baselines, **search}
-            results += evaluation.evaluate(run, src=src, ref=ref, checkpoint=name, **options)
+            results += evaluated(run, src=src, ref=ref, checkpoint=name, **options)
     finally:
         if results:  # also those before a failure
-            print(as_table(evaluation.Evaluation(results), "json" if as_json else form or "text"))
-
-
-def _refuse_model(runs: Files, ref: list[Path], needs_model: dict[str, Any]) -> None:
-    if not ref:
-        raise UsageError("--hyp needs --ref, the references to score against")
-    if runs:
-        raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
-    refuse_options("--hyp is scored without a model", needs_model)
+            print(as_table(Evaluation(results) if runs else results, "json" if as_json else form or "text"))
 
 
 def _refuse_runs(
     runs: list[Path], src: Path | None, ref: list[Path], checkpoints: list[str], search: dict[str, Any]
 ) -> None:
-    if (src is None) != (not ref):
-        raise UsageError("--src and --ref go together")
-    if src in ref:
-        raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
-    if files := [str(run) for run in runs if run.is_file()]:
-        raise RunDirError(f"{files[0]}: a file, expected a run directory; name files by --src and --ref")
-    if not runs:
-        raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
-    refuse_missing_checkpoints(runs, checkpoints)
-
     from mt_cli.decoding.search import adapted_settings
 
-    for path in runs:
-        refuse_without_effect(search, adapted_settings(RunDir(path).load_config().decoding, search))
+    if not runs:
+        raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
+    if (src is None) != (not ref):
+        raise UsageError("--src and --ref go together")
+    if files := [run for run in runs if run.is_file()]:
+        raise RunDirError(f"{files[0]}: a file, expected a run directory; name files by --src and --ref")
+    refuse_missing_checkpoints(runs, checkpoints)
+    for run in runs:
+        refuse_without_effect(search, adapted_settings(RunDir(run).load_config().decoding, search))

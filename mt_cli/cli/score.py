@@ -27,7 +27,7 @@ from mt_cli.cli.options import (
 from mt_cli.cli.pipe import LineProcess, process_lines
 from mt_cli.cli.streams import open_input
 from mt_cli.data.corpus import read_lines
-from mt_cli.errors import DataError, UsageError
+from mt_cli.errors import DataError
 
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
@@ -49,12 +49,9 @@ def score(
     There is a line for each: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty
     where a side is blank or longer than the model can read.
     """
-    src, ref = only_file("--src", sources), only_file("--ref", references)
+    src, ref, checkpoints = only_file("--src", sources), only_file("--ref", references), checkpoint or ["best"]
     assert ref is not None
     refuse_structured(src, ref)
-    if src is not None and src == ref:
-        raise UsageError(f"--src and --ref are both {src}; give the source and its translations")
-    checkpoints = checkpoint or ["best"]
     refuse_missing_checkpoints(runs, checkpoints)
     with open_input(src) as source:
         from mt_cli.decoding.translator import Translator
@@ -70,42 +67,36 @@ def score(
 
 @dataclass
 class ScoreLines(LineProcess):
-    """Log-probabilities of given translations: the sum, a tab, and each token with its own.
-
-    The line is empty where a side is blank, and, with a warning, where one is longer than the model can read: a line that is
-    split has no probability as a whole.
-    """
+    """Scores lines beside their references. A line that is longer than the model can read gets none: in parts it has no
+    probability as a whole."""
 
     translator: Translator
     references: Iterator[str]
     name: str  # of the input, for messages
 
     def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        references = list(islice(self.references, len(lines)))
-        if len(references) < len(lines):
-            raise DataError(
-                f"the references have {n_before + len(references)} lines, {self.name} more; make them line for line"
-            )
-        pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
-        limit = self.translator.n_positions - 1
-        for number, pair in enumerate(pairs, n_before + 1):
-            if (longest := max(map(len, pair))) > limit:
-                log.warning(f"{self.name}:{number}: {longest:,} tokens, the model reads {limit:,} at most; no score")
-        can_score = [all(0 < len(ids) <= limit for ids in pair) for pair in pairs]
-        scores = iter(self.translator.token_scores([pair for pair, can in zip(pairs, can_score, strict=True) if can]))
-        return [
-            self._line(tgt_ids, next(scores)) if can else "" for (_, tgt_ids), can in zip(pairs, can_score, strict=True)
-        ]
-
-    def _line(self, tgt_ids: list[int], scores: list[float]) -> str:
         from mt_cli.data.tokenizer import EOS_ID
 
-        pieces = self.translator.tokenizer.tgt_pieces([*tgt_ids, EOS_ID])
-        tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, scores, strict=True))
-        return f"{math.fsum(scores):.6f}\t{tokens}"
+        references = list(islice(self.references, len(lines)))
+        if (n_lines := n_before + len(references)) < n_before + len(lines):
+            raise DataError(f"the references have {n_lines} lines, {self.name} more; make them line for line")
+        pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
+        limit, scored, output = self.translator.n_positions - 1, list[int](), [""] * len(lines)
+        for i, (src_ids, tgt_ids) in enumerate(pairs):
+            if (longest := max(len(src_ids), len(tgt_ids))) > limit:
+                log.warning(
+                    f"{self.name}:{n_before + i + 1}: {longest:,} tokens, the model reads {limit:,} at most; no score"
+                )
+            elif src_ids and tgt_ids:
+                scored.append(i)
+        for i, scores in zip(scored, self.translator.token_scores([pairs[i] for i in scored]), strict=True):
+            pieces = self.translator.tokenizer.tgt_pieces([*pairs[i][1], EOS_ID])
+            tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, scores, strict=True))
+            output[i] = f"{math.fsum(scores):.6f}\t{tokens}"
+        return output
 
     def finish(self, n_lines: int) -> None:
         if next(self.references, None) is not None:
             raise DataError(
-                f"the references have more lines than {self.name}, which has {n_lines}; make them line for line"
+                f"the references have more than the {n_lines} lines of {self.name}; make them line for line"
             )

@@ -11,7 +11,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt_cli.cli.evaluate import evaluate
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
@@ -35,13 +34,15 @@ def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
         raise UsageError(f"--set asks for {n_runs:,} runs, expected at most {_MAX_RUNS}; give fewer values at once")
     if n_processes() > 1 and n_runs > 1:
         raise UsageError("--set with several values is for one process; call torchrun once for each value")
-    swept = [key for key, values in of_keys.items() if len(values) > 1]
-    last_parts = [key.rpartition(".")[2] for key in swept]
-    names = {key: part if last_parts.count(part) == 1 else key for key, part in zip(swept, last_parts, strict=True)}
+    last_parts = [key.rpartition(".")[2] for key, values in of_keys.items() if len(values) > 1]
     found = dict[str, list[str]]()
     for chosen in product(*of_keys.values()):
-        values = {key: override.partition("=")[2] for key, override in zip(of_keys, chosen, strict=True)}
-        suffix = "".join(f"-{names[key]}-{_as_name(values[key])}" for key in swept)
+        suffix = ""
+        for (key, values), override in zip(of_keys.items(), chosen, strict=True):
+            if len(values) > 1:
+                part = key.rpartition(".")[2]
+                words = re.findall(r"[\w.+-]+", override.partition("=")[2])
+                suffix += f"-{part if last_parts.count(part) == 1 else key}-{'-'.join(words) or 'null'}"
         if suffix in found:
             raise UsageError(
                 f"--set: two runs would be called {suffix[1:]}; train one of them by itself, with --run-dir"
@@ -50,27 +51,18 @@ def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _as_name(value: str) -> str:
-    return "-".join(re.findall(r"[\w.+-]+", value)) or "null"
-
-
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
     """Trains these runs one after the other; returns those that did not fail. Of several, a failure is logged, and the others
     go on. `began`: when the command began, in seconds of `time.monotonic`."""
     from mt_cli.build import train
 
-    def follow(run: RunDir) -> None:
-        page = run.path / "report.html"
-        if not write_page([run.path], page, warns=page not in failed, quick=True):
-            failed.add(page)
-
-    failed, trained = set[Path](), list[Path]()
+    trained = list[Path]()
     for number, (run, config) in enumerate(configs.items(), 1):
         if len(configs) > 1:
             log.info(f"run {number} of {len(configs)}: {run}")
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
-            train(config, run, signals, began, follow if config.training.report else None)
+            train(config, run, signals, began, _write_own_page if config.training.report else None)
             trained.append(run)
         except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:
@@ -83,13 +75,19 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
 
 def compare(runs: Sequence[Path], device: str, output: Path) -> None:
     """Prints the table of `mt evaluate` of all of them, and writes the page of `mt report`."""
+    from mt_cli.evaluation.evaluate import evaluate
+
     catch_ctrl_c()
-    evaluate(runs=list(runs), device=device)
-    if write_page(runs, output, device=device):
+    print(evaluate(runs, device=device))
+    if _write_page(runs, output, device=device):
         log.info(f"a page of all of them: {output}")
 
 
-def write_page(runs: Sequence[Path], output: Path, warns: bool = True, **options: Any) -> bool:
+def _write_own_page(run: RunDir) -> None:
+    _write_page([run.path], run.path / "report.html", quick=True)
+
+
+def _write_page(runs: Sequence[Path], output: Path, **options: Any) -> bool:
     """Writes the page of `mt report`. It is no reason to end a training: a failure is only logged."""
     try:
         from mt_cli.explain.report import report
@@ -97,7 +95,6 @@ def write_page(runs: Sequence[Path], output: Path, warns: bool = True, **options
         report(runs, output, **options)
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        if warns:
-            log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")
+        log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")
         return False
     return True

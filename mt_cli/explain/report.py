@@ -20,8 +20,8 @@ from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling
 from mt_cli.errors import CheckpointError, DataError, RunDirError
-from mt_cli.evaluation.comparison import SetScores, with_comparisons
-from mt_cli.evaluation.evaluate import RunEvaluator, TestSet, read_set
+from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
+from mt_cli.evaluation.evaluate import RunEvaluator, read_set
 from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.doubts import Doubt, explain_lines
@@ -236,11 +236,11 @@ def _summary(runs: list[RunReport], sets: list[ReportedSet]) -> list[str]:
         first, second, *_ = shared.compared
         best, comparison = runs[first], shared.compared[second].comparison
         lines.append(f"{best.name} has the highest chrF of {len(shared.results)} runs. {shared.in_words(first)}")
-        if comparison is not None and "chrf" in comparison.tests:
-            tests = comparison.tests["chrf"]
+        if comparison is not None and "chrf" in comparison.scores:
+            tests = comparison.scores["chrf"]
             lines.append(
                 f"{runs[second].name} has {-tests.difference:.2f} chrF less, p = {tests.p_randomization:.4f}:"
-                f" {comparison.meanings['chrf']}."
+                f" {tests.meaning}."
             )
         lines += [f"{best.name}: {line}" for line in best.summary[:2] if best.is_finished]
     return lines + _merged({run.name: run.summary[:1] for run in runs if shared is None or not run.is_finished})

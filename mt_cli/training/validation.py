@@ -14,7 +14,7 @@ from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import shortened
 from mt_cli.evaluation.baselines import Judgement, judge
-from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, mean_loss, perplexity, score_texts
+from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, count_texts, mean_loss, perplexity, scores_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.guards import refuse_non_finite_losses
 from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
@@ -145,7 +145,7 @@ def _validate_pair(
     outputs = [translation.text for translation in found]
     tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
     references = [one.tgt for one in pair.dev_pairs]
-    scores = score_texts(outputs, references, tokenize)
+    scores = scores_of(count_texts(outputs, [references], tokenize))
     return PairValidation(pair, loss, scores, judge(outputs, references, sources, scores.chrf), outputs)
 
 

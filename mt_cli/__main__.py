@@ -16,9 +16,7 @@ def main() -> None:
     except (ImportError, MemoryError, OSError) as error:
         if not is_out_of_memory(error):
             raise
-        sys.exit(
-            "error: out of memory while loading Python's libraries; close other programs, or raise the limit (ulimit -v)"
-        )
+        sys.exit("error: out of memory while loading Python's libraries; close other programs, or raise ulimit -v")
     cli.main()
 
 

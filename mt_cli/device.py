@@ -7,7 +7,6 @@ import ctypes
 import functools
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,22 +21,22 @@ from mt_cli.processes import local_rank, n_processes
 def choose_device(requested: str) -> torch.device:
     """`auto` is cuda, else mps, else cpu; among several processes there is no mps. Raises UsageError for a device that is
     not there or does not work."""
-    name, others, may_be_mps = requested, "cpu, or auto", n_processes() == 1
+    name, is_alone = requested, n_processes() == 1
     if requested == "auto":
-        has_mps = may_be_mps and torch.backends.mps.is_available()
+        has_mps = is_alone and torch.backends.mps.is_available()
         name = "cuda" if torch.cuda.is_available() else "mps" if has_mps else "cpu"
-        others = "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"device '{requested}': expected auto, cpu, cuda, cuda:N or mps")
-    if name == "mps" and not may_be_mps:
+    if name == "mps" and not is_alone:
         raise UsageError("device mps is for one process; use device cpu, or leave out torchrun")
-    if name == "cuda" and n_processes() > 1:  # each has its own
+    if name == "cuda" and not is_alone:  # each has its own
         name = f"cuda:{local_rank()}"
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()  # a GPU that this torch has no code for fails here, not at the first step
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0].partition(". ")[0].rstrip(".")[:150]
+        others = "cpu" if requested == "auto" else "cpu, or auto"
         raise UsageError(f"device {name} cannot be used ({reason}); use device {others}") from None
     # On new GPUs torch prefers cuDNN's attention, which makes a plan for each new shape, a second long; shapes are new at
     # nearly every step. And its gradients can be NaN (pytorch #196678).
@@ -61,14 +60,18 @@ def choose_precision(requested: str, device: torch.device) -> tuple[torch.dtype,
 @functools.cache
 def _cpu_multiplies_bf16() -> bool:
     # torch has no public function for it; where it lacks these two, the answer is no.
-    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    if not any(check() for check in checks if check is not None):
+    checks = (getattr(torch.cpu, name, bool) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    if not any(check() for check in checks):
         return False
+
     # The libraries need not use what the processor has: without it bf16 takes ten times as long as float32.
-    cpu, rounds = torch.device("cpu"), range(3)  # in turns: other work comes and goes
-    rates = [(measured_gflops(cpu, torch.bfloat16, 0.01), measured_gflops(cpu, torch.float32, 0.01)) for _ in rounds]
-    bf16, float32 = map(max, zip(*rates, strict=True))
-    return bf16 > float32
+    seconds = dict.fromkeys((torch.bfloat16, torch.float32), float("inf"))
+    for dtype in [*seconds] * 6:  # in turns: other work comes and goes
+        x, weight = torch.ones(2048, 256, dtype=dtype), torch.ones(256, 1024, dtype=dtype)
+        began = time.perf_counter()
+        (x @ weight)[0, 0].item()
+        seconds[dtype] = min(seconds[dtype], time.perf_counter() - began)
+    return seconds[torch.bfloat16] < seconds[torch.float32]
 
 
 @contextlib.contextmanager
@@ -94,54 +97,23 @@ def fast_float32_products(device: torch.device) -> Iterator[None]:
         products.fp32_precision = before
 
 
-def measured_gflops(device: torch.device, dtype: torch.dtype, seconds: float = 0.1) -> float:
-    """Billions of operations a second of matrix products as large as those of a small network.
-
-    The fastest product counts: it is what the machine can do when nothing else interrupts.
-    """
-    x = torch.ones(2048, 256, dtype=dtype, device=device)
-    weight = torch.ones(256, 1024, dtype=dtype, device=device)
-    (x @ weight).sum().item()  # the first product is slower
-    fastest, began = float("inf"), time.perf_counter()
-    while (start := time.perf_counter()) - began < seconds:
-        (x @ weight)[0, 0].item()  # waits for a GPU
-        fastest = min(fastest, time.perf_counter() - start)
-    return 2 * x.numel() * weight.size(1) / fastest / 1e9
-
-
 def keep_freed_memory() -> None:
-    """Tells glibc to keep the memory of freed tensors for the next ones.
+    """Lets glibc keep the memory of freed tensors for the next ones.
 
     By default every large tensor is mapped anew and each of its pages is faulted in and zeroed by the kernel, which
     costs a training step on a CPU a quarter of its time. Other C libraries have no such call and go without.
 
-    oneDNN caches the code that it generates for each size of a product: 1,024 of them, unless a limit is set before the
-    first product. Sizes are new at nearly every step, and cached code between the tensors fragments their memory: with
-    a limit of 128, a training of an hour takes a quarter less memory and no more time.
+    oneDNN caches the code that it generates for each size of a product, of which nearly every step has new ones; between the
+    tensors it fragments their memory. With a limit of 128, set before the first product, a training of an hour takes a
+    quarter less memory and no more time.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    try:
+    # The numbers in <malloc.h>: no block is mapped on its own (-4), nothing is given back before 1 GiB is free (-1), the heap
+    # grows by 64 MiB (-2), and threads share one heap (-8).
+    with contextlib.suppress(AttributeError, OSError, TypeError):
         libc = ctypes.CDLL(None)
-        for parameter, value in _MALLOC_SETTINGS.items():
+        for parameter, value in {-4: 0, -1: 1 << 30, -2: 1 << 26, -8: 1}.items():
             libc.mallopt(parameter, value)
-    except (AttributeError, OSError, TypeError):
-        pass
-
-
-# The names in <malloc.h>: no block is mapped on its own, nothing is given back before 1 GiB is free, and threads share
-# one heap (heaps of their own consist of pieces of 64 MiB, which are mapped and given back all the time).
-_M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_ARENA_MAX = -4, -1, -2, -8
-_MALLOC_SETTINGS = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 1 << 30, _M_TOP_PAD: 1 << 26, _M_ARENA_MAX: 1}
-
-
-def peak_memory() -> int | None:
-    """The most bytes that this process has had in memory; None where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def available_memory() -> int | None:
@@ -157,25 +129,22 @@ def available_memory() -> int | None:
         return None
 
 
+_GROUP_FILES = {  # of version 2 and version 1: the limit, what is used, and what of it can be freed
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
 def _left_to_groups() -> Iterator[int]:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers not in {"", "memory"}:
-            continue
-        top = Path("/sys/fs/cgroup", controllers)
-        limit, used, cache = _CGROUP_1 if controllers else _CGROUP_2
-        group = top / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(top):
-                break
+        group = Path(f"/sys/fs/cgroup/{controllers}{path}")
+        for folder in (group, *group.parents) if controllers in _GROUP_FILES else ():
+            limit, used, freeable = _GROUP_FILES[controllers]
             with contextlib.suppress(OSError, ValueError, KeyError):  # no limit here, or a container that hides it
-                rows = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                freeable = {row[0]: int(row[1]) for row in rows}[cache]
-                yield max(0, int((folder / limit).read_text()) - int((folder / used).read_text()) + freeable)
-
-
-_CGROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_CGROUP_2 = ("memory.max", "memory.current", "inactive_file")
+                statistics = dict(row.split() for row in (folder / "memory.stat").read_text().splitlines())
+                in_use = int((folder / used).read_text()) - int(statistics[freeable])
+                yield max(0, int((folder / limit).read_text()) - in_use)
 
 
 def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
@@ -187,9 +156,8 @@ def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
     import resource
 
     taken = _taken_memory()
-    limits = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-    left = min([available, *(limit - taken for limit in limits)])
-    return taken + int(max(0, left) * share)
+    limits = [limit - taken for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+    return taken + int(max(0, min([available, *limits])) * share)
 
 
 @contextlib.contextmanager
@@ -205,15 +173,12 @@ def memory_limited(limit: int | None) -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = max(limit, _taken_memory() + _STACKS)
+    limit = max(limit, _taken_memory() + (32 << 20))
     resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-_STACKS = 32 << 20
 
 
 def _taken_memory() -> int:

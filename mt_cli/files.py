@@ -19,8 +19,6 @@ from typing import IO, Any
 
 from mt_cli.errors import RunDirError
 
-_MAX_JSON_BYTES = 1 << 24  # several times the largest corpus.json, which lists each character of the training text
-
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
@@ -39,64 +37,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from None
-
-
-def _beside(path: Path) -> Path:
-    """A new name. Several machines may write into one folder, and number their processes alike."""
-    return path.with_name(f".tmp-{secrets.token_hex(4)}-{path.name}")
-
-
-def _replace(temporary: Path, path: Path) -> None:
-    """Windows refuses while another program has one of them open, such as a command that reads it, or a virus scanner."""
-    for pause in (0.01, 0.1, 1.0):
-        try:
-            temporary.replace(path)
-            return
-        except PermissionError:
-            time.sleep(pause)
-    temporary.replace(path)
-
-
-def refuse_special_file(path: Path) -> None:
-    """Raises RunDirError for a folder, a pipe or a device: reading a pipe would block for ever, and a device may have no
-    end."""
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a pipe or a device"
-        raise RunDirError(f"{path}: is {kind}, expected a regular file; delete it")
-
-
-def refuse_outside(folder: Path, file: Path) -> None:
-    """Raises RunDirError for a link that leads out of `folder`: a run from a stranger reads nothing but itself."""
-    try:
-        is_inside = file.resolve().is_relative_to(folder.resolve())
-    except RuntimeError:  # of Python 3.11 and 3.12
-        raise RunDirError(f"{file}: a link that leads to itself; put the file itself there") from None
-    if not is_inside:
-        raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
-
-
-def open_inside(folder: Path, file: Path) -> io.BufferedReader:
-    """A file of a run directory, to be read. Raises RunDirError if it leads outside or is not a regular file; OSError if it is
-    missing."""
-    refuse_outside(folder, file)
-    refuse_special_file(file)
-    return file.open("rb")
-
-
-def read_inside(folder: Path, file: Path, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
-    """The content of a file of a run directory. Raises RunDirError if it is larger, and as `open_inside` does."""
-    with open_inside(folder, file) as handle:
-        if os.fstat(handle.fileno()).st_size > max_bytes:
-            raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
-        return handle.read()  # reading "at most so many" would take memory for that many
-
-
-def sha256_of_file(path: Path) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -105,13 +47,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path need not be UTF-8
-
-
-def make_folder(folder: Path) -> None:
-    """Makes it, on the disk when this returns, if it is not there."""
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
 
 
 @contextlib.contextmanager
@@ -125,16 +60,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
         unfinished.mkdir(parents=True)
         yield unfinished
         _replace(unfinished, folder)
-        sync_folder(folder.parent)
     except OSError as error:
         raise cannot_write(folder, error) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes it, on the disk when this returns, if it is not there."""
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
 def sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where the system can sync a folder: not on Windows, nor on some shared and network file
-    systems."""
+    """Makes a rename durable, where the system can sync a folder: not on Windows, nor on some network file systems."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -146,12 +86,69 @@ def sync_folder(folder: Path) -> None:
             raise
 
 
+def _beside(path: Path) -> Path:
+    """A new name. Several machines may write into one folder, and number their processes alike."""
+    return path.with_name(f".tmp-{secrets.token_hex(4)}-{path.name}")
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    for pause in (0.01, 0.1, 1.0, None):
+        try:
+            temporary.replace(path)
+            break
+        except PermissionError:  # Windows, while another program has one of them open, such as a virus scanner
+            if pause is None:
+                raise
+            time.sleep(pause)
+    sync_folder(path.parent)
+
+
 def cannot_write(path: Path, error: OSError) -> RunDirError:
     """The error of a full disk, of a folder that may not be written, or of one that is gone."""
-    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    if error.errno in {errno.ENOTEMPTY, errno.EEXIST} and path.exists():
-        return RunDirError(f"{path} exists now, another command has made it; choose another name")
-    remedy = {errno.ENOENT: "bring the folder back", errno.EISDIR: "delete it"}.get(
-        error.errno or 0, "free space" if is_full else "make the folder writable"
-    )
+    remedy = {
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space"),
+        **dict.fromkeys((errno.ENOTEMPTY, errno.EEXIST), "choose another name"),
+        errno.ENOENT: "bring the folder back",
+    }.get(error.errno or 0, "make the folder writable")
     return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")
+
+
+# Reading: a run from a stranger reads nothing but itself -----------------------------------------------------------------
+
+
+def refuse_special_file(path: Path) -> None:
+    """Raises RunDirError for a folder, for a pipe, which would block for ever, and for a device, which may have no end."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise RunDirError(f"{path}: is {kind}, expected a regular file; delete it")
+
+
+def refuse_outside(folder: Path, file: Path) -> None:
+    """Raises RunDirError for a link that leads out of `folder`."""
+    try:
+        is_inside = file.resolve().is_relative_to(folder.resolve())
+    except RuntimeError:  # of Python 3.11 and 3.12, for a link to itself
+        is_inside = False
+    if not is_inside:
+        raise RunDirError(f"{file}: a link that leads out of the run directory; put the file itself there")
+
+
+def open_inside(folder: Path, file: Path) -> io.BufferedReader:
+    """A file of a run directory, to be read. Raises RunDirError if it leads outside or is not a regular file; OSError if it is
+    missing."""
+    refuse_outside(folder, file)
+    refuse_special_file(file)
+    return file.open("rb")
+
+
+def read_inside(folder: Path, file: Path, max_bytes: int = 1 << 24) -> bytes:
+    """The content of a file of a run directory. Raises RunDirError if it is larger, and as `open_inside` does."""
+    with open_inside(folder, file) as handle:
+        if os.fstat(handle.fileno()).st_size > max_bytes:
+            raise RunDirError(f"{file}: more than {max_bytes:,} bytes; restore it from a copy")
+        return handle.read()  # reading "at most so many" would take memory for that many
+
+
+def sha256_of_file(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

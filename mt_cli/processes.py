@@ -1,16 +1,14 @@
-"""Which of the processes that `torchrun` started this one is, by the variables that it sets; without torch."""
+"""Which of the processes that `torchrun` started this one is; without torch."""
 
 from __future__ import annotations
 
 import os
 
-_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
 
 def n_processes() -> int:
-    """1 where `torchrun` started none: clusters set some of the variables for every job."""
-    is_started = all(os.environ.get(name) for name in _VARIABLES)
-    return int(os.environ["WORLD_SIZE"]) if is_started else 1
+    """1 where `torchrun` started none: clusters set some of its variables for every job."""
+    of_torchrun = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return int(os.environ["WORLD_SIZE"]) if all(map(os.environ.get, of_torchrun)) else 1
 
 
 def rank() -> int:

@@ -23,7 +23,7 @@ from mt_cli.augment.reverse_run import reverse_config
 from mt_cli.build import prepare
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.config_file import config_of, load_config
-from mt_cli.corpus_config import _sides_of, read_config
+from mt_cli.corpus_config import _monolingual_settings, read_config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, read_lines, read_monolingual
 from mt_cli.data.spelling import Spelling
@@ -174,7 +174,7 @@ def test_the_name_of_a_file_tells_which_side_it_helps():
         ("zh", "en", ["a.zh_CN", "a.txt"], {"tgt": "a.txt", "src": "a.zh_CN"}),
         ("zh_CN", "zh_TW", ["a.zh_TW"], {"tgt": "a.zh_TW"}),
     ):
-        found = _sides_of([Path(file) for file in files], src_lang, tgt_lang)
+        found = _monolingual_settings([Path(file) for file in files], src_lang, tgt_lang)
         assert found == [f'data.monolingual.{side}=["{file}"]' for side, file in sides.items()]
 
 

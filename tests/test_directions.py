@@ -309,7 +309,7 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
         ),
         (
             "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  monolingual: {tgt: news.gn}",
-            "4: data.monolingual is for one language pair so far",
+            "4: data.monolingual does not go with data.pairs",
         ),
     ],
 )

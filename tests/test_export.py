@@ -390,7 +390,7 @@ def test_two_exports_into_one_folder_do_not_blame_the_folder(
     answer = mt("export", trained_run, other, "--to", "marian")
     assert (answer.code, answer.said) == (
         1,
-        [f"error: {other} exists now, another command has made it; choose another name"],
+        [f"error: cannot write {other}: Directory not empty; choose another name and run the same command again"],
     )
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

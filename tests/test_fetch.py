@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from mt_cli import fetch as module
+from mt_cli.cli import fetch as module
+from mt_cli.cli.fetch import CORPORA
+from mt_cli.cli.fetch import fetch_corpus as fetch
 from mt_cli.errors import DataError, MTError, RunDirError, UsageError
-from mt_cli.fetch import CORPORA, fetch
 
 TEXTS = {"train.en.gz": b"a small corpus\n" * 50, "train.de.gz": "ein kleiner Körper\n".encode() * 50}
 ENGLISH = TEXTS["train.en.gz"]

@@ -16,18 +16,16 @@ from mt_cli.corpus_config import usual_run_dir
 from mt_cli.errors import RunDirError, UsageError
 
 SMALL = [
-    "model.d_model=16",
-    "model.n_encoder_layers=1",
-    "model.n_decoder_layers=1",
-    "training.max_steps=2",
-    "training.n_samples=0",
-    "training.device=cpu",
-    "tokenizer.vocab_size=300",
-]
+    "model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=2",
+    "training.n_samples=0", "training.device=cpu", "tokenizer.vocab_size=300",
+]  # fmt: skip
 
 
 def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny: Path) -> None:
+    log = logging.getLogger("mt_cli")
+    handlers = list(log.handlers)
     run = train(["train.en", "train.de"], dev=["dev.en", "dev.de"], settings=SMALL)
+    assert log.handlers == handlers, "somebody handles it already"
     assert run.path == Path("runs/en-de") and run.step == 2 and run.chrf >= 0
     assert repr(run).startswith("<Run runs/en-de: dev BLEU ") and "at step 2" in repr(run)
     assert load_run("runs/en-de") == run
@@ -42,16 +40,18 @@ def test_a_corpus_is_checked(tiny: Path) -> None:
     assert found.n_pairs == 200 and "200 pairs" in str(found)
     with pytest.raises(UsageError, match="the names do not tell the languages"):
         check(["train.en", "dev.en"])
+    with pytest.raises(UsageError, match="expected two text files, source and target, or one table, or one config"):
+        check("train.en")
 
 
 def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`cd runs/p && mt train config.yaml` ended with a traceback, and `../config.yaml --clean` trained in `..-clean`."""
     (tmp_path / "p" / "checkpoints").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "p")
     config = config_of({"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]})
     assert usual_run_dir([Path("config.yaml")], config) == tmp_path / "p"
+    assert usual_run_dir([Path("myconfig")], config) == Path("runs/myconfig")
     monkeypatch.chdir("checkpoints")
     assert usual_run_dir([Path("../config.yaml")], config, ["clean"]) == tmp_path / "p-clean"
 
@@ -61,22 +61,6 @@ def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run: Path) -> N
     assert isinstance(run, Run) and run.step in {80, 160}
     with pytest.raises(RunDirError):
         load_run("none")
-
-
-def test_progress_is_shown_unless_somebody_handles_it() -> None:
-    from mt_cli.notebook import show_progress
-
-    log = logging.getLogger("mt_cli")
-    before, log.propagate = list(log.handlers), False
-    log.handlers.clear()
-    try:
-        show_progress(False)
-        assert not log.handlers
-        show_progress()
-        show_progress()
-        assert len(log.handlers) == 1
-    finally:
-        log.handlers[:], log.propagate = before, True
 
 
 def test_everything_has_a_name_and_a_version_and_torch_waits_for_its_use() -> None:

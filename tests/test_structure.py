@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 
 # A file imports only from those above it, and from its own folder.
 ORDER = [
-    "errors", "display", "files", "processes", "device", "fetch", "config", "recipe", "config_file", "data", "checking", "model",
+    "errors", "display", "files", "processes", "device", "config", "recipe", "config_file", "data", "checking", "model",
     "run", "corpus_config", "decoding", "evaluation", "training", "augment", "explain", "stages", "build", "export",
-    "notebook", "cli",
+    "cli",
 ]  # fmt: skip
 
 
@@ -109,7 +109,6 @@ def test_the_config_and_the_errors_do_not_need_torch():
         "run/logs",
         "run/manifest",
         "run/run_dir",
-        "fetch",
     ):
         assert not any(module.partition(".")[0] == "torch" for module in imports(name)), name
 

@@ -219,7 +219,7 @@ def test_names_that_tell_no_languages_are_those_of_the_run_to_begin_with(run, co
     Path("corrections.tsv").write_text(rows)
     refused = mt("train", "corrections.tsv", *SMALL)
     assert refused.code == 2 and "the names do not tell the languages" in refused.said[0]
-    assert f"if its first row, {corpus[0][0][:20]}" in refused.said[0] and "--columns SOURCE,TARGET" in refused.said[0]
+    assert "--columns SOURCE,TARGET" in refused.said[0]
     answer = mt("train", "corrections.tsv", *SMALL, "--from", "runs/es-gn")
     assert answer.code == 0, answer.said
     assert "corrections.tsv: taken as es to gn, the languages of runs/es-gn" in answer.said

@@ -19,8 +19,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.sweep import combinations, compare, train_each
 from mt_cli.config import Config
-from mt_cli.corpus_config import as_settings, files_of_set, read_config, usual_run_dir
-from mt_cli.errors import UsageError
+from mt_cli.corpus_config import read_config, usual_run_dir
 
 MonolingualOption = Annotated[
     list[Path] | None,
@@ -82,21 +81,14 @@ def train(
     from mt_cli.training.signals import StopSignals
 
     began = time.monotonic()
-    if minutes is not None and not 0 < minutes <= 1e6:
-        raise UsageError(f"--minutes {minutes:g}: expected a number above 0, at most 1,000,000; 30 is half an hour")
-    chosen = {
-        "data.words.files": files_of_set("words", words) if words else None,
-        "training.minutes": minutes,
-        "data.clean": clean,
-        "training.init_from": str(init_from) if init_from else None,
-        "training.extend_vocabulary": extend_vocabulary,
-    }
-    settings = [*(overrides or ()), *as_settings(chosen)]
     more = [name for name, is_given in {"clean": clean, "monolingual": monolingual, "words": words}.items() if is_given]
     configs = dict[Path, Config]()
     with StopSignals() as signals:
-        for suffix, own in combinations(settings).items():
-            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, own, monolingual, init_from)
+        for suffix, own in combinations(overrides or []).items():
+            texts = (monolingual, init_from, words)
+            config = read_config(
+                corpus, src_lang, tgt_lang, columns, dev, test, own, *texts, minutes, clean, extend_vocabulary
+            )
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

@@ -18,14 +18,12 @@ from mt_cli.data.normalize import edge_spaces, normalize
     [
         ("  a \t b\u00a0\u3000c ", "a b c"),
         ("e\u0301", "é"),
-        ("\ufb01 ① ½ Ａ ｶ ™", "\ufb01 ① ½ Ａ ｶ ™"),
-        ("„Ja“, – ‘x’ … »y«", "„Ja“, – ‘x’ … »y«"),
+        ("\ufb01 ① ½ Ａ ｶ ™ „Ja“, – ‘x’ …", "\ufb01 ① ½ Ａ ｶ ™ „Ja“, – ‘x’ …"),
         ("👩\u200d👩\u200d👧 क\u094dष नमस्ते", "👩\u200d👩\u200d👧 क\u094dष नमस्ते"),
         ("\u202bשלום\u202c", "\u202bשלום\u202c"),
         ("a\u2581b", "a b"),
         ("\ufeffa\ufeff", "a"),
         ("a\x00\x07\x7f\x85\u2028b", "a b"),
-        ("Straße ẞ ǅ", "Straße ẞ ǅ"),
     ],
 )
 def test_normalize_folds_spaces_and_keeps_characters(text, expected):
@@ -35,11 +33,9 @@ def test_normalize_folds_spaces_and_keeps_characters(text, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Oui\u00a0?", "Oui\u00a0?"),
         ("«\u202foui\u202f»\u202f!", "«\u202foui\u202f»\u202f!"),
         ("a \u00a0 \t b", "a\u00a0b"),
         ("a \u202f\u00a0b\u00a0\u202fc", "a\u202fb\u00a0c"),
-        ("\u00a0a\u00a0b \u202f", "a\u00a0b"),
         ("a\u2009b\u3000c", "a b c"),
         ("\u00a0 \u202f", ""),
     ],
@@ -63,22 +59,15 @@ def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.text())
-def test_normalized_text_is_one_line_and_stays_as_it_is(text):
-    once = normalize(text)
-    assert normalize(once) == once
-    assert len(once.splitlines()) <= 1 and "\n" not in once and "\r" not in once
-    assert once == once.strip() and "  " not in once
-
-
-@settings(max_examples=400, deadline=None)
 @given(st.text(st.characters() | st.sampled_from(" \t\n\x85\u200b\u2028\u2581\u3000\ufeff\u0301\u200d")))
 def test_normalize_keeps_everything_that_a_reader_sees(text):
     def seen(text: str) -> list[str]:
         composed = unicodedata.normalize("NFC", text)
         return [c for c in composed if not (c.isspace() or unicodedata.category(c) == "Cc" or c in "\u2581\ufeff")]
 
-    assert seen(normalize(text)) == seen(text)
+    once = normalize(text)
+    assert seen(once) == seen(text)
+    assert normalize(once) == once == once.strip() and len(once.splitlines()) <= 1 and "  " not in once
 
 
 @pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323", "\u0344", "\u0f73", "\u0301\u0f73"], ids=ascii)

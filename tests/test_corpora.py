@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_trainer import pair_of
 
+from mt_cli import train
 from mt_cli.build import PreparedData, prepare
 from mt_cli.checking.check import check, quick_check
 from mt_cli.config import DataConfig
-from mt_cli.config_file import load_config
-from mt_cli.data.corpora import TrainingText, places_in_table
+from mt_cli.config_file import config_of, load_config
+from mt_cli.data.corpora import Places, TrainingText, places_in_table, refuse_exchanged
 from mt_cli.data.corpus import CorpusReport, SentencePair, sha256_of
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, MTError, UsageError
 from mt_cli.run.run_dir import RunDir
 
 CORPORA = "[{files: [a.en, a.de], weight: 2}, {files: b.tsv, weight: 0.5}]"
@@ -51,16 +54,18 @@ def change(name: str, line: int, text: str) -> None:
 
 
 def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_line(two):
-    text = TrainingText(data_of(*TWO))
-    pairs = list(text.read())
-    assert [pair.place for pair in pairs] == [
-        *((0, line) for line in range(1, 81)),
-        *((1, line) for line in range(1, 121)),
+    Path("b.tsv").write_bytes(Path("b.tsv").read_bytes() + b"\xff\t\xff\n")
+    text, reports = TrainingText(data_of(*TWO)), list[CorpusReport]()
+    pairs = list(text.read(on_bad_line="skip"))
+    assert [pair.place for pair in pairs] == [(0, line) for line in range(1, 81)] + [
+        (1, line) for line in range(1, 121)
     ]
     assert [pair[:2] for pair in pairs] == [pair[:2] for pair in TrainingText(data_of("train.en", "train.de")).read()]
     assert [text.format_place(pairs[i].place) for i in (0, 80)] == ["a.en:1", "b.tsv:1"]
     assert text.format_lines(pairs[80], pairs[85]) == "lines 1 to 6 of b.tsv"
     assert text.name == "a.en a.de, b.tsv"
+    assert len(list(text.read_raw(reports))) == 200
+    assert [(one.n_pairs, list(one.bad_lines)) for one in reports] == [(80, []), (121, [121])]
 
 
 def test_corpora_that_begin_with_the_same_file_are_called_by_both():
@@ -68,16 +73,8 @@ def test_corpora_that_begin_with_the_same_file_are_called_by_both():
     assert text.corpus_names == ["a.en a.de", "a.en b.de", "c.tsv"]
 
 
-def test_lines_that_are_not_utf_8_are_counted_in_their_corpus(two):
-    Path("b.tsv").write_bytes(Path("b.tsv").read_bytes() + b"\xff\t\xff\n")
-    reports = list[CorpusReport]()
-    assert len(list(TrainingText(data_of(*TWO)).read_raw(reports))) == 200
-    assert [(one.n_pairs, list(one.bad_lines)) for one in reports] == [(80, []), (121, [121])]
-
-
 def test_the_hash_of_one_corpus_is_that_of_its_files_and_of_several_of_all(two):
-    assert TrainingText(data_of(TWO[0])).sha256() == TrainingText(data_of("a.en", "a.de")).sha256()
-    assert TrainingText(data_of("a.en", "a.de")).sha256() == sha256_of(["a.en", "a.de"])
+    assert TrainingText(data_of(TWO[0])).sha256() == sha256_of(["a.en", "a.de"])
     hashes = {TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}
     assert len(hashes) == 4
 
@@ -88,11 +85,18 @@ def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
         n = len(data.corpora) + 1
         table = "".join(TrainingText(data).table(("copied", pair) for pair in pairs[:n]))
         assert table.splitlines()[1] == f"3\tcopied\ta\tb{own[0]}"
-        found = places_in_table(iter(table.splitlines(keepends=True)))
-        assert all((pair.place in found) == (pair in pairs[:n]) for pair in pairs) and (0, 4) not in found
+        assert list(places_in_table(iter(table.splitlines(keepends=True)))) == [pair.place for pair in pairs[:n]]
     assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
     with pytest.raises(ValueError):
         places_in_table(iter(()))
+
+
+def test_places_take_a_byte_for_each_line():
+    tracemalloc.start()
+    places = Places((corpus, line) for corpus in (0, 3) for line in range(1, 1_000_000, 2))
+    assert tracemalloc.get_traced_memory()[0] < 3 << 20
+    tracemalloc.stop()
+    assert (3, 999_999) in places and not any(one in places for one in ((3, 2), (1, 1), (0, 10**9)))
 
 
 # Checking ------------------------------------------------------------------------------------------------------------
@@ -146,12 +150,6 @@ def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
     assert [data.train.format_location(i) for i in (79, 80)] == ["a.en:80", "b.tsv:1"]
     assert sorted(path.name for path in Path("run/cache").iterdir()) == ["dev", "train-1", "train-2"]
     assert "train b.tsv: 120 of 120 pairs kept" in caplog.text
-    again = prepared()
-    assert [again.train.pair(i) for i in range(200)] == [data.train.pair(i) for i in range(200)]
-
-
-def test_a_corpus_whose_ids_are_lost_is_built_again_alone(two):
-    data = prepared()
     kept = Path("run/cache/train-1/src.ids").stat().st_ino
     Path("run/cache/train-2/src.ids").unlink()
     again = prepared()
@@ -193,13 +191,13 @@ def test_a_corpus_without_a_pair_is_refused_by_name(two):
 
 
 def test_a_run_of_two_corpora_is_trained_continued_evaluated_and_reported(two, mt):
-    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", f"data.train={CORPORA}"]
+    command = ["train", "tiny.yaml", "--run-dir", "run", "--set", f"data.train={CORPORA}"]
     short = ["--set", "training.max_steps=4", "--set", "training.validate_every_steps=2"]
-    assert mt(*train, *short).code == 0
+    assert mt(*command, *short).code == 0
     assert load_config(Path("run/config.yaml")).data.corpora[1].weight == 0.5
-    other = mt(*train[:-1], f"data.train={CORPORA.replace('0.5', '0.25')}", *short)
+    other = mt(*command[:-1], f"data.train={CORPORA.replace('0.5', '0.25')}", *short)
     assert other.code == 1 and b"data.train.1.weight is 0.25 here, 0.5 there" in other.err
-    longer = [*train, "--set", "training.max_steps=6", *short[2:]]
+    longer = [*command, "--set", "training.max_steps=6", *short[2:]]
     table = Path("b.tsv").read_text()
     change("b.tsv", 3, "red\trot")
     refused = mt(*longer)
@@ -211,3 +209,81 @@ def test_a_run_of_two_corpora_is_trained_continued_evaluated_and_reported(two, m
     assert memory["run"] == "translation memory" and memory["chrf"] > 0
     suspects = mt("check", "run/config.yaml", "--with", "run").lines
     assert suspects[0] == "line\tscore\tsource\ttarget\tcorpus\tfile" and suspects[1].endswith(("a.en", "b.tsv"))
+
+
+# Exchanged sides -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in ("en", "de"):
+        for name in ("train", "dev", "web"):
+            Path(f"{name}.{code}").write_text("a b c\n" * 3)
+    for name, header in (("straight", "en\tde"), ("turned", "Deutsch\tEnglish"), ("numbered", "id\tde\ten")):
+        cells = "1\tein Haus\ta house" if name == "numbered" else "a house\tein Haus"
+        Path(f"{name}.tsv").write_text(f"{header}\n{cells}\n")
+
+
+STRAIGHT: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"]}
+TURNED = [
+    {"train": ["train.de", "train.en"]},
+    {"train": ["turned.tsv"]},
+    {"train": ["numbered.tsv"]},
+    {"train": ["straight.tsv"], "columns": "2,1"},
+    {"train": [{"files": STRAIGHT["train"]}, {"files": ["web.de", "web.en"]}]},
+    {"dev": ["dev.de", "dev.en"]},
+    {"test": {"news": ["turned.tsv"]}},
+    {"words": {"files": ["turned.tsv"]}},
+    {"src_lang": "en-GB", "dev": ["dev.de", "dev.en"]},
+]
+
+
+@pytest.mark.parametrize("change", TURNED, ids=str)
+def test_the_opposite_direction_is_refused_by_name_in_each_set(files, change):
+    config = config_of(STRAIGHT | change)
+    several = config_of({"pairs": [STRAIGHT | {"tgt_lang": "fr", "train": ["train.en", "web.en"]}, STRAIGHT | change]})
+    for data in (config.data, several.data):
+        with pytest.raises(
+            UsageError, match=r"(header|names) source de and target en, expected source en.* and target de"
+        ):
+            refuse_exchanged(data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"train": ["straight.tsv"]},
+        {"train": ["turned.tsv"], "columns": "2,1"},
+        {"train": ["numbered.tsv"], "columns": "en,de"},
+        {"src_lang": "de", "tgt_lang": "en", "train": ["turned.tsv"]},
+        {"train": ["train.en", "missing.de"], "dev": ["missing.tsv"]},
+        {"src_lang": "fr", "train": ["train.de", "train.en"]},  # other languages are warned of
+    ],
+    ids=str,
+)
+def test_what_does_not_say_exactly_the_opposite_is_taken(files, change):
+    refuse_exchanged(config_of(STRAIGHT | change).data)
+
+
+def test_the_check_and_a_training_refuse_it_and_take_what_the_message_advises(files, tmp_path, mt):
+    config = config_of(STRAIGHT | {"train": ["turned.tsv"]})
+    for refused in (lambda: check(config.data), lambda: train(config, tmp_path / "run")):
+        with pytest.raises(UsageError, match=r"turned\.tsv: by its header"):
+            refused()
+    assert not (tmp_path / "run").exists()
+    Path("turned.tsv").write_text("Deutsch\tEnglish\n" + "ein Haus\ta house\n" * 3)
+    command = ["check", "turned.tsv", "--src-lang", "en", "--tgt-lang", "de"]
+    answer = mt(*command)
+    assert answer.code == 2 and "--columns 2,1" in answer.said[-1]
+    assert mt(*command, "--columns", "2,1").code != 2
+
+
+def test_the_columns_of_a_list_of_words_are_chosen_as_the_message_advises(files):
+    Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
+    for columns in (None, "1,9"):
+        words = {"files": ["words.csv"], "columns": columns}
+        with pytest.raises(MTError, match=r"such as .*--set data\.words\.columns=1,2\)"):
+            refuse_exchanged(config_of(STRAIGHT | {"words": words}).data)
+    refuse_exchanged(config_of(STRAIGHT | {"words": {"files": ["words.csv"]}}, ["data.words.columns=1,2"]).data)

@@ -120,15 +120,6 @@ def test_a_list_has_columns_of_its_own(words):
     assert texts(turned)[0] == ("rot rot rot", "red red red")
 
 
-def test_which_columns_of_a_list_are_meant_is_said_by_an_option_that_is_taken(tiny, mt):
-    Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
-    command = ["train", "train.en", "train.de", "--words", "words.csv", "--run-dir", "run"]
-    command += [word for key in ("model.d_model=16", "training.max_steps=1") for word in ("--set", key)]
-    answer = mt(*command)
-    assert answer.code == 1 and "--set data.words.columns=" in answer.said[-1]
-    assert mt(*command, "--set", "data.words.columns=1,2").code == 0
-
-
 @pytest.mark.parametrize("is_exchanged", [False, True])
 def test_exchanged_sides_and_entries_of_a_named_set_are_named(tiny, caplog, is_exchanged):
     pairs = [(tgt, src) if is_exchanged else (src, tgt) for src, tgt in WORDS.items()]

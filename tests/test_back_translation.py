@@ -316,7 +316,7 @@ def test_the_run_keeps_the_pairs_that_were_made_and_learns_from_them_with_a_tag(
     assert config.data.corpora[0].files == ["train.en", "train.de"] and len(config.data.corpora) == 1
     data = prepare(config, run)
     assert len(data.train) == 200 + len(src)
-    tag, (real, synthetic) = data.tokenizer.tag_id(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
+    tag, (real, synthetic) = data.tokenizer.tags.get(SYNTHETIC), (data.train.pair(0), data.train.pair(200))
     assert tag is not None and tag not in real.src and synthetic.src[0] == tag
     assert data.tokenizer.decode_src(synthetic.src[1:]) == src[0] and data.tokenizer.decode_tgt(synthetic.tgt) == tgt[0]
     back = data.train.backwards()  # learns from no synthetic source
@@ -336,7 +336,7 @@ def test_sources_that_are_fewer_have_the_tag_unless_people_translated_much(
     first = prepare(load_config(Path("tiny.yaml"), corpora), RunDir(Path("run")))
     again = prepare(RunDir(Path("run")).load_config(), RunDir(Path("run")))  # with the tag that its tokenizer has
     for data in (first, again):
-        tags = [data.tokenizer.tag_id(tag) for tag in (REAL, SYNTHETIC)]
+        tags = [data.tokenizer.tags.get(tag) for tag in (REAL, SYNTHETIC)]
         assert [tag is not None for tag in tags] == [marks_real, not marks_real]
         [tag] = filter(None, tags)
         real, synthetic = data.train.pair(0), data.train.pair(200)
@@ -349,7 +349,7 @@ def test_no_tag_marks_sources_of_a_run_without_synthetic_ones(nursery, whole, fo
     options = ["--from", "whole", "--run-dir", "child", "--set", "training.max_steps=1"]
     assert nursery.run("train", "tiny.yaml", *options) == 0, nursery.said
     data = prepare(RunDir(folder / "child").load_config(), RunDir(folder / "child"))
-    tag = data.tokenizer.tag_id(SYNTHETIC)
+    tag = data.tokenizer.tags.get(SYNTHETIC)
     assert tag is not None and len(data.tokenizer.tags) == 1
     assert all(tag not in data.train.pair(i).src for i in range(len(data.train)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import errno
 import os
@@ -404,8 +403,6 @@ def test_a_file_is_replaced_only_when_the_new_one_is_whole(tmp_path, error):
     with pytest.raises(RunDirError if isinstance(error, OSError) else KeyboardInterrupt):
         write_atomically(file, fail)
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
-    write_text(file, "neu ü")
-    assert file.read_bytes() == "neu ü".encode() and list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
@@ -434,15 +431,6 @@ def test_a_disk_that_fills_up_within_torch_is_reported_and_keeps_the_old_checkpo
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
-def test_a_device_that_failed_is_not_taken_for_a_full_disk(tmp_path, monkeypatch):
-    def fail(content, handle):
-        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
-
-    monkeypatch.setattr(torch, "save", fail)
-    with pytest.raises(torch.AcceleratorError):
-        save_checkpoint(tmp_path / "step-000001.pt", {})
-
-
 def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
     with pytest.raises(RunDirError, match=r"^cannot write .*; bring the folder back and run the same command again$"):
         write_text(tmp_path / "run" / "checkpoints" / "x", "x")
@@ -465,29 +453,14 @@ def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypa
         run.logs.sync()
 
 
-@pytest.mark.parametrize(("number", "is_refused"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_file_system_that_syncs_no_folders_will_do(tmp_path, monkeypatch, number, is_refused):
+def test_a_file_system_that_syncs_no_folders_will_do(tmp_path, monkeypatch):
     real = os.fsync
 
     def fsync(descriptor):
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(number, os.strerror(number))
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(RunDirError) if is_refused else contextlib.nullcontext():
-        write_text(tmp_path / "note", "text")
+    write_text(tmp_path / "note", "text")
     assert (tmp_path / "note").read_text() == "text"
-
-
-def test_two_machines_that_number_their_processes_alike_write_one_file_each_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "getpid", lambda: 17)
-    file = tmp_path / "file"
-
-    def write(handle):
-        handle.write(b"one")
-        write_bytes(file, b"two")
-        assert file.read_bytes() == b"two"
-
-    write_atomically(file, write)
-    assert file.read_bytes() == b"one" and [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -33,11 +33,8 @@ def config_of(both_directions: float = 0.0) -> Config:
 
 
 def test_both_ways_are_directions_where_they_are_learnt_to_the_end():
-    assert [one.name for one in directions_of(config_of(1))] == ["es-gn", "gn-es"]
-    assert tags_of(config_of(1)) == ["<2gn>", "<2es>"]
-    for share in (0, 0.5):
-        assert [one.name for one in directions_of(config_of(share))] == ["es-gn"]
-        assert tags_of(config_of(share)) == []
+    for share, names, tags in ((1, ["es-gn", "gn-es"], ["<2gn>", "<2es>"]), (0.5, ["es-gn"], []), (0, ["es-gn"], [])):
+        assert [one.name for one in directions_of(config_of(share))] == names and tags_of(config_of(share)) == tags
 
 
 def test_a_direction_is_chosen_by_its_target_or_by_both_languages():
@@ -81,20 +78,17 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
         assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == data
         [ids] = translator.split("la casa")
         assert (
-            ids == [raw.tag_id(tag), *raw.encode_src("la casa")] and translator.tokenizer.decode_src(ids) == "la casa"
+            ids == [raw.tags.get(tag), *raw.encode_src("la casa")] and translator.tokenizer.decode_src(ids) == "la casa"
         )
-        assert translator.encode_pair("a", "b") == ([raw.tag_id(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
+        assert translator.encode_pair("a", "b") == ([raw.tags.get(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
         mixture = prepare(run.load_config(), run).train
         expected = mixture.lengths(range(len(mixture)))[longest].max() + (2 if longest else 1)  # tag and end symbol
         assert translator.profile.longest_src == expected
-    assert pair_of(run).load_profile(is_reverse=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
-
-
-def test_the_updates_of_a_run_of_both_ways_have_the_tags(run):
     data = prepare(run.load_config(), run)
-    tags = [data.tokenizer.tag_id(tag) for tag in ("<2gn>", "<2es>")]
+    tags = [raw.tags.get(tag) for tag in ("<2gn>", "<2es>")]
     assert [int(way.src(7)[0]) for way in (data.train, data.train.backwards())] == tags
     assert int(data.pairs[0].dev.src(0)[0]) == tags[0]
+    assert pair_of(run).load_profile(is_reverse=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
 
 
 def test_a_pair_is_no_longer_than_the_model_reads_with_its_tags(run, tmp_path):
@@ -116,9 +110,6 @@ def test_commands_take_the_opposite_direction(run, mt):
     assert len(scored[1]) == 400 and scored[0] != scored[1]
     traced = mt("explain", run.path, "--to", "es", stdin=lines[0])
     assert traced.code == 0 and traced.lines
-    ranked = [mt("check", *files, "--with", run.path) for files in (("train.es", "train.gn"), ("train.gn", "train.es"))]
-    assert [answer.code for answer in ranked] == [0, 0]
-    assert len({frozenset(line.split("\t")[0] for line in answer.lines[1:]) for answer in ranked}) == 1
     assert find_suspects(run, run.load_config().data).n_ranked == 400
 
 
@@ -131,8 +122,6 @@ def test_both_ways_are_evaluated(run, mt):
     files = [str(pair_of(run).held_out / f"test.{language}") for language in ("gn", "es")]
     [same] = json.loads(mt("evaluate", run.path, "--json", "--to", "es", "--src", files[0], "--ref", files[1]).out)
     assert all(same[key] == rows[3][key] for key in ("chrf", "loss", "test_sha256"))
-    only = json.loads(mt("evaluate", run.path, "--json", "--to", "es").out)
-    assert [(row["test_set"], row["chrf"]) for row in only] == [(row["test_set"], row["chrf"]) for row in rows[2:4]]
 
 
 # Several language pairs ----------------------------------------------------------------------------------------------
@@ -181,28 +170,22 @@ def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_
     for name in ("es-gn", "es-quy"):
         assert (of_pairs.path / name / "corpus.json").is_file() and (of_pairs.path / name / "cache/train").is_dir()
     assert (of_pairs.path / "es-gn/held_out/dev.es").is_file() and not (of_pairs.path / "es-quy/held_out").exists()
-    assert {
-        "ids train es-gn",
-        "ids dev es-quy",
-        "split es-gn",
-        "statistics es-quy",
-    } <= of_pairs.manifest.products.keys()
+    assert {"ids train es-gn", "ids dev es-quy", "statistics es-quy"} <= of_pairs.manifest.products.keys()
     data = prepare(of_pairs.load_config(), of_pairs)
-    first, last = (data.tokenizer.tag_id(tag) for tag in ("<2gn>", "<2quy>"))
+    first, last = (data.tokenizer.tags.get(tag) for tag in ("<2gn>", "<2quy>"))
     assert int(data.train.src(0)[0]) == first and int(data.train.src(len(data.train) - 1)[0]) == last
-    assert int(data.train.backwards().src(0)[0]) == data.tokenizer.tag_id("<2es>")
+    assert int(data.train.backwards().src(0)[0]) == data.tokenizer.tags.get("<2es>")
     assert [int(pair.dev.src(0)[0]) for pair in data.pairs] == [first, last]
 
 
 def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
-    keys = (
+    keys = [
         "tokenizer.joint=false",
         "model.tie_embeddings=target",
         "training.both_directions=0",
         "training.max_steps=1",
-    )
-    told = mt("train", "pairs.yaml", "--run-dir", "apart", *(word for key in keys for word in ("--set", key)))
-    assert told.code == 0, told.said
+    ]
+    assert mt("train", "pairs.yaml", "--run-dir", "apart", *(f"--set={key}" for key in keys)).code == 0
     loaded = load_model(RunDir(Path("apart")))
     assert not loaded.tokenizer.is_joint and set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>"}
     assert mt("translate", "apart", "--to", "es-quy", stdin=b"la casa\n").code == 0
@@ -213,10 +196,6 @@ def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
     parts = prepare(config, of_pairs).train.parts
     sizes = [len(part.dataset) for part in parts]
     assert parts[0].weight == 1 and parts[1].weight == pytest.approx(2 * (sizes[0] / (2 * sizes[1])) ** 0.5)
-    drawn = [part.weight * len(part.dataset) for part in parts]
-    assert drawn[0] / drawn[1] == pytest.approx((sizes[0] / (2 * sizes[1])) ** 0.5)
-    plain = config.model_copy(update={"data": config.data.model_copy(update={"temperature": 1.0})})
-    assert [part.weight for part in prepare(plain, of_pairs).train.parts] == [1, 2]
 
 
 def test_the_mean_of_the_pairs_is_validated_and_each_stands_beside_it(of_pairs):
@@ -252,8 +231,7 @@ def test_all_pairs_are_evaluated_and_reported(of_pairs, mt):
     rows = json.loads(mt("evaluate", of_pairs.path, "--json", "--baselines").out)
     names = ["dev es-gn", "test es-gn", "dev es-quy", "news es-quy"]
     assert [row["test_set"] for row in rows[:4]] == names and {row["test_set"] for row in rows} == set(names)
-    answer = mt("report", of_pairs.path, "--output", "report.html")
-    assert answer.code == 0, answer.said
+    assert mt("report", of_pairs.path, "--output", "report.html").code == 0
     page = Path("report.html").read_text()
     assert '"test es-gn"' in page and '"news es-quy"' in page
 
@@ -281,8 +259,6 @@ def test_each_pair_is_checked(of_pairs, mt):
     reports = json.loads(answer.out)
     assert list(reports) == ["es-gn", "es-quy"]
     assert answer.code == max(report["is_fatal"] for report in reports.values())
-    table = mt("check", "pairs.yaml")
-    assert [line for line in table.lines if line in ("es-gn", "es-quy")] == ["es-gn", "es-quy"]
     refused = mt("check", "pairs.yaml", "--dropped", "x.tsv")
     assert refused.code == 2 and "--dropped is for one language pair" in refused.said[-1]
 
@@ -293,30 +269,22 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
     child = RunDir(Path("child"))
     assert (pair_of(child).held_out / "test.es").read_text() == (of_pairs.path / "es-gn/held_out/test.es").read_text()
     translator = Translator.load("child")
-    assert translator.split("la")[0][0] == translator.tokenizer.tag_id("<2gn>")
+    assert translator.split("la")[0][0] == translator.tokenizer.tags.get("<2gn>")
 
 
 @pytest.mark.parametrize(
-    ("pairs", "told"),
+    ("pairs", "place"),
     [
         ("src_lang: en\n  pairs: [{src_lang: es, tgt_lang: gn, train: a.tsv}]", "2: data.src_lang"),
-        ("pairs: 3", "2: data.pairs"),
         ("pairs: [{src_lang: es, tgt_lang: gn}]", "2: data.pairs.0.train"),
         ("pairs:\n  - {src_lang: es, tgt_lang: es, train: a.tsv}", "3: data.pairs.0.src_lang"),
-        (
-            "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  - {src_lang: es, tgt_lang: GN, train: b.tsv}",
-            "4: data.pairs.1",
-        ),
-        (
-            "pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  monolingual: {tgt: news.gn}",
-            "4: data.monolingual does not go with data.pairs",
-        ),
+        ("pairs:\n  - {src_lang: es, tgt_lang: gn, train: a.tsv}\n  monolingual: {tgt: b.gn}", "4: data.monolingual"),
     ],
 )
-def test_what_is_wrong_with_pairs_is_named_with_its_line(tmp_path, pairs, told):
+def test_what_is_wrong_with_pairs_is_named_with_its_line(tmp_path, pairs, place):
     file = tmp_path / "pairs.yaml"
     file.write_text(f"data:\n  {pairs}\n")
-    with pytest.raises(ConfigError, match=f"^{file}:{told}"):
+    with pytest.raises(ConfigError, match=f"^{file}:{place}"):
         load_config(file)
 
 

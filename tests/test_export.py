@@ -276,7 +276,7 @@ def test_the_tag_is_a_language_code_to_hugging_face(tokenizers: dict[bool, Token
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in SENTENCES:
         assert tokenizer(f">>de<< {text}").input_ids == [*translator.tokenizer.encode_src(text), EOS_ID]
-    assert tokenizer(">>fr<< a tree").input_ids[0] == translator.tokenizer.tag_id("<2fr>")
+    assert tokenizer(">>fr<< a tree").input_ids[0] == translator.tokenizer.tags.get("<2fr>")
 
 
 def test_a_run_with_tags_is_refused_as_an_argos_package(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:

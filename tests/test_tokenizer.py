@@ -103,12 +103,12 @@ def test_tags_change_no_text_and_no_text_is_a_tag(tokenizers, kind):
     plain, tags = tokenizers[kind], [tag_of("de"), SYNTHETIC]
     n = plain.src_vocab_size
     tagged = with_tags(plain, tags)
-    assert [tagged.tag_id(tag) for tag in ("<2de>", "<bt>", "<2fr>")] == [n, n + 1, None]
+    assert [tagged.tags.get(tag) for tag in ("<2de>", "<bt>", "<2fr>")] == [n, n + 1, None]
     assert tagged.tgt_vocab_size == plain.tgt_vocab_size + (2 if plain.is_joint else 0)
     for text in ("the old cat", "<2de> the <bt> cat", "<2de>"):
         assert tagged.encode_src(text) == plain.encode_src(text)
         assert tagged.decode_src([n, *tagged.encode_src(text), n + 1]) == text
-    assert plain.tag_id("<2de>") is None and with_tags(tagged, tags) is tagged
+    assert plain.tags.get("<2de>") is None and with_tags(tagged, tags) is tagged
     assert with_tags(tagged, ["<2fr>", "<2de>", "<2fr>"]).tags == {"<2de>": n, "<bt>": n + 1, "<2fr>": n + 2}
 
 

@@ -81,20 +81,15 @@ class Tokenizer:
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
 
-    # Tags
-
     @cached_property
     def tags(self) -> dict[str, int]:
         """All tags, with their ids."""
         ids = (i for i in range(EOS_ID + 1, self.src_vocab_size) if self._src.is_control(i))
         return {self._src.id_to_piece(i): i for i in ids}
 
-    def tag_id(self, tag: str) -> int | None:
-        return self.tags.get(tag)
-
     def tags_for(self, language: str) -> tuple[int, ...]:
         """The ids before a source that is to be translated into a language: none in a tokenizer without its tag."""
-        tag = self.tag_id(tag_of(language))
+        tag = self.tags.get(tag_of(language))
         return () if tag is None else (tag,)
 
     def towards(self, language: str) -> Tokenizer:
@@ -107,8 +102,6 @@ class Tokenizer:
     def src_tags(self) -> list[str]:
         """What it writes before each source."""
         return self.src_pieces(self._src_tags)
-
-    # Text and ids
 
     def normalize_tgt(self, text: str) -> str:
         """The text as a target of this tokenizer: `normalize`, with no-break spaces where these pieces have them."""

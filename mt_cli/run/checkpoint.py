@@ -7,6 +7,8 @@ compares every shape with the model that the config describes before it allocate
 
 from __future__ import annotations
 
+import errno
+import os
 import pickletools
 import re
 import zipfile
@@ -31,16 +33,13 @@ from mt_cli.errors import (
     is_out_of_memory,
     missing_extra,
 )
-from mt_cli.files import refuse_special_file, write_atomically
+from mt_cli.files import cannot_write, refuse_special_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.directions import Direction
 from mt_cli.run.run_dir import RunDir
 
 FORMAT = 4
 _TYPES = {"progress": dict, "config": dict, "manifest_sha256": str, "weights": str}
-
-
-# Files of weights ----------------------------------------------------------------------------------------------------
 
 
 def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
@@ -50,10 +49,7 @@ def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
     except RuntimeError as error:  # torch reports a full disk as an unexpected position in its file
         if is_out_of_memory(error) or is_device_failure(error):
             raise
-        raise RunDirError(
-            f"cannot write {file}: No space left on device ({' '.join(str(error).split())[:80]});"
-            " free space and run the same command again"
-        ) from None
+        raise cannot_write(file, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from None
 
 
 def load_checkpoint(file: Path) -> dict[str, Any]:
@@ -77,8 +73,8 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def load_foreign_weights(file: Path) -> dict[str, Any]:
-    """The tensors of another library, by name: of a file in the format safetensors, or of torch's, where nothing but tensors
-    is read. Raises CheckpointError for anything else, and UsageError when safetensors is not installed."""
+    """The tensors of another library, by name, in the format safetensors or torch's. Raises CheckpointError for anything else,
+    and UsageError when safetensors is not installed."""
     refuse_special_file(file)
     if file.suffix == ".safetensors":
         try:
@@ -146,9 +142,6 @@ def _refuse_foreign_objects(pickled: bytes | IO[bytes]) -> None:
         before = opcode.name
 
 
-# What weights have to fit to -------------------------------------------------------------------------------------------
-
-
 def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names: Sequence[str]) -> None:
     """Raises RunDirError when the run's products, or these sections or keys of its config, are not what the checkpoint
     depends on. Shapes alone do not show it: another number of heads, for example, leaves all shapes the same."""
@@ -188,9 +181,6 @@ def shape_of(weight: object) -> tuple[int, ...] | str:
         return f"{weight.dtype} on {weight.device}, {weight.layout}"
     # A tensor that is not contiguous may claim a huge shape for a single stored number.
     return tuple(weight.shape) if weight.is_contiguous() else "not contiguous"
-
-
-# Models --------------------------------------------------------------------------------------------------------------
 
 
 def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:

@@ -63,11 +63,8 @@ class Manifest:
         RunDirError for a damaged file."""
         self.folder, self.file, self._is_trained = folder, folder / "run.json", is_trained
         self.is_read_only = False  # true in the processes that use what the first one has made
-        self.products, self.asked = (
-            dict[str, Product](),
-            set[str](),
-        )  # what there is; the names that this start asked for
-        remedy = "restore it from a copy"
+        self.products = dict[str, Product]()
+        self.asked = set[str]()  # names, by this start
         try:
             content = _Content.model_validate_json(read_inside(folder, self.file, 1 << 28))
             if content.sha256 != _sha256_of(content.products):
@@ -75,12 +72,12 @@ class Manifest:
             self.products = content.products
         except FileNotFoundError:
             if is_trained:
-                raise RunDirError(
-                    f"{self.file}: missing; {remedy}; a run of an earlier version has to be trained anew"
-                ) from None
+                raise RunDirError(f"{self.file}: missing; restore it from a copy, or train the run anew") from None
         except (OSError, ValueError):
             if is_trained:
-                raise RunDirError(f"{self.file}: damaged; {remedy}, or choose another --run-dir") from None
+                raise RunDirError(
+                    f"{self.file}: damaged; restore it from a copy, or choose another --run-dir"
+                ) from None
             log.warning(f"{self.file}: damaged, so the run is prepared anew")
 
     def product(
@@ -118,7 +115,7 @@ class Manifest:
             if not is_fixed and name != _AFTER_TRAINING:
                 why = f"other {', '.join(sorted(changed))}" if changed else f"{damaged[0]} is damaged"
                 log.info(f"made anew: {name} ({why})")
-        made = self._recorded(own, make())
+        made = self._recorded(own, *make())
         if is_fixed:
             if known is None or made.sha256 != known.sha256:
                 raise RunDirError(
@@ -147,16 +144,16 @@ class Manifest:
         except FileNotFoundError:
             return False
 
-    def _recorded(self, own: Product, made: Made) -> Product:
+    def _recorded(self, own: Product, paths: Iterable[Path], facts: Mapping[str, Any]) -> Product:
         """With what was made, which is on the disk when this returns."""
         files = {}
-        for path in made.files:
+        for path in paths:
             with path.open("rb") as content:
                 os.fsync(content.fileno())
                 files[path.relative_to(self.folder).as_posix()] = hashlib.file_digest(content, "sha256").hexdigest()
-        for folder in {path.parent for path in made.files}:
+        for folder in {path.parent for path in paths}:
             sync_folder(folder)
-        return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(made.facts)))})
+        return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(facts)))})
 
     # For readers
 

@@ -89,10 +89,9 @@ class RunDir:
     def existing(cls, path: Path) -> RunDir:
         run = cls(path)
         if not run.config_file.is_file():
+            found = "not a directory" if path.exists() else "no such directory"
             if path.is_dir():
                 found = "no config.yaml in it"
-            else:
-                found = "not a directory" if path.exists() else "no such directory"
             raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{_suggest(path)}")
         refuse_outside(run.path, run.config_file)
         return run
@@ -171,8 +170,6 @@ class RunDir:
                     " or choose another --run-dir"
                 )
 
-    # Checkpoints
-
     def make_checkpoints_folder(self) -> None:
         """Made before the first step, so that a file in its way is not reported only after the first validation."""
         try:
@@ -249,8 +246,6 @@ class PairFiles:
         self.cache = folder / "cache"
         refuse_outside(manifest.folder, folder)
 
-    # The sets
-
     def dev_files(self) -> list[str]:
         return self.held_out_files("dev") if self.pair.dev is None else self.pair.dev
 
@@ -289,11 +284,8 @@ class PairFiles:
                 saved.append(file)
         return saved
 
-    # What training reads
-
     def training_data(self) -> DataConfig:
-        """The section in which what the run has made for itself, synthetic pairs and text of its parent, are the last
-        corpora."""
+        """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent."""
         made = list[Corpus]()
         for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
             try:
@@ -341,10 +333,8 @@ class PairFiles:
         left_out = self.left_out_places()
         return respelled((pair for pair in pairs if pair.place not in left_out), self.spellings())
 
-    # What is known of the text
-
     def share_faulty(self) -> float:
-        """The share of the pairs that the check of the corpus would drop; 0 where nothing is known."""
+        """Of the pairs, those that the check of the corpus would drop; 0 where nothing is known."""
         try:
             report = json.loads(read_inside(self.manifest.folder, self.check_file, _MAX_LIST_BYTES))
             return len(report["dropped"]) / max(1, report["n_pairs"])
@@ -355,8 +345,7 @@ class PairFiles:
         return self.folder / ("corpus.back.json" if is_reverse else "corpus.json")
 
     def load_profile(self, is_reverse: bool = False) -> CorpusProfile | None:
-        """Of the text read from source to target, or from target to source. None where nothing was trained on a text: the
-        run was imported."""
+        """None in a run that was imported."""
         product, file = f"statistics{self.suffix}", self.profile_file(is_reverse)
         if product not in self.manifest.products:
             return None

@@ -109,7 +109,7 @@ class IdStages:
 
     def _marked(self, tags: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tags of sources that people wrote, and of synthetic ones: a further one tells the two apart."""
-        real, synthetic = self._tokenizer.tag_id(REAL), self._tokenizer.tag_id(SYNTHETIC)
+        real, synthetic = self._tokenizer.tags.get(REAL), self._tokenizer.tags.get(SYNTHETIC)
         if not any(corpus.synthetic for corpus in self.data.corpora):
             return tags, tags
         if real is not None:

@@ -18,8 +18,7 @@ from mt_cli.config_file import load_config, to_yaml
 from mt_cli.evaluation import significance
 from mt_cli.explain import report as module
 from mt_cli.explain.page import safe_json
-from mt_cli.explain.report import Report, rarities, report
-from mt_cli.explain.report_run import read_run
+from mt_cli.explain.report import Report, RunReport, rarities, report
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
@@ -82,8 +81,8 @@ def test_a_page_has_the_translations_and_scores_of_the_other_commands(
     assert f"{scores['chrf']:.1f} {bounds['low']:.1f} to {bounds['high']:.1f}" in text and bounds["signature"] in text
     assert None not in held_out.by_run[0].estimate and held_out.by_run[0].attention
     for one in held_out.by_run[0].attention.values():
-        assert len(one.weights) == len(one.tgt) and all(len(row) == len(one.src) for row in one.weights)
-        assert all(abs(sum(row) - 100) <= len(row) for row in one.weights)
+        assert len(one["weights"]) == len(one["tgt"]) and {len(row) for row in one["weights"]} == {len(one["src"])}
+        assert all(abs(sum(row) - 100) <= len(row) for row in one["weights"])
 
 
 def test_the_first_words_say_how_good_it_is_and_what_to_do_next(made: Report) -> None:
@@ -126,7 +125,7 @@ def test_an_imported_run_has_no_training_to_show(tiny: Path) -> None:
     RunDir(run).manifest.product("tokenizer", {}, {}, Made)
     (run / "checkpoints").mkdir()
     (run / "checkpoints/step-000000.pt").touch()
-    [summary] = read_run(RunDir(run), "").summary
+    [summary] = RunReport(RunDir(run), "").summary
     assert summary == "It was imported, so nothing is known of its training. Translate with it: mt translate opus"
 
 
@@ -245,7 +244,7 @@ def test_keys_that_only_a_later_run_has_are_compared_too(tiny: Path, trained_run
 
 def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny: Path, trained_run: Path) -> None:
     Path("train.en").write_text("red cat\n" * 199 + "red dog\n")
-    run = read_run(RunDir(copied(trained_run, "run")), "")
+    run = RunReport(RunDir(copied(trained_run, "run")), "")
     assert rarities(run, run.config, [["red", "cat"], ["red", "dog"], ["blue", "dog"], []]) == [199, 1, 0, 0]
     assert run.notes == []
 

@@ -17,8 +17,7 @@ from mt_cli.data.spelling import CharacterCounter, Respelling, format_spelling, 
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.doubts import explain_lines
-from mt_cli.explain.report import rarities
-from mt_cli.explain.report_run import read_run
+from mt_cli.explain.report import RunReport, rarities
 from mt_cli.run.directions import Direction
 from mt_cli.run.run_dir import RunDir
 
@@ -216,4 +215,4 @@ def test_the_translation_memory_writes_as_the_run(data, tmp_path):
     config = load_config(run.config_file)
     for source in ("D'Artagnan 7 está aquí", "D’Artagnan 7 está aquí"):
         assert memory_of(run, Direction(config.data), [source]).translate(source) == "mitâ ko'ape oî 7"
-    assert rarities(read_run(run, ""), config, [["d’artagnan"], ["d'artagnan"]]) == [200] * 2
+    assert rarities(RunReport(run, ""), config, [["d’artagnan"], ["d'artagnan"]]) == [200] * 2

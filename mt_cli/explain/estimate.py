@@ -10,7 +10,6 @@ Letters in shapes: B lines, F features.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -40,6 +39,7 @@ _LINES_FOR_ONE_OF_NONSENSE = 20
 _PRIOR_LINES = 10  # with so many lines a weight is half of what it is with very many: ridge regression
 _LOWEST_LOG_PROB = -30.0  # of a token; what is less likely is no worse
 _N_FEATURES = 5
+_INPUT = "best checkpoint"  # which the product is made of
 
 Vector = npt.NDArray[np.float64]
 
@@ -49,7 +49,6 @@ class Estimate(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
-    model_sha256: str  # of the weights whose translations these are
     dev_chrf: float = Field(ge=0, le=100)  # the mean of the dev set's lines
     low: float = Field(ge=0, le=100)  # a twentieth of the dev set's lines is estimated lower
     constant: float = Field(ge=-1e9, le=1e9)
@@ -68,12 +67,14 @@ def load_estimate(translator: Translator) -> Estimate | None:
     """None where the run has no estimate for this direction and these weights; a note says so where it could have one."""
     if not translator.origin or translator.config.data != translator.origin[0][0].load_config().data:
         return None  # it is fitted to one direction of one language pair
-    run, _ = translator.origin[0]
+    run, checkpoint = translator.origin[0]
     try:
         fit = Estimate.model_validate_json(run.manifest.read("estimate", run.estimate_file))
         if len(fit.piece_counts) != translator.tokenizer.src_vocab_size:
             raise ValueError
-        if fit.model_sha256 == _sha256_of_weights(translator):
+        is_alone = len(translator.models) == 1 and checkpoint != "averaged"
+        fitted_to = run.manifest.products["estimate"].inputs.get(_INPUT)
+        if is_alone and fitted_to == sha256_of_file(run.find_checkpoint(checkpoint)):
             return fit
         reason = f"{run.estimate_file} is made for the best checkpoint alone"
     except RunDirError as error:
@@ -112,15 +113,6 @@ def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequen
     return np.array(rows, np.float64).reshape(len(lines), _N_FEATURES)
 
 
-def _sha256_of_weights(translator: Translator) -> str:
-    digest = hashlib.sha256()
-    for model in translator.models:
-        for name, weight in model.state_dict().items():
-            digest.update(f"{name} {tuple(weight.shape)}\n".encode())
-            digest.update(weight.cpu().contiguous().numpy().data)
-    return digest.hexdigest()
-
-
 # The fit, once a training has ended ----------------------------------------------------------------------------------
 
 
@@ -152,7 +144,6 @@ def fit_estimate(
     weights = fit_weights(features, chrf)
     constant, of_dev = float(chrf.mean() - features.mean(0) @ weights), slice(len(chosen))
     return Estimate(
-        model_sha256=_sha256_of_weights(translator),
         dev_chrf=float(chrf[of_dev].mean()),
         low=float(np.quantile(np.clip(constant + features[of_dev] @ weights, 0, 100), 0.05)),
         constant=constant,
@@ -191,7 +182,7 @@ def keep_estimate(
     try:
         if file.is_symlink() or (file.exists() and not file.is_file()):
             file.rename(file.with_name(f"{file.name}.old"))
-        run.manifest.product("estimate", {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}, {}, make)
+        run.manifest.product("estimate", {_INPUT: sha256_of_file(run.find_checkpoint("best"))}, {}, make)
     except Interrupted:
         return
     except (OSError, DataError, RunDirError, CheckpointError, TrainingError) as error:

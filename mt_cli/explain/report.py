@@ -6,20 +6,26 @@ apart without colours.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+
+from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling
-from mt_cli.errors import CheckpointError, DataError, RunDirError
+from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
 from mt_cli.evaluation.tables import below
@@ -27,22 +33,171 @@ from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.doubts import Doubt, explain_lines
 from mt_cli.explain.estimate import load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
-from mt_cli.explain.report_run import RunReport, read_run
 from mt_cli.files import read_inside
-from mt_cli.run.directions import Direction, describe_directions, directions_of
+from mt_cli.run.directions import Direction, describe_directions, directions_of, target_option
 from mt_cli.run.run_dir import RunDir
+from mt_cli.training.guards import FAR_ABOVE
+from mt_cli.training.metrics_log import format_duration
+from mt_cli.training.verdict import learning_curve, verdict
 
 _MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
 _N_ATTENDED = 8  # sentences of each kind whose attention is in the page
+_CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "grad_norm", "tokens_per_second")
+_MAX_POINTS = 600  # of a curve; more cannot be told apart on a screen
+_MAX_BYTES = 1 << 31  # of a file: the check of a large corpus lists many pairs
+
+Point = tuple[int, float | None, float | None]  # step, minute and value; None: not known, or not finite
+T = TypeVar("T")
+
+# A run as its files describe it ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Heat:
-    """The cross-attention of a sentence, the mean of all heads and layers."""
+class Record(BaseModel):
+    """A line of `metrics.jsonl` or `timing.jsonl`."""
 
-    src: list[str]
-    tgt: list[str]
-    weights: list[list[int]]  # in hundredths, by target and source piece
+    step: int = Field(ge=0, lt=1 << 53)
+    epoch: int = 1
+    dev_loss: float | None = None
+    train_loss: float | None = None
+    chrf: FiniteFloat | None = None
+    copied_chrf: FiniteFloat | None = None
+    constant_chrf: FiniteFloat | None = None
+    distinct: FiniteFloat | None = None
+    bleu: float | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    is_best: bool = False
+    is_last: bool = False
+    elapsed_seconds: FiniteFloat = 0.0
+    tokens_per_second: float | None = None
+
+
+class Check(BaseModel):
+    """The part of `check.json` that the page shows."""
+
+    name: str
+    n_pairs: int
+    n_distinct: int
+    src: SideFacts
+    tgt: SideFacts
+    findings: list[Finding]
+
+
+class Provenance(BaseModel):
+    starts: list[dict[str, Any]]
+
+
+class RunReport:
+    """A run as its files describe it. Of several language pairs the corpus is that of the first."""
+
+    def __init__(self, run: RunDir, name: str):
+        self.run, self.name, self.config = run, name, run.load_config()
+        self.notes = list[str]()  # on what could not be read
+        pair, *others = self.config.data.directions
+        files = run.of_pair(self.config.data, pair)
+        self.records = self._read(run.metrics_file, _records) or []
+        self.times = self._read(run.timing_file, _records) or []
+        self.check = self._read(files.check_file, Check.model_validate_json)
+        self.n_left_out = self._read(files.left_out_file, lambda table: max(0, table.count(b"\n") - 1)) or 0
+        provenance = self._read(run.provenance_file, Provenance.model_validate_json)
+        self.starts = provenance.starts if provenance else []
+        if others:
+            self.notes.append(f"The corpus that is shown is that of {pair.name}, the first language pair.")
+
+    def _read(self, file: Path, parse: Callable[[bytes], T]) -> T | None:
+        try:
+            return parse(read_inside(self.run.path, file, _MAX_BYTES))
+        except FileNotFoundError:
+            return None
+        except RunDirError as error:
+            self.notes.append(str(error))
+        except (OSError, ValueError) as error:
+            self.notes.append(f"{file} cannot be read: {str(error).splitlines()[0]}")
+        return None
+
+    @property
+    def best(self) -> Record | None:
+        """The validation whose checkpoint is the best."""
+        return next((one for one in reversed(self.records) if one.is_best and one.chrf is not None), None)
+
+    @property
+    def curves(self) -> dict[str, list[Point]]:
+        minutes = {one.step: round(one.elapsed_seconds / 60, 3) for one in self.times}
+        curves = {}
+        for key in _CURVES:
+            values = [(one.step, getattr(one, key)) for one in (*self.records, *self.times)]
+            if known := [(step, value) for step, value in values if value is not None]:
+                stride = -(-len(known) // _MAX_POINTS)
+                curves[key] = [
+                    (step, minutes.get(step), float(f"{value:.5g}") if math.isfinite(value) else None)
+                    for step, value in known[:-1:stride] + known[-1:]
+                ]
+        return curves
+
+    def for_script(self) -> dict[str, Any]:
+        """What the script of the page reads."""
+        training = self.config.training
+        return {
+            "name": self.name,
+            "curves": self.curves,
+            "best_step": self.best.step if self.best else None,
+            "max_steps": training.max_steps if training.minutes is None else None,
+            "minutes": training.minutes,
+        }
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self.records) and self.records[-1].is_last and self.records[-1].chrf is not None
+
+    @cached_property
+    def summary(self) -> list[str]:
+        """A few sentences: how good it is, what to do next, how far it is."""
+        command = f"Translate with it: mt translate {as_typed(self.run.path)}{target_option(self.config)}"
+        if not self.records:
+            if self.run.is_imported:
+                return [f"It was imported, so nothing is known of its training. {command}"]
+            return ["The training has just begun: nothing is measured yet. Open this page again after its first steps."]
+        steps, best = f"{self.records[-1].step:,}", "It was not validated yet."
+        if self.best is not None:
+            best = f"The best checkpoint is that of step {self.best.step:,}, with a dev chrF of {self.best.chrf:.1f}."
+        time = f" in {format_duration(self.times[-1].elapsed_seconds)}" if self.times else ""
+        losses = [one.train_loss for one in self.records if one.train_loss is not None]
+        # The objective rises by itself where R-Drop begins.
+        losses = losses or [one.loss for one in self.records if one.loss is not None]
+        finite = [loss for loss in losses if math.isfinite(loss)]
+        if finite and not losses[-1] <= min(finite) + FAR_ABOVE:  # also where it is not a number
+            return [
+                f"The training diverged: after {steps} steps{time} its loss is far above its lowest, and such a loss does"
+                f" not come down again. {best}",
+                "Begin a new run with a lower training.learning_rate or more training.warmup_steps.",
+            ]
+        if not self.is_finished:
+            planned = f" of {self.config.training.max_steps:,}" if self.config.training.minutes is None else ""
+            advice = "If it was stopped, the same mt train command continues it."
+            return [f"The training has not finished: {steps}{planned} steps{time}. {best}", advice]
+        return [*self._verdict(), f"The training has finished after {steps} steps{time}. {best} {command}"]
+
+    def _verdict(self) -> list[str]:
+        if not (curve := learning_curve([one.model_dump(exclude_none=True) for one in self.records])):
+            return []
+        pairs = [(pair, self.run.of_pair(self.config.data, pair)) for pair in self.config.data.directions]
+        share_faulty = fmean(0.0 if pair.clean else files.share_faulty() for pair, files in pairs)
+        n_pairs = self.check.n_pairs - self.n_left_out if self.check else 10**9
+        n_epochs = self.records[-1].epoch - 1  # the last one has hardly ever ended
+        lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)
+        return [f"{line[:1].upper()}{line[1:]}." for line in lines]
+
+
+def _records(log: bytes) -> list[Record]:
+    found = []
+    for line in log.splitlines():
+        with contextlib.suppress(ValidationError):  # one damaged line
+            found.append(Record.model_validate_json(line))
+    return found
+
+
+# A test set as runs translate it --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,7 +207,7 @@ class Outputs:
     texts: list[str]
     chrf: list[float]
     doubts: dict[int, list[Doubt]]
-    attention: dict[int, Heat]
+    attention: dict[int, dict[str, Any]]  # the pieces, and what each of the target attends to in hundredths
     estimate: list[float | None]  # chrF; all None where the run has no estimate
 
 
@@ -78,8 +233,8 @@ class ReportedSet:
         attention = {}
         for line in sorted({*by_chrf[:n], *by_chrf[-n:], *by_change[:n], *lines[:n]}):
             maps = attention_maps(translator, translations[line].parts[0])
-            hundredths = (100 * maps.cross.mean((0, 1))).round().int().tolist()
-            attention[line] = Heat(maps.src_pieces, maps.tgt_pieces, hundredths)
+            weights = (100 * maps.cross.mean((0, 1))).round().int().tolist()  # the mean of all heads and layers
+            attention[line] = {"src": maps.src_pieces, "tgt": maps.tgt_pieces, "weights": weights}
         explained, estimate = explain_lines(translator, translations), load_estimate(translator)
         estimated = estimate.of(translator, explained) if estimate is not None else [None] * len(explained)
         doubts = {i: line.doubts for i, line in enumerate(explained) if line.doubts}
@@ -172,7 +327,7 @@ def report(
     names = [run.path.resolve().name for run in folders]
     if len(set(names)) < len(names):
         names = [str(run.path) for run in folders]
-    found = [read_run(run, name) for run, name in zip(folders, names, strict=True)]
+    found = [RunReport(run, name) for run, name in zip(folders, names, strict=True)]
     sets = [] if quick else _translate(found, checkpoint, device)
     made = Report(output, _summary(found, sets), found, sets, _differing_keys(found))
     sets_of_script = [one.for_script(found[min(one.by_run)]) for one in sets]

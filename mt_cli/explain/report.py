@@ -1,7 +1,7 @@
 """One page about one or several runs: how good the translator is, what to do next, and all that stands behind it.
 
-The page's own script draws the charts: a library would be the larger part of the page and know nothing of runs that are told
-apart without colours.
+The page's own script draws the charts: a library would be the larger part of the page and know nothing of runs that must differ
+without colours, too.
 """
 
 from __future__ import annotations

@@ -193,29 +193,6 @@ def test_a_line_that_another_engine_translates_otherwise_is_counted() -> None:
     assert [row["first_is_faster"] for row in rows] == [1.0, 2.0]
 
 
-# noise_finder.py -----------------------------------------------------------------------------------------------------
-
-
-def test_the_noise_finder_plants_always_the_same_and_finds_it(
-    tiny: Path, trained_run: Path, monkeypatch, capsys
-) -> None:
-    finder = load("noise_finder")
-    monkeypatch.setattr(finder.suspects, "SHARE", 0.1)
-    monkeypatch.setattr(sys, "argv", ["noise_finder.py", "train.en", "train.de", "noisy", "--with", str(trained_run)])
-    written = []
-    for _ in range(2):
-        finder.main()
-        written.append((tiny / "noisy/train.de").read_text())
-    clean = (tiny / "train.de").read_text().splitlines()
-    n_changed = sum(a != b for a, b in zip(clean, written[0].splitlines(), strict=True))
-    assert written[0] == written[1] and 10 < n_changed <= 20
-    head, *rows, seconds = capsys.readouterr().out.splitlines()[:5]
-    assert head.startswith("20 of 200 pairs have a wrong partner: noisy") and seconds.endswith(" seconds")
-    found = {row[:22].strip(): int(row[22:].split()[0]) for row in rows}
-    assert list(found) == ["mt check --with RUN", "model alone", "mt check alone"]
-    assert min(found["model alone"], found["mt check --with RUN"]) >= 10
-
-
 def test_new_words_are_new_and_stand_in_other_sentences_in_the_test(tmp_path: Path) -> None:
     new_words = load("new_words")
     new_words.make(tmp_path)

@@ -18,13 +18,9 @@ from mt_cli.cli.options import (
     SrcLangOption,
     TgtLangOption,
     catch_ctrl_c,
-    refuse_options,
 )
-from mt_cli.config import DataConfig
 from mt_cli.corpus_config import read_config
-from mt_cli.data.corpora import TrainingText
 from mt_cli.errors import UsageError
-from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +40,6 @@ def check(
         Path | None,
         typer.Option(metavar="FILE.tsv", help="Write the pairs that `mt train --clean` would leave out, and why."),
     ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            "--with",
-            metavar="RUN",
-            help="Print the 2% of the pairs (at least 20) that this run doubts most, the worst first; no report.",
-        ),
-    ] = None,
 ) -> int:
     """Look a corpus through before training. It shows what the corpus has, what is wrong with it, and what to do about that.
 
@@ -60,14 +48,9 @@ def check(
     if dropped is not None and dropped.exists():
         raise UsageError(f"{dropped}: File exists; choose another --dropped")
     pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or []).data.directions
-    if len(pairs) > 1 and (run is not None or dropped is not None):
-        option = "--with" if run is not None else "--dropped"
-        raise UsageError(f"{option} is for one language pair; give its two files in place of the config")
+    if len(pairs) > 1 and dropped is not None:
+        raise UsageError("--dropped is for one language pair; give its two files in place of the config")
     catch_ctrl_c()
-    if run is not None:
-        refuse_options("--with prints no report", {"dev": dev, "test": test, "json": as_json, "dropped": dropped})
-        _print_suspects(pairs[0], run)
-        return 0
 
     from mt_cli.checking.check import check as check_corpus  # here, because it imports numpy
 
@@ -86,16 +69,3 @@ def check(
     if dropped is not None:
         reports[pairs[0].name].write_dropped(dropped)
     return 1 if any(report.is_fatal for report in reports.values()) else 0
-
-
-def _print_suspects(data: DataConfig, run: Path) -> None:
-    """A table as `--dropped` writes it, with scores for reasons."""
-    from mt_cli.evaluation.suspects import find_suspects
-
-    found = find_suspects(RunDir.existing(run), data)
-    print("".join(TrainingText(data).table(((f"{score:.2f}", pair) for score, pair in found.worst), "score")), end="")
-    too_long = f"; {found.n_too_long:,} too long for the model are not ranked" if found.n_too_long else ""
-    log.info(
-        f"{len(found.worst):,} of {found.n_ranked:,} pairs, the worst first{too_long}; look at them, and delete those"
-        " that are no translations from the corpus"
-    )

@@ -134,11 +134,11 @@ class TrainingText:
                 one.files, columns=one.columns, on_bad_line="skip", report=report, corpus=one.corpus
             )
 
-    def table(self, rows: Iterable[tuple[str, SentencePair]], about: str = "reason") -> Iterator[str]:
-        """The lines of a table of pairs, each with its line and what is said about it; of several corpora also with the
+    def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
+        """The lines of a table of pairs, each with its line and the reason why it is there; of several corpora also with the
         number, from 1, and the name of its own. Text that a spreadsheet takes for a formula begins with an apostrophe."""
         is_one = len(self.corpora) == 1
-        yield f"line\t{about}\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
+        yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
         for said, pair in rows:
             own = "" if is_one else f"\t{pair.corpus + 1}\t{self.corpus_names[pair.corpus]}"
             src, tgt = (f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in pair[:2])

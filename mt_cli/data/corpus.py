@@ -77,13 +77,12 @@ def read_pairs(
     sha256: str | None = None,
     corpus: int = 0,
 ) -> Iterator[SentencePair]:
-    """The normalized pairs of two aligned files or of one table, one at a time. `columns` names those of a table.
+    """The normalized pairs of two aligned files or of one table, one at a time; targets keep their no-break spaces. Pairs with
+    an empty side are dropped and counted in `report`.
 
-    Targets keep their no-break spaces; `Tokenizer.normalize_tgt` says whether those of a run have them.
-
-    Pairs with an empty side are dropped and counted in `report`. Raises DataError when a file cannot be read, the two
-    have different numbers of lines, a row of a table has not its columns, more than half of the pairs have an empty side, no
-    pair is left, or, after the last pair, when the files are no longer those whose `sha256_of` is `sha256`.
+    Raises DataError when a file cannot be read, the two have different numbers of lines, a row of a table has not its
+    columns, more than half of the pairs have an empty side, no pair is left, or, after the last pair, when the files are no
+    longer those whose `sha256_of` is `sha256`.
     """
     report = CorpusReport() if report is None else report
     seen: set[int] = set()

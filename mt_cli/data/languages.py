@@ -14,32 +14,17 @@ _SHORT = {  # codes of three letters for languages that this file knows by two
 }  # fmt: skip
 _OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
 # ISO 639-1
-_CODES = set(["aa", "ab", "ae", "af", "ak", "am", "an", "ar", "as", "av", "ay", "az", "ba", "be", "bg", "bh", "bi", "bm", "bn", "bo", "br", "bs", "ca", "ce", "ch", "co", "cr", "cs", "cu", "cv", "cy", "da", "de", "dv", "dz", "ee", "el", "en", "eo", "es", "et", "eu", "fa", "ff", "fi", "fj", "fo", "fr", "fy", "ga", "gd", "gl", "gn", "gu", "gv", "ha", "he", "hi", "ho", "hr", "ht", "hu", "hy", "hz", "ia", "id", "ie", "ig", "ii", "ik", "io", "is", "it", "iu", "ja", "jv", "ka", "kg", "ki", "kj", "kk", "kl", "km", "kn", "ko", "kr", "ks", "ku", "kv", "kw", "ky", "la", "lb", "lg", "li", "ln", "lo", "lt", "lu", "lv", "mg", "mh", "mi", "mk", "ml", "mn", "mr", "ms", "mt", "my", "na", "nb", "nd", "ne", "ng", "nl", "nn", "no", "nr", "nv", "ny", "oc", "oj", "om", "or", "os", "pa", "pi", "pl", "ps", "pt", "qu", "rm", "rn", "ro", "ru", "rw", "sa", "sc", "sd", "se", "sg", "si", "sk", "sl", "sm", "sn", "so", "sq", "sr", "ss", "st", "su", "sv", "sw", "ta", "te", "tg", "th", "ti", "tk", "tl", "tn", "to", "tr", "ts", "tt", "tw", "ty", "ug", "uk", "ur", "uz", "ve", "vi", "vo", "wa", "wo", "xh", "yi", "yo", "za", "zh", "zu"])  # fmt: skip
-_NO_CODES = set(
-    [
-        "src",
-        "tgt",
-        "trg",
-        "ref",
-        "hyp",
-        "txt",
-        "raw",
-        "key",
-        "val",
-        "pos",
-        "num",
-        "idx",
-        "row",
-        "col",
-        "tag",
-        "old",
-        "new",
-        "doc",
-        "url",
-        "sid",
-        "tid",
-    ]
-)
+_CODES = set(re.findall(r"\w+", """
+    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
+    en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
+    ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
+    nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
+    sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""))  # fmt: skip
+_NO_CODES = {
+    "src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new",
+    "doc", "url", "sid", "tid",
+}  # fmt: skip
 _TAG = re.compile(r"([A-Za-z]{2}|[a-z]{3}|[A-Z]{3})((?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?)")
 _NAMES = """ar arabic العربية|ay aymara aimara|bg bulgarian български|bn bengali বাংলা|ca catalan català|cs czech čeština
 cy welsh cymraeg|da danish dansk|de german deutsch|el greek ελληνικά|en english inglés anglais englisch

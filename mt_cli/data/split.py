@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import NamedTuple
 
 from mt_cli.data.corpora import FormatPlace
 from mt_cli.data.corpus import Place, SentencePair, format_line
@@ -45,14 +46,13 @@ class Split:
     in_stretches: bool = False  # whether runs of lines are held out, and not single ones
 
 
-@dataclass
-class _Survey:
+class _Survey(NamedTuple):
     """What one reading of the pairs tells. A position counts pairs from 0."""
 
-    n_pairs: int = 0
-    n_letters: list[int] = field(default_factory=lambda: [0, 0])  # of all sources and of all targets
-    sample: dict[int, int] = field(default_factory=dict)  # hash of a pair -> position of its first occurrence
-    couples: list[tuple[_Sides, _Sides]] = field(default_factory=list)  # neighbours, evenly from all of the text
+    n_pairs: int
+    n_letters: tuple[int, int]  # of all sources and of all targets
+    sample: dict[int, int]  # hash of a pair -> position of its first occurrence
+    couples: list[tuple[_Sides, _Sides]]  # neighbours, evenly from all of the text
 
 
 @dataclass
@@ -79,21 +79,17 @@ def split(
     format_place: FormatPlace = format_line,
     read_others: ReadPairs = lambda: (),
 ) -> Split:
-    """A dev set, a test set if asked for, and what training leaves out because of them. The places `unfit` are held out for
-    no set. `read_others`: pairs that training has as well, but that are not like what will be translated.
+    """A dev set, a test set if asked for, and what training leaves out because of them. Raises DataError when the corpus is
+    too small or repeats itself too much. The places `unfit` are held out for no set. `read_others`: pairs that training has
+    as well, but that are not like what will be translated.
 
-    `read_pairs` begins anew whenever it is called. A set is a random sample of the distinct pairs whose sides have
-    letters, differ, are no longer than 1,000 characters and not much shorter than the mean.
-
-    No pair of a set is equal or nearly equal to one of another set or of training, on either side (`similarity.py`). What
-    repeats a whole held-out pair is left out of training; so is what repeats one in part or nearly, but no more than 3% of
-    all pairs: a pair is held out only if the 3% are not used up faster than the sets fill.
+    A set is a random sample of the distinct pairs whose sides have letters, differ, are no longer than 1,000 characters and
+    not much shorter than the mean. None is equal or nearly equal to one of another set or of training, on either side: what
+    repeats it is left out of training, but of those that do so in part or nearly no more than 3% of all pairs.
 
     Where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a line is half known from
     the one before it. There runs of 10 to 25 lines are held out, and the line on either side is left out of training. Where
     that would cost more than a fifth of the pairs or find too few, single lines are held out.
-
-    Raises DataError when the corpus is too small or repeats itself too much.
     """
     names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)
@@ -146,11 +142,8 @@ def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]
 
 def set_size(n_distinct: int, names: list[str]) -> int:
     """How many pairs each set has: 1,000, or 5% of the distinct pairs where that is less, or 50 where that is more, but
-    never more than 10%. Raises DataError for fewer than 40 distinct pairs.
-
-    A BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence interval), of 250 to twice, of 50
-    to five times as many. So more than 1,000 tell little more, and in a small corpus pairs are worth more in training.
-    """
+    never more than 10%: a BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence interval), of 250
+    to twice, of 50 to five times as many. Raises DataError for fewer than 40 distinct pairs."""
     if n_distinct < _FEWEST_PAIRS:
         raise DataError(
             f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed to"
@@ -171,24 +164,23 @@ def _hash(*parts: object) -> int:
 
 def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
     """The pairs with the smallest hashes are a random sample of the distinct ones."""
-    survey, limit = _Survey(), 1 << 64
-    step, previous = 1, ("", "")
+    sample, limit = dict[int, int](), 1 << 64
+    couples, step, previous = list[tuple[_Sides, _Sides]](), 1, ("", "")
+    n_pairs = n_src = n_tgt = 0
     for position, pair in enumerate(pairs):
         src, tgt = sides = _sides(pair)
-        survey.n_pairs += 1
-        survey.n_letters[0] += len(src)
-        survey.n_letters[1] += len(tgt)
+        n_pairs, n_src, n_tgt = n_pairs + 1, n_src + len(src), n_tgt + len(tgt)
         if src and tgt and src != tgt and (number := _hash(seed, *sorted(sides))) < limit:
-            survey.sample.setdefault(number, position)
-            if len(survey.sample) == 2 * _N_SAMPLED:
-                survey.sample = dict(heapq.nsmallest(_N_SAMPLED, survey.sample.items()))
-                limit = max(survey.sample)
+            sample.setdefault(number, position)
+            if len(sample) == 2 * _N_SAMPLED:
+                sample = dict(heapq.nsmallest(_N_SAMPLED, sample.items()))
+                limit = max(sample)
         if position and (position - 1) % step == 0:
-            survey.couples.append((previous, sides))
-            if len(survey.couples) == 2 * _N_COUPLES:
-                survey.couples, step = survey.couples[::2], 2 * step
+            couples.append((previous, sides))
+            if len(couples) == 2 * _N_COUPLES:
+                couples, step = couples[::2], 2 * step
         previous = sides
-    return survey
+    return _Survey(n_pairs, (n_src, n_tgt), sample, couples)
 
 
 def _are_alike(couples: list[tuple[_Sides, _Sides]]) -> bool:

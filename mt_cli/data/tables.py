@@ -207,17 +207,8 @@ def _is_surely_quoted(rows: list[Cells]) -> bool:
 
 _SOURCE_NAMES = ["source", "src", "original", "origin", "origen", "fuente", "quelle", "oryginal", "sentence1", "text1"]
 _TARGET_NAMES = [
-    "target",
-    "tgt",
-    "trg",
-    "translation",
-    "traducción",
-    "traduccion",
-    "traduction",
-    "übersetzung",
-    "sentence2",
-    "text2",
-]
+    "target", "tgt", "trg", "translation", "traducción", "traduccion", "traduction", "übersetzung", "sentence2", "text2",
+]  # fmt: skip
 _ROLES = dict.fromkeys(_SOURCE_NAMES, "source") | dict.fromkeys(_TARGET_NAMES, "target")
 _NUMBERED = re.compile(r"[\d/_@\\]")  # John 3:16, clips/7.wav, CC-BY 2.0
 

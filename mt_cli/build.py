@@ -21,7 +21,7 @@ import torch
 from mt_cli.augment.back_translation import back_translate, log_unused
 from mt_cli.augment.fine_tuning import inputs_of_runs, like_parent, parent_of, rehearsed, sha256_of_best, take_weights
 from mt_cli.augment.reverse_run import reverse_run, run_to_begin_with, translated_share
-from mt_cli.config import AUTO, Config, SeveralPairs, TokenizerConfig, differing_keys, given_keys
+from mt_cli.config import Config, SeveralPairs, TokenizerConfig, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import TrainingText, refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture
@@ -42,14 +42,17 @@ from mt_cli.run.run_dir import RunDir
 from mt_cli.stages.ids import IdStages
 from mt_cli.stages.pair import PairStages
 from mt_cli.training.checkpoints import N_KEPT, Checkpoints
-from mt_cli.training.event_file import refuse_missing_tensorboard
-from mt_cli.training.guards import advise_when_out_of_memory, refuse_small_disk, smaller_batches
 from mt_cli.training.loop import Trainer
-from mt_cli.training.memory import fit_batches
+from mt_cli.training.memory import (
+    advise_when_out_of_memory,
+    refuse_small_disk,
+    smaller_batches,
+    try_largest_batches,
+    update_seconds,
+)
 from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import PreparedData, TrainingState
-from mt_cli.training.timed_update import update_seconds
 from mt_cli.training.verdict import learning_curve, verdict
 
 log = logging.getLogger(__name__)
@@ -168,7 +171,7 @@ def _as_json(values: dict[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in sorted(values.items()) if not key.startswith(_WITHOUT_RECIPE)}
 
 
-_WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report", "training.tensorboard")
+_WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report")
 
 
 def _tokenizer(
@@ -337,7 +340,6 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     if not run.steps() and (parent := parent_of(config)) is not None:
         load_model(parent)  # so that damage shows before anything is prepared
     choose_device(config.training.device)
-    refuse_missing_tensorboard(config.training)
     run.refuse_links()
     stack.enter_context(locked(run.path))
     run.begin(config)
@@ -358,8 +360,6 @@ def continued_config(config: Config, run: RunDir) -> Config:
     if not run.steps():  # all may still change
         return config
     begun, update = run.load_config(), dict[str, Any]()
-    if config.training.batch_tokens == AUTO:
-        update["batch_tokens"] = begun.training.batch_tokens
     # A run that was planned for minutes stays so, unless it is given another number of steps.
     if config.training.minutes is None:
         n_steps = given_keys(config).get("training.max_steps", begun.training.max_steps)
@@ -406,9 +406,8 @@ def prepared_trainer(
 
 
 def _train(trainer: Trainer, run: RunDir) -> None:
-    state, ranks = trainer.state, trainer.ranks
+    ranks = trainer.ranks
     ranks.first(lambda: _announce(trainer, run))
-    state.use_batch_tokens(ranks.shared(state.settings.batch_tokens))
     trainer.signals.is_saving_needed = True
     trainer.train()
     ranks.first(lambda: _conclude(trainer, run))
@@ -420,7 +419,7 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     _log_start(trainer.state, trainer.data, run)
     # The newest, the best of each of two, and one that is being written; some may be there already.
     refuse_small_disk(run, trainer.state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    fit_batch_tokens(trainer)
+    try_memory(trainer)
 
 
 def _conclude(trainer: Trainer, run: RunDir) -> None:
@@ -434,16 +433,11 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     )
 
 
-def fit_batch_tokens(trainer: Trainer) -> None:
-    """Tries the largest batch, so that too little memory shows before the first step. Saves what `auto` is resolved to."""
-    state, run = trainer.state, trainer.checkpoints.run
-    advice = lambda: smaller_batches(state.settings, run.steps())  # noqa: E731
-    with advise_when_out_of_memory(state.model.device, advice):
-        n_tokens = fit_batches(state.optimizer, trainer.data.train, state.settings, state.progress.epoch)
-    if n_tokens != state.settings.batch_tokens:
-        state.use_batch_tokens(n_tokens)
-        run.save_config(state.config)
-        log.info(f"training.batch_tokens: auto is {n_tokens:,} here")
+def try_memory(trainer: Trainer) -> None:
+    """Tries the largest batch, so that too little memory shows before the first step."""
+    state, steps = trainer.state, trainer.checkpoints.run.steps()
+    with advise_when_out_of_memory(state.model.device, lambda: smaller_batches(state.settings, steps)):
+        try_largest_batches(state, trainer.data.train)
 
 
 # What is logged ------------------------------------------------------------------------------------------------

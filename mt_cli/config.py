@@ -17,16 +17,12 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
     WithJsonSchema,
-    WrapValidator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
 MAX_HEADS = 128
-AUTO = 0
-"""What `training.batch_tokens: auto` is read as. Before the first step it is replaced, also in the run's own config."""
 
 _LANGUAGE_CODES = {
     "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
@@ -91,13 +87,6 @@ Language = Annotated[
 ]
 Columns = Annotated[str, Field(pattern=r"^[^,]+,[^,]+$", examples=["es,gn"])]
 SetName = Annotated[str, Field(pattern=r"^[\w.-]+$")]
-BatchTokens = Annotated[
-    int,
-    Field(ge=16, le=4_000_000),
-    WrapValidator(lambda value, validate: AUTO if value == "auto" else validate(value)),
-    PlainSerializer(lambda value: "auto" if value == AUTO else value),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 16, "maximum": 4_000_000}, {"enum": ["auto"]}]}),
-]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 Contradiction = tuple[str, str]
@@ -437,9 +426,9 @@ class TrainingConfig(Section):
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts of the network that never change, for a run with init_from that learns from little text: embeddings (those of both
     languages, and the output projection), encoder, decoder, all_but_embeddings."""
-    batch_tokens: BatchTokens = 2048
-    """Target tokens in a batch, padding included. auto: the smallest batch that is about as fast as any that fits into memory. If
-    memory runs out, halve it and double accumulate, for updates of the same size."""
+    batch_tokens: int = Field(2048, ge=16, le=4_000_000)
+    """Target tokens in a batch, padding included. If memory runs out, halve it and double accumulate, for updates of the same
+    size."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)
@@ -484,8 +473,6 @@ class TrainingConfig(Section):
     """Number of dev translations shown at each validation."""
     report: bool = False
     """Whether to write report.html into the run at each validation: the page of `mt report --quick`. Reload it to follow."""
-    tensorboard: bool = False
-    """Whether to write losses and scores into the run's folder tensorboard, too: pip install 'mt-cli[tensorboard]'."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of the initial weights, the order of batches and dropout. Another seed shows how much scores vary by chance."""
     device: str = Field(
@@ -606,7 +593,7 @@ _FREE_TO_CHANGE = {
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
     "training.extend_vocabulary",  # which is done before the first step
-    "training.n_samples", "training.report", "training.tensorboard",  # what is shown of it
+    "training.n_samples", "training.report",  # what is shown of it
 }  # fmt: skip
 """What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew."""
 _NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files decides whether they are the run's

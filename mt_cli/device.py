@@ -147,9 +147,9 @@ def _left_to_groups() -> Iterator[int]:
                 yield max(0, int((folder / limit).read_text()) - in_use)
 
 
-def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
-    """Bytes that this process would have, mapped files included, with that share of `available_memory` and of what it may
-    still take (`ulimit -v`); None where nothing limits it. CPUs on Linux only."""
+def memory_limit(device: torch.device) -> int | None:
+    """Bytes that this process would have, mapped files included, with all of `available_memory` that it may still take
+    (`ulimit -v`); None where nothing limits it. CPUs on Linux only."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
         return None
@@ -157,7 +157,7 @@ def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
 
     taken = _taken_memory()
     limits = [limit - taken for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-    return taken + int(max(0, min([available, *limits])) * share)
+    return taken + max(0, min([available, *limits]))
 
 
 @contextlib.contextmanager

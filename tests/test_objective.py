@@ -47,8 +47,7 @@ def test_r_drop_adds_both_divergences_of_the_two_passes() -> None:
     assert loss_of_logits(logits, targets, 0.1, 2.0).item() == pytest.approx(without.item() + 2 * both_ways, rel=1e-9)
 
 
-@pytest.mark.parametrize("n_logits", [150, 10**6])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("n_logits", "smoothing"), [(150, 0.0), (150, 0.1), (10**6, 0.1)])
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 def test_the_fused_loss_and_its_gradients_are_those_of_the_plain_one(
     monkeypatch: pytest.MonkeyPatch, n_logits: int, smoothing: float, r_drop: float

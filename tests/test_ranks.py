@@ -139,20 +139,12 @@ def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny: P
 @pytest.mark.slow
 def test_torchrun_starts_the_processes_again_and_they_continue(tiny: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--max-restarts",
-        "1",
-        "-m",
-        "mt_cli",
-    ]
+    many = ["torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1", "-m", "mt_cli"]
     longer = [*SETTINGS, *options("training.max_steps=600", "training.validate_every_steps=20")]
     torchrun = subprocess.Popen(
-        [*command, "train", "tiny.yaml", *longer, "--run-dir", "run"], env=environment, stderr=subprocess.PIPE
+        [sys.executable, "-m", *many, "train", "tiny.yaml", *longer, "--run-dir", "run"],
+        env=environment,
+        stderr=subprocess.PIPE,
     )
     wait_for(tiny / "run" / "last", torchrun)
     owner = (tiny / "run" / ".owner").read_text().split()

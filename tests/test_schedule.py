@@ -1,26 +1,25 @@
-"""The learning rate is the formula of its schedule at every step."""
+"""The learning rate is the formula of its schedule; what a step does, and how many steps are planned for a given time."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config import TrainingConfig
-from mt_cli.training.schedule import learning_rate, weight_decay
+from mt_cli.training.schedule import Plan, all_phases, learning_rate, phase, plan_steps, seconds_left, weight_decay
+from mt_cli.training.state import Speed
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400
 
 
-def rates(
-    schedule: str, warmup: int = WARMUP, peak: float = PEAK, d_model: int = 512, steps: int = STEPS
-) -> list[float]:
-    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=peak, max_steps=steps)
-    return [learning_rate(step, training, d_model) for step in range(1, steps + 1)]
+def rates(schedule: str, warmup: int = WARMUP, peak: float = PEAK) -> list[float]:
+    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=peak, max_steps=STEPS)
+    return [learning_rate(step, training, 512) for step in range(1, STEPS + 1)]
 
 
 def test_noam_is_equation_3():
@@ -41,48 +40,122 @@ def test_noam_is_equation_3():
 def test_every_schedule_is_its_formula_after_a_straight_warm_up(schedule, formula):
     expected = [PEAK * step / WARMUP if step < WARMUP else formula(step) for step in range(1, STEPS + 1)]
     assert rates(schedule) == pytest.approx(expected)
+    assert rates(schedule, warmup=0)[0] == pytest.approx(PEAK, rel=0.01), "without a warm-up it begins with the peak"
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(("batch_tokens", "accumulate"), [(1000, 1), (250, 4)])
+@given(step=st.integers(1, 10**9), steps=st.integers(1, 10**8), warmup=st.integers(1, 10**7))
+def test_a_rate_is_finite_and_never_negative_nor_above_the_peak(schedule, step, steps, warmup):
+    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=PEAK, max_steps=steps)
+    assert 0 <= learning_rate(step, training, 512) <= PEAK
+
+
+@pytest.mark.parametrize(("schedule", "batch_tokens", "accumulate"), [("noam", 1000, 1), ("linear", 250, 4)])
 def test_weights_forget_within_two_epochs_at_the_peak_rate(schedule, batch_tokens, accumulate):
-    training = TrainingConfig(
-        schedule=schedule, warmup_steps=40, learning_rate=2.0, batch_tokens=batch_tokens, accumulate=accumulate
-    )
+    sizes = {"batch_tokens": batch_tokens, "accumulate": accumulate}
+    training = TrainingConfig(schedule=schedule, warmup_steps=40, learning_rate=2.0, **sizes)
     n_targets, epoch_steps = 500_000, 500
     decay, rate = weight_decay(training, 512, n_targets), learning_rate(40, training, 512)
     assert (1 - rate * decay) ** (2 * epoch_steps) == pytest.approx(math.exp(-1), rel=1e-3)
 
 
 def test_weight_decay_is_what_the_config_says_and_never_above_one():
-    for decay in (0.0, 0.3):
-        assert weight_decay(TrainingConfig(weight_decay=decay), 512, 1000) == decay
-    for n_targets in (1, 1000):
-        assert weight_decay(TrainingConfig(), 512, n_targets) == 1
+    assert weight_decay(TrainingConfig(weight_decay=0.3), 512, 1000) == 0.3
+    assert weight_decay(TrainingConfig(), 512, 1000) == 1
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_rate_does_not_jump_at_the_end_of_the_warm_up(schedule):
-    all_rates = rates(schedule, warmup=200)
-    peak = all_rates[199]
-    assert all(abs(a - b) < 0.02 * peak for a, b in pairwise(all_rates))
-    if schedule != "noam":
-        assert peak == pytest.approx(PEAK)
+def test_every_other_of_the_first_steps_is_backward_and_r_drop_begins_after_them():
+    training = TrainingConfig(max_steps=10, both_directions=0.5, r_drop=1)
+    phases = [phase(step, training) for step in range(10)]
+    assert [one.is_backward for one in phases] == [False, True, False, True, False] + [False] * 5
+    assert [one.n_passes for one in phases] == [1] * 5 + [2] * 5
 
 
-@pytest.mark.parametrize("schedule", sorted(set(SCHEDULES) - {"noam"}))
-def test_without_a_warm_up_the_first_step_has_the_peak(schedule):
-    # Only the cosine and the line have already taken their first step down.
-    assert rates(schedule, warmup=0)[0] == pytest.approx(PEAK, rel=0.01)
+@pytest.mark.parametrize("both_directions", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("r_drop", "max_steps"), [(0.0, 50), (2.0, 50), (2.0, 2)])
+def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
+    training = TrainingConfig(max_steps=max_steps, both_directions=both_directions, r_drop=r_drop)
+    phases = all_phases(training)
+    assert set(phases) == {phase(step, training) for step in range(max_steps)} and len(set(phases)) == len(phases)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@given(
-    step=st.integers(1, 10**9),
-    steps=st.integers(1, 10**8),
-    warmup=st.integers(1, 10**7),
-    d_model=st.integers(2, 8192),
+# Plans ---------------------------------------------------------------------------------------------------------------
+
+
+def plan_for(training: TrainingConfig, step: int, seconds_left: float, speed: Speed) -> Plan:
+    """As the training loop asks for it."""
+    seconds = speed.step_seconds(step), speed.mean_validation_seconds
+    return plan_steps(training, 512, step, False, seconds_left, *seconds, speed.plan)
+
+
+@pytest.mark.parametrize("n_minutes", [1, 100])
+def test_as_many_steps_are_planned_as_the_time_holds_with_their_validations(n_minutes):
+    training = TrainingConfig(schedule="linear", warmup_steps=50, validate_every_steps=100, max_steps=7)
+    speed = Speed(training_seconds=30 * 0.25, validation_seconds=8.0, n_validations=2)
+    fitted = training.model_copy(update=asdict(plan_for(training, 30, 60 * n_minutes, speed)))
+    n_steps = fitted.max_steps - 30
+    seconds = 0.25 * n_steps + 4 * (n_steps / fitted.validate_every_steps + 1)
+    assert seconds == pytest.approx(60 * n_minutes, rel=0.05 if n_minutes > 1 else 0.3)
+    assert fitted.warmup_steps == min(50, fitted.max_steps // 10)
+    assert fitted.max_steps // fitted.validate_every_steps >= 4
+    assert learning_rate(fitted.max_steps, fitted, 512) < 2 * fitted.learning_rate / n_steps
+
+
+def test_a_new_plan_moves_the_end_and_not_the_next_validation():
+    training, speed = TrainingConfig(warmup_steps=500, validate_every_steps=500), Speed(training_seconds=10.0)
+    speed.plan = first = plan_for(training, 20, 100, speed)
+    speed.training_seconds = 1000.0
+    second = plan_for(training, 200, 50, speed)
+    assert second.max_steps == 210 != first.max_steps
+    assert (second.warmup_steps, second.validate_every_steps) == (22, 55)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factor", "expected"),
+    [("noam", 1.0, "linear"), ("inverse_sqrt", 3e-3, "linear"), ("cosine", 3e-3, "cosine")],
 )
-def test_a_rate_is_finite_and_never_negative_nor_above_the_peak(schedule, step, steps, warmup, d_model):
-    training = TrainingConfig(schedule=schedule, warmup_steps=warmup, learning_rate=PEAK, max_steps=steps)
-    assert 0 <= learning_rate(step, training, d_model) <= PEAK
+def test_a_plan_has_an_end_and_the_peak_that_the_config_makes(schedule, factor, expected):
+    training = TrainingConfig(schedule=schedule, learning_rate=factor, warmup_steps=4000, max_steps=10_000)
+    peak = max(learning_rate(step, training, 512) for step in range(3990, 4010))
+    plan = plan_for(training, 20, 3600, Speed(training_seconds=2.0))
+    fitted = training.model_copy(update=asdict(plan))
+    assert plan.schedule == expected and plan.warmup_steps < 4000
+    rates = [learning_rate(step, fitted, 512) for step in range(1, plan.max_steps + 1)]
+    assert max(rates) == pytest.approx(peak, rel=0.01)
+
+
+def test_a_plan_for_a_million_minutes_is_one_that_a_config_could_hold():
+    assert plan_for(TrainingConfig(), 10, 6e7, Speed(training_seconds=1e-3)).max_steps == 100_000_000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_them(share):
+    """A training of 3,000 seconds by a clock of its own: a second a step, 1.9 with two forward passes, 10 to validate."""
+    training = TrainingConfig(both_directions=share, r_drop=2, warmup_steps=50, validate_every_steps=500)
+    speed, step, clock, n_one_pass, plans = Speed(), 0, 0.0, 0, []
+    while step < training.max_steps:
+        n_passes = phase(step, training).n_passes
+        n_one_pass += n_passes == 1
+        seconds = 1.9 if n_passes == 2 else 1.0
+        step, clock = step + 1, clock + seconds
+        speed.note_step(seconds, n_passes)
+        if step % 20 == 0:
+            speed.plan = plan_for(training, step, 3000 - clock, speed)
+            training = training.model_copy(update=asdict(speed.plan))
+            plans.append(training.max_steps)
+        if step % training.validate_every_steps == 0 or step == training.max_steps:
+            clock += 10
+            speed.note_validation(10)
+    assert clock == pytest.approx(3000, rel=0.01)
+    assert n_one_pass / step == pytest.approx(share, abs=0.01)
+    assert max(plans) < 1.03 * min(plans), "the first plan was good already"
+
+
+@pytest.mark.parametrize("step", [0, 39, 77, 100])
+@pytest.mark.parametrize(("r_drop", "every"), [(0.0, 7), (1.0, 7), (1.0, 1000)])
+def test_the_time_left_counts_each_step_by_its_kind_and_each_validation(step, r_drop, every):
+    training = TrainingConfig(max_steps=100, both_directions=0.4, r_drop=r_drop, validate_every_steps=every)
+    seconds = {1: 1.0, 2: 1.8}
+    expected = sum(seconds[phase(done, training).n_passes] for done in range(step, 100))
+    expected += 30 * sum(done % every == 0 or done == 100 for done in range(step + 1, 101))
+    assert seconds_left(training, step, (1.0, 1.8), 30) == pytest.approx(expected)

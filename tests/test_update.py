@@ -9,23 +9,17 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 from same_training import differences
 from tiny_trainer import trainer_of
 from tqdm import TMonitor
 
 from mt_cli.errors import Interrupted
 from mt_cli.training import update
-from mt_cli.training.loop import Trainer
-from mt_cli.training.update import Portion, Updates
+from mt_cli.training.update import Update, Updates
 
 SHORT = [
-    "training.max_steps=8",
-    "training.validate_every_steps=8",
-    "training.n_samples=0",
-    "training.batch_tokens=128",
-    "training.accumulate=2",
-    "training.both_directions=0.5",
+    *("training.max_steps=8", "training.validate_every_steps=8", "training.n_samples=0", "training.batch_tokens=128"),
+    *("training.accumulate=2", "training.both_directions=0.5"),
 ]
 
 
@@ -41,18 +35,6 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Updates, "__init__", init)
 
 
-def stop_at(trainer: Trainer, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal comes while that step is computed."""
-    real = Updates.take
-
-    def take(self: Updates) -> Portion:
-        if trainer.state.progress.step == step - 1:
-            trainer.signals.received = 15
-        return real(self)
-
-    monkeypatch.setattr(Updates, "take", take)
-
-
 def threads() -> set[threading.Thread]:
     """All but the one that tqdm starts with the first progress bar of a process."""
     return {thread for thread in threading.enumerate() if not isinstance(thread, TMonitor)}
@@ -61,13 +43,19 @@ def threads() -> set[threading.Thread]:
 def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(
     tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real, before = Updates.compute, threads()
+    trainer = trainer_of(tiny / "ahead", *SHORT)
+    trainer.n_late = 1
+
+    def compute(self: Updates) -> Update:
+        if trainer.state.progress.step == 4:
+            trainer.signals.received = 15
+        return real(self)
+
     with monkeypatch.context() as patch:
-        trainer = trainer_of(tiny / "ahead", *SHORT)
-        trainer.n_late = 1
-        stop_at(trainer, 5, patch)
+        patch.setattr(Updates, "compute", compute)
         with pytest.raises(Interrupted):
             trainer.train()
-    before = threads()
     trainer_of(tiny / "ahead", *SHORT).train()
     assert threads() == before, "none is left behind"
     monkeypatch.undo()
@@ -87,34 +75,14 @@ def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monke
     assert threads() == before
 
 
-def test_a_new_plan_turns_the_batch_that_was_made_ahead(tiny: Path, ahead: None) -> None:
-    trainer = trainer_of(tiny / "run", *SHORT, "training.accumulate=1")
-    state = trainer.state
-    made = Updates(state, trainer.data.train)
-    forth = made.take()
-    state.progress.step = 1  # of which the first half of 8 steps learns both directions
-    assert not forth.is_backward and made._next is not None and made._next.is_backward
-    state.settings = state.settings.model_copy(update={"max_steps": 2})
-    portion = made.take()
-    assert not portion.is_backward
-    src_ids = portion.parts[0][1]().src_ids
-    made.close()
-    plain = Updates(state, trainer.data.train)
-    plain.take()
-    expected = plain.take()
-    assert portion.batches == expected.batches and portion.n_tokens == expected.n_tokens
-    assert torch.equal(src_ids, expected.parts[0][1]().src_ids)
-    plain.close()
-
-
-def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path) -> None:
     trainer = trainer_of(Path("run"), *SHORT, "training.batch_tokens=28", "training.both_directions=0")
-    trained = list[int]()
+    trained = list[tuple[int, ...]]()
     for rank, n_threads in ((0, 1), (1, 5)):
-        monkeypatch.setattr(update, "Workers", lambda *given, n=n_threads: Mock(n=n))
         updates = Updates(trainer.state, trainer.data.train, Mock(rank=rank, n=2))
-        batches = [make() for _, make in updates.take().parts]
+        updates.n_threads = n_threads
+        batches = [make() for _, make in next(updates._portions).parts]
         trained += [tuple(row) for batch in batches for row in batch.src_ids.tolist()]
-    portion = Updates(trainer.state, trainer.data.train).take()
+    portion = next(Updates(trainer.state, trainer.data.train)._portions)
     assert len(portion.batches) > 1
     assert len(trained) == sum(map(len, portion.batches))

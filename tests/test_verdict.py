@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
-from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import CHRF
-from tiny_trainer import options
 
 from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.training.verdict import Point, learning_curve, verdict
@@ -38,10 +34,7 @@ def test_the_first_line_says_whether_it_has_learnt_beside_copying_the_source(chr
     [
         ("more pairs, 10,000 are few", {}),
         ("a larger network (model.d_model)", {"n_pairs": 10**6}),
-        (
-            "more time, each pair was read only 9 times (--minutes, or training.max_steps); and more pairs, 300 are too few",
-            {"n_epochs": 9, "n_pairs": 300},
-        ),
+        ("more time, each pair was read only 9 times", {"n_epochs": 9, "n_pairs": 300}),
         ("more time, each pair was read once at most", {"n_pairs": 10**6, "n_epochs": 0}),
         ("more pairs, 300 are too few", {"n_pairs": 300}),
         ("sentences of other kinds", {"curve": curve((100, 97.0)), "n_epochs": 1}),
@@ -53,14 +46,6 @@ def test_the_first_line_says_whether_it_has_learnt_beside_copying_the_source(chr
 )
 def test_the_second_line_says_what_would_help_most(advice, changes):
     assert verdict(**USUAL | changes)[1].startswith(f"what would help most: {advice}")
-
-
-def test_a_training_that_diverged_is_said_to_have_diverged(tiny, mt):
-    """It ends above the loss of a model that knows nothing."""
-    rate = options("training.learning_rate=20", "training.warmup_steps=1", "training.clip_norm=1000")
-    answer = mt("train", "tiny.yaml", *rate, *options("training.max_steps=20", "training.n_samples=0"))
-    learnt, advice = answer.said[-3:-1]
-    assert learnt.startswith("it has diverged: its dev loss is ") and "learning rate" in advice, answer.said
 
 
 def test_babble_that_scored_higher_before_the_best_is_not_on_the_curve():
@@ -91,18 +76,15 @@ def test_the_same_words_for_all_sentences_are_nothing_learnt():
     assert found.chrf > found.copied_chrf + 10 and not found.has_learnt
     assert found.distinct < 0.01 and "different" in str(found)
     assert not judged(["Ева видит новый дом"] * 200).has_learnt
+    sources = [line.replace("Ева", "Эва") for line in REFERENCES]
+    copied = judged(sources, sources=sources)
+    assert copied.chrf == copied.copied_chrf > 80 and not copied.has_learnt, "nor is a copy of a similar language"
 
 
 def test_what_resembles_any_sentence_equally_is_nothing_learnt():
     shuffled = [*REFERENCES[1:], REFERENCES[0]]
     found = judged(shuffled)
     assert found.distinct == 1 and found.constant_chrf > found.chrf - 5 and not found.has_learnt
-
-
-def test_a_language_that_resembles_the_source_is_not_learnt_by_copying():
-    sources = [line.replace("Ева", "Эва") for line in REFERENCES]
-    found = judged(sources, sources=sources)
-    assert found.chrf == found.copied_chrf > 80 and not found.has_learnt
 
 
 def test_translations_that_follow_their_sources_are_learnt_also_where_sentences_repeat():
@@ -112,10 +94,3 @@ def test_translations_that_follow_their_sources_are_learnt_also_where_sentences_
     few = REFERENCES[:3] * 60
     found = judged(few, few)
     assert found.has_learnt and found.distinct == 1
-
-
-def test_the_log_has_what_the_verdict_of_a_run_rests_on(trained_run):
-    records = map(json.loads, Path(trained_run / "metrics.jsonl").read_text().splitlines())
-    found = learning_curve(records)
-    assert found and all(0 <= point.judged.distinct <= 1 for point in found)
-    assert re.match(r"dev chrF \d+\.\d, copying the source has \d", str(found[-1].judged))

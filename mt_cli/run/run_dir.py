@@ -81,7 +81,6 @@ class RunDir:
         self.timing_file = path / "timing.jsonl"
         self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
-        self.tensorboard = path / "tensorboard"
         self.back = path / "back"
         self.synthetic = path / "synthetic"
 
@@ -143,7 +142,7 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
+        folders = ("checkpoints", "cache", "held_out", "back", "rehearsal", "synthetic")
         files = (".lock", ".owner", self.metrics_file.name, self.timing_file.name)
         for path in (self.path / name for name in (*files, *folders)):
             if path.is_symlink():

@@ -37,49 +37,42 @@ class Gradients:
         self._optimizer, self._training = optimizer, training
         self._compiled: Callable[..., Tensor] | None = None
         vocab_size = optimizer.model.projection.out_features
-        targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets[
-            : max(32, _TRIED_LOGITS // vocab_size)
-        ]
+        targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets
+        targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
         smoothing, strengths = training.label_smoothing, {0.0, training.r_drop}
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
 
-    @property
-    def is_compiled(self) -> bool:
-        return self._compiled is not None
-
-    def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        """Summed over the target tokens of the batch."""
-        is_packed = isinstance(batch, PackedBatch)
-        return self._compute(self._compiled if is_packed and self._compiled else summed_loss, batch, n_passes)
-
-    def _compute(self, loss_of: Callable[..., Tensor], batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        r_drop = self._training.r_drop if n_passes == 2 else 0.0
-        loss = loss_of(self._optimizer.network, batch, self._training.label_smoothing, r_drop, self.is_fused)
+    def __call__(
+        self, batch: AnyBatch, n_passes: int, loss_of: Callable[..., Tensor] | None = None
+    ) -> LossAndGradients:
+        """Summed over the target tokens of the batch. `loss_of`: what computes `summed_loss`."""
+        if loss_of is None:
+            loss_of = self._compiled if self._compiled and isinstance(batch, PackedBatch) else summed_loss
+        r_drop, network = self._training.r_drop if n_passes == 2 else 0.0, self._optimizer.network
+        loss = loss_of(network, batch.to(network.device), self._training.label_smoothing, r_drop, self.is_fused)
         # A graph that is replayed writes the next loss over this one.
         return loss.detach().clone(), torch.autograd.grad(loss, self._optimizer.network_weights)
 
-    def compile(self, batches: Iterable[tuple[PackedBatch, int]]) -> None:
+    def compile(self, batches: Iterable[tuple[AnyBatch, int]]) -> None:
         """Compiles the loss of packed batches, where that gives the gradients that it gives as it is. `batches`: one for
         each kind of step, with its number of forward passes."""
         torch.compiler.reset()  # only a few shapes are compiled in a process, and each training has shapes of its own
         try:
-            self._compiled = torch.compile(summed_loss, dynamic=False, fullgraph=True, mode="reduce-overhead")
+            compiled = torch.compile(summed_loss, dynamic=False, fullgraph=True, mode="reduce-overhead")
             for batch, n_passes in batches:
-                expected = self._seeded(summed_loss, batch, n_passes)
+                seed_dropout(0)
+                expected = self(batch, n_passes, summed_loss)
                 for _ in range(3):  # a GPU computes the first, records the second and replays the third
-                    if not _are_close(self._seeded(self._compiled, batch, n_passes), expected):
+                    seed_dropout(0)
+                    if not _are_close(self(batch, n_passes, compiled), expected):
                         raise ArithmeticError("other gradients")
+            self._compiled = compiled
         except Exception as error:  # a compiler fails in many ways, and none of them need end a training
             if is_out_of_memory(error) or is_device_failure(error):
                 raise
             reason = next(iter(str(error).strip().splitlines()), "")[:150]
             log.info(f"training without compiled kernels, which takes longer ({type(error).__name__}: {reason})")
-            self._compiled = None
             torch.compiler.reset()
-
-    def _seeded(self, loss_of: Callable[..., Tensor], batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        seed_dropout(0)
-        return self._compute(loss_of, batch, n_passes)
 
 
 def _are_close(found: LossAndGradients, expected: LossAndGradients) -> bool:

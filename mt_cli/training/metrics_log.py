@@ -1,4 +1,4 @@
-"""The two logs of a training: `metrics.jsonl`, equal for equal trainings, and `timing.jsonl`, which has the clock; and the
+"""What is recorded of a training: `metrics.jsonl`, equal for equal trainings, and `timing.jsonl`, which has the clock; and the
 progress bar."""
 
 from __future__ import annotations
@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 import math
 import time
+from typing import Any
 
 from tqdm import tqdm
 
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.event_file import EventFile
 from mt_cli.training.schedule import seconds_left
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
@@ -25,35 +25,42 @@ _DEV_SCORES = {"bleu": ("BLEU", "{:.1f}"), "chrf": ("chrF", "{:.1f}"), "loss": (
 
 
 class MetricsLog:
-    """Writes a record every 50 updates and at each validation, and measures the speed between."""
+    """Writes a record every 50 updates and at each validation, and measures the speed between. The first process alone
+    writes, and has a progress bar where there is a terminal."""
 
     def __init__(self, run: RunDir, state: TrainingState, started: float, is_writing: bool = True):
         """`started`: when the training did, earlier starts included, in seconds of `time.monotonic`."""
         self._run, self._state, self._started, self._is_writing = run, state, started, is_writing
-        self._events: EventFile | None = None
         self._dev_score: float | None = None
         self._grad_norm = math.nan  # of the last update
         self._last_shown, self._is_time_logged = 0.0, False
         self.restart_clock()
 
+    def progress_bar(self) -> tqdm:
+        """Of all steps; silent where there is no terminal."""
+        total, step = self._state.settings.max_steps, self._state.progress.step
+        is_hidden = None if self._is_writing else True
+        self._bar = tqdm(total=total, initial=step, disable=is_hidden, ncols=80, bar_format=_BAR)
+        return self._bar
+
     def restart_clock(self) -> None:
         self._window_tokens, self._window_started = 0, time.monotonic()
 
-    def progress_bar(self) -> tqdm:
-        """Of all steps. Silent where there is no terminal, and in other processes than the first."""
-        total, step = self._state.settings.max_steps, self._state.progress.step
-        return tqdm(total=total, initial=step, disable=None if self._is_writing else True, ncols=80, bar_format=_BAR)
+    def leave_out(self, seconds: float) -> None:
+        """Excludes seconds that were not spent on updates from the measured speed."""
+        self._window_started += seconds
 
-    def note_update(self, update: Update, bar: tqdm) -> None:
+    def note_update(self, update: Update) -> None:
         p = self._state.progress
         p.loss_sum += update.loss_sum
         p.n_tokens += update.n_tokens
         self._window_tokens += update.n_tokens
-        bar.update()
+        self._grad_norm = update.grad_norm
+        self._bar.total = self._state.settings.max_steps
+        self._bar.update()
         if time.monotonic() - self._last_shown > _SHOW_EVERY_SECONDS:
             self._last_shown = time.monotonic()
-            bar.set_description_str(self._describe(p.loss_sum / p.n_tokens))
-        self._grad_norm = update.grad_norm
+            self._bar.set_description_str(self._describe(p.loss_sum / p.n_tokens))
 
     @property
     def is_record_due(self) -> bool:
@@ -64,59 +71,41 @@ class MetricsLog:
         p = self._state.progress
         loss, speed = p.loss_sum / p.n_tokens, self._window_tokens / (time.monotonic() - self._window_started)
         if not self._is_time_logged and not self._state.is_at_last_step:
-            log.info(f"about {format_duration(self._seconds_left)} left")
+            log.info(f"about {self._time_left} left")
             self._is_time_logged = True
-        self._append(loss=loss, learning_rate=learning_rate, grad_norm=self._grad_norm)
-        self._append_time(tokens_per_second=round(speed, 1))
+        figures = {"loss": loss, "learning_rate": learning_rate, "grad_norm": self._grad_norm}
+        self._append(figures, tokens_per_second=round(speed, 1))
         p.loss_sum, p.n_tokens = 0.0, 0
         self.restart_clock()
         return loss
 
+    def note_validation(self, validation: Validation, is_best: bool, seconds: float) -> None:
+        self._dev_score = abs(validation.score(self._state.settings.select_by))
+        kind = {"weights": validation.weights, "is_best": is_best, "is_last": self._state.is_finished}
+        self._append({**validation.figures, **kind}, validation_seconds=round(seconds, 2))
+
     @property
-    def _seconds_left(self) -> float:
+    def _time_left(self) -> str:
         step, speed = self._state.progress.step, self._state.speed
-        return seconds_left(self._state.settings, step, speed.step_seconds(step), speed.mean_validation_seconds)
+        seconds = speed.step_seconds(step), speed.mean_validation_seconds
+        return format_duration(seconds_left(self._state.settings, step, *seconds))
 
     def _describe(self, loss: float) -> str:
         """`1200/6600, 38 min left, loss 2.31, chrF 41.2 (best 41.5 at 1100)`: as short as the line of a terminal asks."""
         p, settings = self._state.progress, self._state.settings
-        dev = ""
+        text = f"{p.step}/{settings.max_steps}, {self._time_left} left, loss {loss:.2f}"
         if p.best_step:
             name, form = _DEV_SCORES[settings.select_by]
-            now = f" {form.format(self._dev_score)}" if self._dev_score is not None else ""
-            dev = f", {name}{now} (best {form.format(abs(p.best_score))} at {p.best_step})"
-        return f"{p.step}/{settings.max_steps}, {format_duration(self._seconds_left)} left, loss {loss:.2f}{dev}"
+            now = "" if self._dev_score is None else f" {form.format(self._dev_score)}"
+            text += f", {name}{now} (best {form.format(abs(p.best_score))} at {p.best_step})"
+        return text
 
-    def note_validation(self, validation: Validation, is_best: bool, seconds: float) -> None:
-        self._dev_score = abs(validation.score(self._state.settings.select_by))
-        self._append(**validation.figures, weights=validation.weights, is_best=is_best, is_last=self._state.is_finished)
-        self._append_time(validation_seconds=round(seconds, 2))
-
-    def leave_out(self, seconds: float) -> None:
-        """Excludes seconds that were not spent on updates from the measured speed."""
-        self._window_started += seconds
-
-    def close(self) -> None:
-        if self._events is not None:
-            self._events.close()
-
-    def _append(self, **figures: object) -> None:
-        p = self._state.progress
-        if not self._is_writing:
-            return
-        record = {"step": p.step, "epoch": p.epoch + 1, **figures}
-        if self._state.settings.tensorboard:
-            if self._events is None:  # made late, since nothing is written into a run that is finished
-                self._events = EventFile(self._run, self._started)
-            self._events.append(record, time.monotonic() - self._started)
-            self._events.flush()
-        self._run.logs.append(self._run.metrics_file, record)
-
-    def _append_time(self, **figures: float) -> None:
-        elapsed = round(time.monotonic() - self._started, 2)
-        record = {"step": self._state.progress.step, "elapsed_seconds": elapsed, **figures}
+    def _append(self, figures: dict[str, Any], **timing: float) -> None:
+        p, elapsed = self._state.progress, round(time.monotonic() - self._started, 2)
         if self._is_writing:
-            self._run.logs.append(self._run.timing_file, record)
+            logs, step = self._run.logs, {"step": p.step}
+            logs.append(self._run.metrics_file, {**step, "epoch": p.epoch + 1, **figures})
+            logs.append(self._run.timing_file, {**step, "elapsed_seconds": elapsed, **timing})
 
 
 def format_duration(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """What training minimizes: cross-entropy against smoothed labels (Szegedy et al. 2016, section 7), and R-Drop.
 
 `loss_of_logits` is the definition. For another objective, edit it and nothing else: `fused_loss` computes the same in
-less memory and time, and where it no longer does, which is tried before each training, the definition trains.
+less memory and time; where it no longer does, which is tried before each training, the definition trains.
 
 Shapes: N target tokens, D d_model, V target vocabulary, P forward passes (1, or 2 for R-Drop).
 """
@@ -23,8 +23,8 @@ from mt_cli.training.fused_loss import fused_loss
 
 def loss_of_logits(logits: Tensor, targets: Tensor, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
     """The loss in nats of logits (P*N,V) for targets (N), summed over all forward passes."""
-    n_passes = len(logits) // len(targets)
-    loss = F.cross_entropy(logits, targets.repeat(n_passes), label_smoothing=label_smoothing, reduction="sum")
+    labels = targets.repeat(len(logits) // len(targets))
+    loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
     return loss + r_drop * divergence(logits) if r_drop else loss
 
 

@@ -1,8 +1,7 @@
 """AdamW or Muon on float32 weights, whatever precision the network computes in.
 
-In bf16 a weight of 1.0 cannot take an update of 0.001: it rounds away. So the optimizer keeps float32 weights (those of
-`model`, which are saved and translated with) and the `network` that runs forward and backward is a bf16 copy,
-written anew after each update. In fp32 both are one and the same.
+In bf16 a weight of 1.0 cannot take an update of 0.001: it rounds away. So the weights of `model`, which are saved, are
+float32, and the `network` that runs forward and backward is a bf16 copy, written anew after each update.
 """
 
 from __future__ import annotations
@@ -18,42 +17,28 @@ from torch import Tensor
 from mt_cli.config import TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import shape_of
-from mt_cli.training.ranks import Ranks
+from mt_cli.training.ranks import ALONE, Ranks
 
 
 class Optimizer:
-    """With `training.optimizer: muon`, Muon (Jordan et al. 2024) updates the matrices of the layers: it makes all directions
-    of an update equally large. AdamW updates the rest: embeddings, norms, biases and convolutions. Muon's updates are
-    scaled to the size of AdamW's (Liu et al. 2025), so one learning rate serves both."""
+    """With `training.optimizer: muon`, Muon updates the matrices of the layers, and AdamW the rest: embeddings, norms, biases
+    and convolutions. Muon's updates are scaled to the size of AdamW's, so one learning rate serves both."""
 
     def __init__(self, model: Transformer, training: TrainingConfig, dtype: torch.dtype):
-        self.model = model
+        self.model, self._dtype = model, dtype
         self.network = model if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
         self.averaged = copy.deepcopy(model).requires_grad_(False) if training.average_decay else None
         self.clip_norm, self.average_decay = training.clip_norm, training.average_decay
         self._weights, self.network_weights = (_learnt(one, training.freeze) for one in (model, self.network))
-        self._averaged_weights = _learnt(self.averaged, training.freeze) if self.averaged is not None else []
-        matrices: list[Tensor] = []
-        if training.optimizer == "muon":
-            layers = [*model.encoder_layers, *model.decoder_layers]
-            of_layers = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
-            matrices = [weight for weight in self._weights if weight in of_layers]
-        others = [weight for weight in self._weights if not any(weight is matrix for matrix in matrices)]
-        groups = [
-            {"params": [weight for weight in others if weight.dim() > 1]},
-            {"params": [weight for weight in others if weight.dim() == 1]},  # norms and biases
-        ]
-        groups = [group for group in groups if group["params"]]
+        self._averaged_weights = [] if self.averaged is None else _learnt(self.averaged, training.freeze)
+        layers = [*model.encoder_layers, *model.decoder_layers] if training.optimizer == "muon" else []
+        of_layers = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
+        self._matrices = [weight for weight in self._weights if weight in of_layers]  # of Muon
+        others = [weight for weight in self._weights if weight not in of_layers]
+        groups = [[weight for weight in others if weight.dim() > 1], [weight for weight in others if weight.dim() == 1]]
         betas = training.adam_beta1, training.adam_beta2
-        self._optimizers: list[Any] = [torch.optim.AdamW(groups, betas=betas, fused=True)]
-        if matrices:
-            self._optimizers.append(Muon(matrices, dtype))
-        self._optimizer_of = {
-            weight: optimizer
-            for optimizer in self._optimizers
-            for group in optimizer.param_groups
-            for weight in group["params"]
-        }
+        self._adamw: Any = torch.optim.AdamW([{"params": group} for group in groups if group], betas=betas, fused=True)
+        self._momenta: dict[Tensor, Tensor] = {}  # of Muon, from the first step on
 
     @property
     def _gradients(self) -> list[Tensor]:
@@ -71,70 +56,66 @@ class Optimizer:
             # A convolution's gradient may have other strides than its weight, which fused AdamW on a GPU refuses.
             weight.grad = gradient.flatten().view_as(weight)
 
-    def add_up(self, ranks: Ranks) -> None:
-        """Adds the gradients of the other processes."""
+    def average_and_clip(self, n_tokens: int, ranks: Ranks = ALONE) -> Tensor:
+        """Adds the gradients of the other processes, divides the sum by `n_tokens`, then scales it down to `clip_norm`;
+        returns its norm before that (a scalar)."""
         if not self._gradients:  # there are fewer sentences than processes
-            for weight in self._weights:
-                weight.grad = torch.zeros_like(weight)
+            self.add([torch.zeros_like(weight) for weight in self.network_weights])
         ranks.add_up(self._gradients)
-
-    def average_and_clip(self, n_tokens: int) -> Tensor:
-        """Divides the summed gradients by `n_tokens`, then scales them down to `clip_norm` together; returns their
-        norm before that (a scalar)."""
         torch._foreach_div_(self._gradients, n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
+    @torch.no_grad()
     def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
-        """Update number `step`, counted from 1. Norms and biases do not decay.
-
-        Where `is_finite`, a scalar on the device, is False, weights and moments stay what they are. The CPU need not know.
-        """
-        for optimizer in self._optimizers:
-            optimizer.found_inf = None if is_finite is None else (~is_finite).float()  # what torch's GradScaler sets
-            for group in optimizer.param_groups:
-                is_matrix = group["params"][0].dim() > 1
-                group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
-            optimizer.step()
+        """Update number `step`, counted from 1. Norms and biases do not decay. Where `is_finite`, a scalar on the device, is
+        False, weights and moments stay what they are; the CPU need not know."""
+        is_skipped = torch.zeros((), device=self.model.device) if is_finite is None else (~is_finite).float()
+        self._adamw.found_inf = is_skipped  # what torch's GradScaler sets
+        for group in self._adamw.param_groups:
+            is_matrix = group["params"][0].dim() > 1
+            group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
+        self._adamw.step()
+        if self._matrices:
+            for matrix in self._matrices:
+                if matrix not in self._momenta:
+                    self._momenta[matrix] = torch.zeros_like(matrix)
+            muon_step(self._momenta, learning_rate, weight_decay, self._dtype, is_skipped)
         self.drop_gradients()
         self.sync_network()
-        self._average(step)
-
-    def forget(self) -> None:
-        """Begins anew: without moments."""
-        for optimizer in self._optimizers:
-            optimizer.state.clear()
+        if self.averaged is not None:
+            # An exponential moving average (Polyak and Juditsky 1992), which forgets the initial weights sooner.
+            decay = min(self.average_decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_(self._averaged_weights, self._weights, 1 - decay)
 
     def drop_gradients(self) -> None:
         for weight in self._weights:
             weight.grad = None
 
-    @torch.no_grad()
-    def _average(self, step: int) -> None:
-        """An exponential moving average (Polyak and Juditsky 1992), whose first values forget the initial weights sooner."""
-        if self.averaged is not None:
-            decay = min(self.average_decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_(self._averaged_weights, self._weights, 1 - decay)
+    def forget(self) -> None:
+        """Begins anew: without moments."""
+        self._adamw.state.clear()
+        self._momenta.clear()
 
     def state(self) -> dict[int, dict[str, Tensor]]:
-        """The optimizers' state of each weight that is learnt, by its number: AdamW's two moments and count of steps,
-        Muon's momentum. Empty before the first step."""
-        return {
-            i: moments
-            for i, weight in enumerate(self._weights)
-            if (moments := self._optimizer_of[weight].state[weight])
-        }
+        """By the number of each weight: AdamW's two moments and count of steps, Muon's momentum. Empty before the first step."""
+        states = {weight: {"momentum_buffer": momentum} for weight, momentum in self._momenta.items()}
+        states |= self._adamw.state
+        return {i: states[weight] for i, weight in enumerate(self._weights) if states.get(weight)}
 
     def restore(self, state: dict[int, dict[str, Any]]) -> None:
         """Continues with `state`. Raises ValueError when it is not of these weights."""
         for index, moments in state.items():
-            weight, optimizer = self._weights[index], self._optimizer_of[self._weights[index]]
-            shape = tuple(weight.shape)
-            is_muon = isinstance(optimizer, Muon)
+            weight = self._weights[index]
+            is_muon, shape = any(weight is matrix for matrix in self._matrices), tuple(weight.shape)
             expected = {"momentum_buffer": shape} if is_muon else {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
             found = {name: shape_of(moment) for name, moment in moments.items()}
             if found != expected:
                 raise ValueError(f"moments of weight {index} are {found}, expected {expected}")
-            optimizer.state[weight] = {name: moment.to(weight.device, copy=True) for name, moment in moments.items()}
+            copies = {name: moment.to(weight.device, copy=True) for name, moment in moments.items()}
+            if is_muon:
+                self._momenta[weight] = copies["momentum_buffer"]
+            else:
+                self._adamw.state[weight] = copies
         self.sync_network()
 
     @torch.no_grad()
@@ -143,17 +124,11 @@ class Optimizer:
             torch._foreach_copy_(list(self.network.parameters()), list(self.model.parameters()))
 
 
-_PARTS = {
-    "embeddings": ("src_embeddings", "tgt_embeddings", "projection"),
-    "encoder": ("encoder",),
-    "decoder": ("decoder",),
-    "all_but_embeddings": ("encoder", "decoder"),
-}
-
-
 def is_frozen(name: str, freeze: Sequence[str]) -> bool:
     """Whether a weight is in one of the parts of `training.freeze`."""
-    return name.startswith(tuple(prefix for part in freeze for prefix in _PARTS[part]))
+    embeddings = ("src_embeddings", "tgt_embeddings", "projection")
+    prefixes = {"embeddings": embeddings, "all_but_embeddings": ("encoder", "decoder")}
+    return name.startswith(tuple(prefix for part in freeze for prefix in prefixes.get(part, (part,))))
 
 
 def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
@@ -161,59 +136,39 @@ def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
 
 
 _MOMENTUM = 0.95
-_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of x, x^3 and x^5: they lift small singular values fastest
-_N_STEPS = 5
 
 
-class Muon(torch.optim.Optimizer):
-    """The update of a matrix, made equally large in all of its directions (Jordan et al. 2024), and as large as AdamW's
-    would be (Liu et al. 2025, equation 4).
+def muon_step(
+    momenta: dict[Tensor, Tensor], learning_rate: float, weight_decay: float, dtype: torch.dtype, is_skipped: Tensor
+) -> None:
+    """Updates each matrix equally in all of its directions (Jordan et al. 2024), and as much as AdamW would (Liu et al. 2025,
+    equation 4). `is_skipped`, a scalar: with 1 nothing changes.
 
-    torch's own takes one matrix after the other, and always in bf16. Here matrices of the same shape are updated in one
-    batch, which takes a third of the time at the sizes of small models. They are multiplied in the precision of the
-    network: on a CPU without bf16 in hardware, bf16 is a dozen times slower than float32.
+    torch's own takes one matrix after the other, and always in bf16. Matrices of one shape in one batch take a third of the
+    time; and on a CPU without bf16 in hardware, bf16 is a dozen times slower than float32.
     """
-
-    def __init__(self, matrices: Sequence[Tensor], dtype: torch.dtype):
-        super().__init__(matrices, {"lr": 0.0, "weight_decay": 0.0})
-        self.dtype = dtype
-        self.found_inf: Tensor | None = None  # 1: the step changes nothing; a scalar, as AdamW has it
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        (group,) = self.param_groups
-        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
-        for matrix in group["params"]:
-            by_shape[matrix.shape].append(matrix)
-            if not self.state[matrix]:
-                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
-        for shape, matrices in by_shape.items():
-            gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
-            momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
-            kept: Tensor | float = 1 - group["lr"] * group["weight_decay"]
-            if self.found_inf is not None:
-                is_skipped = self.found_inf > 0
-                gradients = list(torch.where(is_skipped, torch.stack(momenta), torch.stack(gradients)))
-                kept = torch.where(is_skipped, 1.0, kept)
-            torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
-            directions = torch.stack(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # (N,R,C), Nesterov's
-            updates = orthogonalized(directions, self.dtype).to(directions.dtype)
-            if self.found_inf is not None:
-                updates = updates * (1 - self.found_inf)
-            torch._foreach_mul_(matrices, kept)
-            torch._foreach_add_(matrices, updates.unbind(), alpha=-group["lr"] * 0.2 * max(shape) ** 0.5)
+    by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+    for matrix in momenta:
+        by_shape[matrix.shape].append(matrix)
+    for shape, matrices in by_shape.items():
+        own = [momenta[matrix] for matrix in matrices]
+        given = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
+        gradients = list(torch.where(is_skipped > 0, torch.stack(own), given))
+        torch._foreach_lerp_(own, gradients, 1 - _MOMENTUM)
+        directions = torch.stack(torch._foreach_lerp(gradients, own, _MOMENTUM))  # (N,R,C), Nesterov's
+        updates = orthogonalized(directions, dtype).to(directions.dtype) * (1 - is_skipped)
+        torch._foreach_mul_(matrices, torch.where(is_skipped > 0, 1.0, 1 - learning_rate * weight_decay))
+        torch._foreach_add_(matrices, updates.unbind(), alpha=-learning_rate * 0.2 * max(shape) ** 0.5)
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices in `dtype`.
-
-    A Newton-Schulz step applies an odd polynomial to the singular values, and to nothing else.
-    """
-    a, b, c = _COEFFICIENTS
+    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices in `dtype`: a
+    Newton-Schulz step applies an odd polynomial to the singular values, and to nothing else."""
+    a, b, c = 3.4445, -4.7750, 2.0315  # of x, x^3 and x^5: they lift small singular values fastest
     is_tall = matrices.size(1) > matrices.size(2)
     x = matrices.mT if is_tall else matrices
     x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)  # now none is above 1
-    for _ in range(_N_STEPS):
+    for _ in range(5):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x

@@ -1,8 +1,7 @@
-"""The processes that train one model together: `torchrun` starts them, `torch.distributed` carries what they share.
+"""The processes that `torchrun` starts to train one model together.
 
-Each process holds the whole model and runs the same loop. Of every update it computes the gradient of its share of the
-sentences; the gradients are added up, and all processes make the same step. The first process alone reads the corpus at
-the first start, validates and writes. This file knows nothing of translation.
+Each holds the whole model and runs the same loop. Of every update it computes the gradient of its share of the sentences;
+the gradients are added up, and all make the same step. The first process alone prepares, validates and writes.
 """
 
 from __future__ import annotations
@@ -29,18 +28,13 @@ _PREPARING = timedelta(days=365)  # torchrun ends who waits for a first process 
 
 
 class Ranks:
-    """The processes of a training; a process that trains alone is the first of one, and waits for none."""
+    """A process that trains alone is the first of one, and waits for none."""
 
     def __init__(self, rank: int = 0, n: int = 1):
-        self.rank, self.n = rank, n
-
-    @property
-    def is_first(self) -> bool:
-        return self.rank == 0
+        self.rank, self.n, self.is_first = rank, n, rank == 0
 
     def first(self, do: Callable[[], Value]) -> Value | None:
-        """What `do` returns in the first process; None in the others, which wait for it. When it fails there, they end,
-        too, with a TrainingError that says nothing."""
+        """What `do` returns in the first process; None in the others, which wait for it, and end silently if it fails."""
         value, has_failed = None, self.is_first
         try:
             if self.is_first:
@@ -53,25 +47,23 @@ class Ranks:
 
     def shared(self, value: Value) -> Value:
         """The first process's value, in all of them."""
-        if self.n == 1:
-            return value
         values = [value]
-        with _lost_process():
-            dist.broadcast_object_list(values, src=0)
+        if self.n > 1:
+            with _lost_process():
+                dist.broadcast_object_list(values, src=0)
         return values[0]
 
     def any(self, is_true: bool) -> bool:
         """Whether it is true in one of the processes."""
-        return (self.n > 1 and self.added(float(is_true))[0] > 0) or is_true
+        return self.added(float(is_true)) > 0 if self.n > 1 else is_true
 
-    def added(self, *numbers: float) -> list[float]:
-        """The sums of these numbers over all processes."""
-        if self.n == 1:
-            return list(numbers)
-        sums = torch.tensor(numbers, dtype=torch.float64)
-        with _lost_process():
-            dist.all_reduce(sums)
-        return sums.tolist()
+    def added(self, number: float) -> float:
+        """The sum over all processes."""
+        total = torch.tensor(number, dtype=torch.float64)
+        if self.n > 1:
+            with _lost_process():
+                dist.all_reduce(total)
+        return total.item()
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each tensor by its sum over all processes. It is one message, whatever their number."""
@@ -85,12 +77,11 @@ class Ranks:
 
     def refuse_difference(self, *facts: dict[str, dict[str, Any]]) -> None:
         """Raises TrainingError when a fact, by section and name, is not the same in all processes, and names both."""
-        if self.n == 1:
-            return
         own = {f"{section}.{name}": value for one in facts for section, of in one.items() for name, value in of.items()}
-        of_all: list[dict[str, Any]] = [{} for _ in range(self.n)]
-        with _lost_process():
-            dist.all_gather_object(of_all, own)
+        of_all = [own] * self.n
+        if self.n > 1:
+            with _lost_process():
+                dist.all_gather_object(of_all, own)
         problems = [
             f"process {rank} has {name} {value}, process 0 has {of_all[0].get(name)}; give all the same"
             for rank, of_process in enumerate(of_all)
@@ -107,10 +98,8 @@ _TRAININGS = count()  # of this process, which may train several runs one after 
 
 @contextlib.contextmanager
 def meeting() -> Iterator[Callable[[], Ranks]]:
-    """What lets this process join those that `torchrun` started; or stay alone, if it is the only one.
-
-    The first one calls it when it has prepared the run, however long that takes; the others wait there.
-    """
+    """What joins the processes that `torchrun` started. The first one calls it when it has prepared the run, however long that
+    takes; the others wait there."""
     if n_processes() == 1:
         yield lambda: ALONE
         return

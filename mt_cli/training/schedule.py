@@ -1,6 +1,5 @@
-"""What a training step does: its learning rate, weight decay, direction and forward passes; and how many steps fit into a
-given time. Pure functions of step and settings, so that a checkpoint need not hold what they return.
-"""
+"""What a training step does, and how many fit into a given time: pure functions of step and settings, which no checkpoint has
+to hold."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from mt_cli.config import TrainingConfig
 
 _MAX_STEPS = 100_000_000
+_EPOCHS_REMEMBERED = 2
 
 
 def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
@@ -25,49 +25,40 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     constant      stays at the peak
     """
     warmup, peak = training.warmup_steps, peak_learning_rate(training, d_model)
+    progress = min(1.0, (step - warmup) / max(1, training.max_steps + 1 - warmup))  # after the warm-up
     if step < warmup:
         return peak * step / warmup
-    if training.schedule in {"inverse_sqrt", "noam"}:
-        return peak * math.sqrt(max(warmup, 1) / step)
-    if training.schedule == "constant":
-        return peak
-    progress = min(1.0, (step - warmup) / max(1, training.max_steps + 1 - warmup))
-    if training.schedule == "linear":
-        return peak * (1 - progress)
-    return peak * 0.5 * (1 + math.cos(math.pi * progress))
+    match training.schedule:
+        case "inverse_sqrt" | "noam":
+            return peak * math.sqrt(max(warmup, 1) / step)
+        case "cosine":
+            return peak * 0.5 * (1 + math.cos(math.pi * progress))
+        case "linear":
+            return peak * (1 - progress)
+    return peak
 
 
 def peak_learning_rate(training: TrainingConfig, d_model: int) -> float:
-    is_noam = training.schedule == "noam"
-    return training.learning_rate * ((d_model * training.warmup_steps) ** -0.5 if is_noam else 1)
+    return training.learning_rate * ((d_model * training.warmup_steps) ** -0.5 if training.schedule == "noam" else 1)
 
 
 def weight_decay(training: TrainingConfig, d_model: int, n_targets: int) -> float:
-    """`training.weight_decay`; where that is null, a value for a corpus of `n_targets` target tokens (with end symbols).
-
-    After 1 / (learning rate * decay) updates, 1/e is left of what a weight was. Counted in epochs, the same time suits
-    corpora of all sizes (Wang and Aitchison 2024): two epochs at the peak learning rate. The decay is at most 1.
-    """
+    """`training.weight_decay`; where that is null, the one with which 1/e of a weight is left after two epochs at the peak
+    learning rate, a time that suits corpora of all sizes (Wang and Aitchison 2024). `n_targets`: tokens of an epoch."""
     if training.weight_decay is not None:
         return training.weight_decay
     epoch_steps = n_targets / (training.batch_tokens * training.accumulate)
     return 1 / max(1.0, peak_learning_rate(training, d_model) * _EPOCHS_REMEMBERED * epoch_steps)
 
 
-_EPOCHS_REMEMBERED = 2
-
-
 class Phase(NamedTuple):
-    is_backward: bool  # the step learns to translate tgt into src
+    is_backward: bool  # learns to translate tgt into src
     n_passes: int  # forward passes of each pair; two with R-Drop
 
 
 def phase(step: int, training: TrainingConfig) -> Phase:
-    """What the update after `step` updates does.
-
-    In the first part of the training, a share `both_directions` of its steps, every other step learns to translate
-    backwards: a small corpus then teaches more of both languages (Ding et al. 2021). R-Drop begins after that.
-    """
+    """What the update after `step` updates does: in the first `both_directions` of the training every other one learns to
+    translate backwards, which teaches more of both languages (Ding et al. 2021). R-Drop begins after that."""
     learns_both = step < training.both_directions * training.max_steps
     return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
 
@@ -98,10 +89,9 @@ def plan_steps(
     validation_seconds: float,
     previous: Plan | None = None,
 ) -> Plan:
-    """The plan after `step` updates, so that training ends in time with a learning rate of zero, validations included.
-    `is_validated`: after these updates; then training ends with them where no time is left.
+    """The plan after `step` updates, so that training ends in time with a learning rate of zero, validations included; after
+    these updates where no time is left and they are validated. `step_seconds`: with one forward pass and with two.
 
-    `step_seconds`: of a step with one forward pass and of one with two. The peak of the learning rate is the config's.
     Warm-up gets a tenth of the steps at most, and there are four validations at least; both stay as the first plan for
     these minutes (`previous`) set them, or the next validation would move whenever the plan does.
     """
@@ -129,12 +119,9 @@ def seconds_left(
     training: TrainingConfig, step: int, step_seconds: tuple[float, float], validation_seconds: float
 ) -> float:
     """How long the steps after `step` and their validations take. `step_seconds` as in `plan_steps`."""
-    one_pass, two_pass = step_seconds
-    n_left = max(0, training.max_steps - step)
-    first_two_pass = int(training.both_directions * training.max_steps) if training.r_drop else training.max_steps
-    n_two_pass = min(n_left, training.max_steps - first_two_pass)
-    every = training.validate_every_steps
-    n_validations = (
-        -(-training.max_steps // every) - step // every if n_left else 0
-    )  # the last one follows the last step
-    return (n_left - n_two_pass) * one_pass + n_two_pass * two_pass + n_validations * validation_seconds
+    n_steps, every, (one_pass, two_pass) = training.max_steps, training.validate_every_steps, step_seconds
+    first_two_pass = int(training.both_directions * n_steps) if training.r_drop else n_steps
+    n_two_pass = max(0, n_steps - max(step, first_two_pass))
+    n_one_pass = max(0, n_steps - step - n_two_pass)
+    n_validations = -(-n_steps // every) - step // every if step < n_steps else 0  # the last one follows the last step
+    return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation_seconds

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn
 
 from mt_cli.errors import Interrupted, as_typed
@@ -20,8 +20,7 @@ class StopSignals:
 
     Before there is anything to save (`is_saving_needed` False) the first one ends the process too, wherever it is: files
     are whole at any moment, and libraries that are being imported would swallow an exception and go on half loaded.
-    Later a first signal is only recorded, and the loop reads `is_stopping` between steps. The message ends with the
-    command that continues.
+    Later a first signal is only recorded, and the loop reads `is_stopping` between steps.
     """
 
     def __init__(self) -> None:
@@ -55,9 +54,7 @@ class StopSignals:
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

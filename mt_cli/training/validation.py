@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from tqdm import tqdm
 
-from mt_cli.config import Config
-from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import shortened
-from mt_cli.evaluation.baselines import Judgement, judge
-from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, count_texts, mean_loss, perplexity, scores_of
+from mt_cli.evaluation.baselines import judge
+from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity, scores_of
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.guards import refuse_non_finite_losses
 from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
 
 log = logging.getLogger(__name__)
@@ -29,20 +27,8 @@ class PairValidation:
     """How well a language pair is translated."""
 
     pair: PreparedPair
-    loss: float  # nats for each target token
-    scores: Scores
-    judged: Judgement
+    figures: dict[str, float]  # dev_loss in nats for each target token, bleu, and those of its Judgement
     outputs: list[str]
-
-    @property
-    def figures(self) -> dict[str, float]:
-        return {"dev_loss": self.loss, "bleu": self.scores.bleu, **asdict(self.judged)}
-
-    def show(self, n_samples: int) -> None:
-        """Logs the translations of the first sentences beside their references."""
-        for pair, output in zip(self.pair.dev_pairs[:n_samples], self.outputs, strict=False):
-            for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
-                log.info(shortened(line, _COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -52,54 +38,50 @@ class Validation:
     by_pair: list[PairValidation]
 
     @property
-    def loss(self) -> float:
-        return self.figures["dev_loss"]
-
-    @property
     def figures(self) -> dict[str, float]:
         """The means of all language pairs; of several pairs also the figures of each."""
-        each = [one.figures for one in self.by_pair]
-        mean = {name: fmean(figures[name] for figures in each) for name in each[0]}
-        of_pairs = (
-            {f"{name} {one.pair.data.name}": value for one in self.by_pair for name, value in one.figures.items()}
-            if len(each) > 1
-            else {}
-        )
-        return {
-            **mean,
-            "train_loss": self.train_loss,
-            "dev_perplexity": perplexity(mean["dev_loss"]),
-            **of_pairs,
-        }
+        figures = {name: fmean(one.figures[name] for one in self.by_pair) for name in self.by_pair[0].figures}
+        figures |= {"train_loss": self.train_loss, "dev_perplexity": perplexity(figures["dev_loss"])}
+        for one in self.by_pair if len(self.by_pair) > 1 else []:
+            figures |= {f"{name} {one.pair.data.name}": value for name, value in one.figures.items()}
+        return figures
 
     def score(self, select_by: str) -> float:
         """Higher is better, whatever `select_by` is."""
-        figures = self.figures
-        return -figures["dev_loss"] if select_by == "loss" else figures[select_by]
+        return -self.figures["dev_loss"] if select_by == "loss" else self.figures[select_by]
 
     def judged_by(self, select_by: str) -> tuple[str, float, float]:
         """Which weights they are, their score and their loss."""
-        return self.weights, self.score(select_by), self.loss
+        return self.weights, self.score(select_by), self.figures["dev_loss"]
 
     def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
-        """Logs the scores, and samples of each language pair. `epoch` counts from 0. `best`: as `note_validation` says it."""
+        """Logs the scores, and the first translations of each language pair beside their references. `epoch` counts from 0;
+        `best`: as `note_validation` says it."""
         averaged, how = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
         log.info(f"step {step}, epoch {epoch + 1}: {_format(self.figures)}{averaged}{how}")
         for one in self.by_pair:
             if len(self.by_pair) > 1:
                 log.info(f"  {one.pair.data.name}: {_format(one.figures)}")
-            one.show(n_samples)
+            for pair, output in zip(one.pair.dev_pairs[:n_samples], one.outputs, strict=False):
+                for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
+                    log.info(shortened(line, _COLUMNS))
 
 
 def _format(figures: dict[str, float]) -> str:
     return f"dev loss {figures['dev_loss']:.3f}, BLEU {figures['bleu']:.2f}, chrF {figures['chrf']:.2f}"
 
 
-def validate(
-    state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool], saved_steps: Callable[[], list[int]]
-) -> Validation | None:
+class _Stopped(Exception):
+    pass
+
+
+class NonFiniteLoss(Exception):
+    pass
+
+
+def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
     """Translates the dev sets with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
-    TrainingError when a loss is not finite."""
+    NonFiniteLoss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
     n_dev = sum(len(pair.dev) for pair in data.pairs)
     sample = data.train.sample(n_dev)
@@ -111,43 +93,31 @@ def validate(
             if is_stopping():
                 raise _Stopped
 
+        def translated(pair: PreparedPair, loss: float, model: Transformer) -> PairValidation:
+            tokenizer = data.tokenizer.towards(pair.data.tgt_lang)
+            of_pair = state.config.model_copy(update={"data": pair.data})
+            sources, references = [one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs]
+            translator = Translator([model], tokenizer, of_pair, pair.profile)
+            found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
+            outputs = [translation.text for translation in found]
+            tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
+            scores = scores_of(count_texts(outputs, [references], tokenize))
+            judged = asdict(judge(outputs, references, sources, scores.chrf))
+            return PairValidation(pair, {"dev_loss": loss, "bleu": scores.bleu, **judged}, outputs)
+
         try:
             losses = {
                 name: [mean_loss(model.eval(), pair.dev, n_tokens, on_batch) for pair in data.pairs]
                 for name, model in candidates.items()
             }
             means = {name: fmean(of_pairs) for name, of_pairs in losses.items()}
-            refuse_non_finite_losses(means, state.progress.step, saved_steps)
-            better = min(means, key=lambda name: means[name])
-            train_loss = mean_loss(candidates[better], sample, n_tokens, on_batch)
-            by_pair = [
-                _validate_pair(state.config, candidates[better], data.tokenizer, pair, loss, on_batch)
-                for pair, loss in zip(data.pairs, losses[better], strict=True)
-            ]
+            for loss in means.values():
+                if not math.isfinite(loss):
+                    raise NonFiniteLoss(f"dev loss is {loss}")
+            weights = min(means, key=lambda name: means[name])
+            model = candidates[weights]
+            train_loss = mean_loss(model, sample, n_tokens, on_batch)
+            by_pair = [translated(*one, model) for one in zip(data.pairs, losses[weights], strict=True)]
         except _Stopped:
             return None
-    return Validation(better, train_loss, by_pair)
-
-
-def _validate_pair(
-    config: Config,
-    model: Transformer,
-    tokenizer: Tokenizer,
-    pair: PreparedPair,
-    loss: float,
-    on_batch: Callable[[int], None],
-) -> PairValidation:
-    data = pair.data
-    of_pair = config.model_copy(update={"data": data})
-    translator = Translator([model], tokenizer.towards(data.tgt_lang), of_pair, pair.profile)
-    sources = [one.src for one in pair.dev_pairs]
-    found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
-    outputs = [translation.text for translation in found]
-    tokenize = bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)
-    references = [one.tgt for one in pair.dev_pairs]
-    scores = scores_of(count_texts(outputs, [references], tokenize))
-    return PairValidation(pair, loss, scores, judge(outputs, references, sources, scores.chrf), outputs)
-
-
-class _Stopped(Exception):
-    pass
+    return Validation(weights, train_loss, by_pair)

@@ -15,15 +15,14 @@ LEVELS = (  # from this chrF on
     (35, "the topic comes across"),
     (0, "single words come across"),
 )
+FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that
 _ABOVE_UNIFORM = 0.5  # nats; a model that has hardly begun may be a little above
 _STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
 _MANY_FAULTS = 0.02
 _FEW_EPOCHS = 10  # of a small corpus
 _SOLVED = 90.0
 _TOO_FEW_PAIRS, _ENOUGH_PAIRS = 1_000, 300_000
-
-
-_FIGURES = {"dev_loss", *(field.name for field in fields(Judgement))}
+_JUDGED = [field.name for field in fields(Judgement)]
 
 
 class Point(NamedTuple):
@@ -39,10 +38,10 @@ def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
     were chance."""
     points = list[Point]()
     for record in records:
-        if record.keys() >= _FIGURES:
+        if record.keys() >= {"dev_loss", *_JUDGED}:
             if record.get("is_best"):
                 points = [point for point in points if point.judged.chrf <= record["chrf"]]
-            judged = Judgement(**{field.name: record[field.name] for field in fields(Judgement)})
+            judged = Judgement(**{name: record[name] for name in _JUDGED})
             points.append(Point(record["step"], record["dev_loss"], judged))
     return points
 
@@ -54,20 +53,18 @@ def best_of(curve: Sequence[Point]) -> Judgement:
 def verdict(
     curve: Sequence[Point], vocab_size: int, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
-    """Two lines for people. `curve`: the validations in their order; `vocab_size`: of the target; `n_pairs`, `n_epochs`: trained on, and how often all of them were read; `share_faulty`: of the pairs, how many
-    `mt check` would drop."""
-    best, uniform_loss = best_of(curve), math.log(vocab_size)
-    if curve[-1].loss > uniform_loss + _ABOVE_UNIFORM:
-        learnt = f"it has diverged: its dev loss is {curve[-1].loss:,.1f}, and {uniform_loss:.1f} with all tokens equally likely"
+    """Two lines for people. `curve`: the validations in their order; `vocab_size`: of the target; `n_pairs`: trained on;
+    `n_epochs`: how often all of them were read; `share_faulty`: of the pairs, how many `mt check` would drop."""
+    best, last, uniform = best_of(curve), curve[-1], math.log(vocab_size)
+    advice = _advice(curve, n_pairs, n_epochs, share_faulty)
+    if last.loss > uniform + _ABOVE_UNIFORM:
+        learnt = f"it has diverged: its dev loss is {last.loss:,.1f}, and {uniform:.1f} with all tokens equally likely"
         advice = "a lower learning rate (training.learning_rate), or a longer warm-up (training.warmup_steps)"
-    else:
+    elif best.has_learnt:
         level = next(words for least, words in LEVELS if best.chrf >= least)
-        learnt = (
-            f"it has learnt to translate: {best}; {level}"
-            if best.has_learnt
-            else f"it has hardly learnt to translate: {best}"
-        )
-        advice = _advice(curve, n_pairs, n_epochs, share_faulty)
+        learnt = f"it has learnt to translate: {best}; {level}"
+    else:
+        learnt = f"it has hardly learnt to translate: {best}"
     return [learnt, f"what would help most: {advice}"]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tiny_trainer import options
-from tqdm import tqdm
 
 from mt_cli.cli.sweep import combinations
 from mt_cli.config_file import alternatives
@@ -122,10 +121,10 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(tiny, mt, pages, monk
 def test_ctrl_c_saves_the_run_and_ends_the_sweep_which_the_same_command_continues(tiny, mt, pages, monkeypatch):
     validate, n_validations = Trainer._validate, 0
 
-    def press_ctrl_c(trainer: Trainer, bar: tqdm) -> None:
+    def press_ctrl_c(trainer: Trainer) -> None:
         nonlocal n_validations
         n_validations += 1
-        validate(trainer, bar)
+        validate(trainer)
         if n_validations == 3:  # the first of the second run
             signal.raise_signal(signal.SIGINT)
 

@@ -967,7 +967,7 @@ def test_more_minutes_are_planned_anew(tiny):
     trainer.state.progress.step = 20
     plan = Plan(max_steps=30, warmup_steps=1, validate_every_steps=2, learning_rate=1e-3, schedule="linear")
     trainer.state.speed = Speed(training_seconds=2.0, planned_minutes=1, plan=plan)
-    trainer._plan()
+    loop.plan_rest(trainer.state, trainer.checkpoints.started, trainer.ranks)
     assert trainer.state.settings.validate_every_steps == trainer.state.config.training.validate_every_steps
     assert trainer.state.settings.warmup_steps == trainer.state.config.training.warmup_steps
 

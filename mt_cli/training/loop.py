@@ -80,8 +80,8 @@ class Trainer:
                 self._queued.append(update)
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
-                if self._is_plan_due():
-                    self._plan()
+                if is_plan_due(state, self.ranks):
+                    plan_rest(state, self.checkpoints.started, self.ranks)
                 if self.metrics.is_record_due:
                     self._read_queued()
                     self._refuse_divergence(self.metrics.record(lr))
@@ -112,7 +112,7 @@ class Trainer:
             self.metrics.note_validation(validation, bool(best), seconds)
             speed.note_validation(seconds)
         if state.settings.minutes is not None and not state.is_finished:
-            self._plan()  # for it may have taken much of the time
+            plan_rest(state, self.checkpoints.started, self.ranks)  # for it may have taken much of the time
         if validation is not None:
             self.checkpoints.save(state)  # before the scores are shown
             if self._on_validation is not None:
@@ -156,38 +156,37 @@ class Trainer:
         advice = "lower training.learning_rate or training.clip_norm, or raise training.warmup_steps"
         return TrainingError(f"step {step}: {what}, {kept} {advice}")
 
-    # Training for a given time ---------------------------------------------------------------------------------------
-
-    def _is_plan_due(self) -> bool:
-        state, minutes = self.state, self.state.settings.minutes
-        if minutes is None or state.progress.step % PLAN_EVERY_STEPS == 0:
-            return minutes is not None
-        is_tenth_used = state.speed.training_seconds > 0.1 * 60 * minutes
-        return state.speed.plan is None and self.ranks.shared(is_tenth_used or state.is_at_last_step)
-
     def extend(self) -> None:
         """Adapts a continued run that was given more minutes, or more steps, than it had."""
-        state = self.state
-        is_longer = (state.settings.minutes or 0) > state.speed.planned_minutes
-        if self.ranks.shared(bool(state.speed.training_seconds) and is_longer and self._seconds_left > 0):
-            self._plan()
+        state, minutes = self.state, self.state.settings.minutes or 0
+        is_longer = minutes > state.speed.planned_minutes and 60 * minutes > time.monotonic() - self.checkpoints.started
+        if self.ranks.shared(is_longer and state.speed.training_seconds > 0):
+            plan_rest(state, self.checkpoints.started, self.ranks)
         state.progress.extend_to(state.settings.max_steps)
 
-    @property
-    def _seconds_left(self) -> float:
-        return 60 * (self.state.settings.minutes or 0) - (time.monotonic() - self.checkpoints.started)
 
-    def _plan(self) -> None:
-        """Plans the rest by the first process's speed so far. Repeated, since the estimate gets better towards the end."""
-        state, speed, config = self.state, self.state.speed, self.state.config
-        minutes, step = state.settings.minutes or 0, state.progress.step
-        seconds = self._seconds_left, speed.step_seconds(step), speed.mean_validation_seconds
-        is_validated = 0 < state.progress.last_validation_step == step
-        previous = speed.plan if minutes == speed.planned_minutes else None
-        plan = plan_steps(config.training, config.model.d_model, step, is_validated, *seconds, previous)
-        plan = self.ranks.shared(plan)
-        if minutes != speed.planned_minutes:
-            n_steps, duration = plan.max_steps, format_duration(60 * minutes)
-            log.info(f"about {n_steps:,} steps in {duration}; training.max_steps does not count")
-        speed.planned_minutes = minutes
-        state.follow(plan)
+# Training for a given time -------------------------------------------------------------------------------------------
+
+
+def is_plan_due(state: TrainingState, ranks: Ranks) -> bool:
+    minutes = state.settings.minutes
+    if minutes is None or state.progress.step % PLAN_EVERY_STEPS == 0:
+        return minutes is not None
+    is_tenth_used = state.speed.training_seconds > 0.1 * 60 * minutes
+    return state.speed.plan is None and ranks.shared(is_tenth_used or state.is_at_last_step)
+
+
+def plan_rest(state: TrainingState, started: float, ranks: Ranks) -> None:
+    """Plans the rest by the first process's speed so far. Repeated, since the estimate gets better towards the end."""
+    config, speed, minutes, step = state.config, state.speed, state.settings.minutes or 0, state.progress.step
+    seconds_left = 60 * minutes - (time.monotonic() - started)
+    seconds = seconds_left, speed.step_seconds(step), speed.mean_validation_seconds
+    is_validated = 0 < state.progress.last_validation_step == step
+    previous = speed.plan if minutes == speed.planned_minutes else None
+    plan = plan_steps(config.training, config.model.d_model, step, is_validated, *seconds, previous)
+    plan = ranks.shared(plan)
+    if minutes != speed.planned_minutes:
+        n_steps, duration = plan.max_steps, format_duration(60 * minutes)
+        log.info(f"about {n_steps:,} steps in {duration}; training.max_steps does not count")
+    speed.planned_minutes = minutes
+    state.follow(plan)

@@ -205,7 +205,7 @@ def scripted(monkeypatch):
         monkeypatch.setattr(validation, "mean_loss", loss)
         output = SimpleNamespace(text="x")
         monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
-        monkeypatch.setattr(validation, "score_texts", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))
+        monkeypatch.setattr(validation, "scores_of", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))
 
     return script
 

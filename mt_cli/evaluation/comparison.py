@@ -171,7 +171,7 @@ def _compare(first: SetScores, result: SetScores) -> Comparison:
 def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> str:
     """Of all that has an effect on translations but the seed. Text is known by its hash, wherever it lies; of the keys of a
     search only those count that it used."""
-    training = {"seed", "device", "n_samples", "report", "tensorboard"}
+    training = {"seed", "device", "n_samples", "report"}
     sections = config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}})
     sections["data"] = _without_files(sections["data"])
     search = decoding.model_dump(exclude={"batch_size", *decoding.keys_without_effect()})

@@ -15,7 +15,6 @@
     provenance.json        versions, command, seed, hashes: what made this run
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
-    tensorboard/           the metrics once more, for TensorBoard; where training.tensorboard asks for it
     report.html            the page of `mt report`; where training.report asks for it
     checkpoints/           step-000500.pt ...
     best, last             text files that name one of these each

@@ -14,7 +14,7 @@ length, T target length, N target tokens without padding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +27,9 @@ from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 if TYPE_CHECKING:
     from mt_cli.data.dataset import Lengths, Mixture, TokenDataset
 
-
-# One batch -----------------------------------------------------------------------------------------------------------
+_POOL = 100  # blocks of a thousand pairs that are sorted together: enough for full batches of one length
+_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
+_MAX_TOKENS, _MAX_WEIGHTS = 4096, 1 << 19  # of a forward pass that keeps the attention weights; weights of one head
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,12 @@ class Batch:
     def repeated(self) -> Batch:
         """The batch followed by itself, 2B sentences: two forward passes in one. Their targets stay apart: all of the first
         pass, then all of the second."""
-        both = Batch(*(torch.cat([tensor, tensor]) for tensor in self.tensors))
+        both = Batch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
         again = self.target_positions + self.tgt_out.numel()
         return replace(both, target_positions=torch.cat([self.target_positions, again]))
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [getattr(self, field.name) for field in fields(self)]
-
     def to(self, device: torch.device) -> Batch:
-        return Batch(*(moved(tensor, device) for tensor in self.tensors))
+        return Batch(*(moved(tensor, device) for tensor in vars(self).values()))
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
@@ -114,9 +111,6 @@ def subsequent_mask(length: int) -> Tensor:
 
 
 # Which pairs share a batch -------------------------------------------------------------------------------------------
-
-_POOL = 100  # blocks of a thousand pairs that are sorted together: enough for full batches of one length
-_SHARE_APART = 0.03  # of the pairs; with a larger share, targets get over 2% of padding where batches are few
 
 
 def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
@@ -173,10 +167,6 @@ def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
             start, longest_src, longest_tgt = end, n_src, n_tgt
     if len(tgt):
         yield slice(start, len(tgt))
-
-
-_MAX_TOKENS = 4096
-_MAX_WEIGHTS = 1 << 19  # attention weights of one head
 
 
 def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -47,7 +47,7 @@ class TokenDataset:
     """One corpus."""
 
     def __init__(self, src: Side, tgt: Side, lines: Ids):
-        self._src, self._tgt, self._lines = src, tgt, lines
+        self.sources, self.targets, self._lines = src, tgt, lines
 
     @classmethod
     def in_memory(cls, pairs: Sequence[TokenPair]) -> TokenDataset:
@@ -92,10 +92,10 @@ class TokenDataset:
         return len(self._lines)
 
     def src(self, index: int) -> Ids:
-        return self._src.ids[self._src.starts[index] : self._src.starts[index + 1]]
+        return self.sources.ids[self.sources.starts[index] : self.sources.starts[index + 1]]
 
     def tgt(self, index: int) -> Ids:
-        return self._tgt.ids[self._tgt.starts[index] : self._tgt.starts[index + 1]]
+        return self.targets.ids[self.targets.starts[index] : self.targets.starts[index + 1]]
 
     def line(self, index: int) -> int:
         """The line of the pair in the files it was read from, counted from 1."""
@@ -104,33 +104,12 @@ class TokenDataset:
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
         first = np.asarray(indices, np.int64)
-        src, tgt = (side.starts[first + 1] - side.starts[first] for side in (self._src, self._tgt))
+        src, tgt = (side.starts[first + 1] - side.starts[first] for side in (self.sources, self.targets))
         return src, tgt
-
-    @property
-    def n_ids(self) -> tuple[int, int]:
-        """Of the sources and of the targets."""
-        return int(self._src.starts[-1]), int(self._tgt.starts[-1])
-
-    @property
-    def longest(self) -> int:
-        """Ids of the longest sentence of either side."""
-        starts = [side.starts for side in (self._src, self._tgt)]
-        firsts = range(0, len(self), _NUMBERS_AT_ONCE)
-        return max(
-            int(np.diff(side[first : first + _NUMBERS_AT_ONCE + 1]).max()) for side in starts for first in firsts
-        )
-
-    def src_counts(self, vocab_size: int) -> npt.NDArray[np.int64]:
-        """How often each source id occurs."""
-        counts = np.zeros(vocab_size, np.int64)
-        for start in range(0, len(self._src.ids), _NUMBERS_AT_ONCE):  # numpy makes 8 bytes of each
-            counts += np.bincount(self._src.ids[start : start + _NUMBERS_AT_ONCE], minlength=vocab_size)
-        return counts
 
     def backwards(self) -> TokenDataset:
         """The same pairs from target to source."""
-        return TokenDataset(self._tgt, self._src, self._lines)
+        return TokenDataset(self.targets, self.sources, self._lines)
 
 
 def _dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:
@@ -214,24 +193,33 @@ class Mixture:
     @property
     def n_sources(self) -> int:
         """Source tokens of an epoch, tags and end symbols included."""
-        own = ((one, one.dataset.n_ids[0] + (len(one.src_tags) + 1) * len(one.dataset)) for one in self.parts)
+        own = ((one, len(one.dataset.sources.ids) + (len(one.src_tags) + 1) * len(one.dataset)) for one in self.parts)
         return round(sum(part.weight * n for part, n in own))
 
     @property
     def n_targets(self) -> int:
         """Target tokens of an epoch, end symbols included."""
-        return round(sum(part.weight * (part.dataset.n_ids[1] + len(part.dataset)) for part in self.parts))
+        return round(sum(part.weight * (len(part.dataset.targets.ids) + len(part.dataset)) for part in self.parts))
 
     @property
     def longest(self) -> int:
         """Tokens of the longest sentence of either side, tags and end symbol included."""
-        return max(part.dataset.longest + 1 + max(len(part.src_tags), len(part.back_tags)) for part in self.parts)
+        found = []
+        for part in self.parts:
+            n_more = 1 + max(len(part.src_tags), len(part.back_tags))
+            for first in range(0, len(part.dataset), _NUMBERS_AT_ONCE):
+                stretch = slice(first, first + _NUMBERS_AT_ONCE + 1)
+                for side in (part.dataset.sources, part.dataset.targets):
+                    found.append(n_more + int(np.diff(side.starts[stretch]).max()))
+        return max(found)
 
     def src_counts(self, vocab_size: int) -> list[int]:
         """How often each source id occurs in all corpora, once each."""
         total = np.zeros(vocab_size, np.int64)
         for part in self.parts:
-            total += part.dataset.src_counts(vocab_size)
+            ids = part.dataset.sources.ids
+            for first in range(0, len(ids), _NUMBERS_AT_ONCE):  # numpy makes 8 bytes of each
+                total += np.bincount(ids[first : first + _NUMBERS_AT_ONCE], minlength=vocab_size)
             total[list(part.src_tags)] += len(part.dataset)
         return [int(count) for count in total]
 

@@ -122,19 +122,19 @@ class RunDir:
         """What the run, whose data is `data`, keeps of one of its language pairs."""
         return PairFiles(self.manifest, pair, self.path / pair.name if isinstance(data, SeveralPairs) else self.path)
 
-    def tokenizer_files(self, is_joint: bool) -> list[Path]:
+    def _tokenizer_files(self, is_joint: bool) -> list[Path]:
         names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
         return [self.path / name for name in names]
 
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
-        files = self.tokenizer_files(is_joint)
+        files = self._tokenizer_files(is_joint)
         try:
             return Tokenizer([self.manifest.read("tokenizer", file) for file in files])
         except CheckpointError as error:
             raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> Made:
-        files = self.tokenizer_files(tokenizer.is_joint)
+        files = self._tokenizer_files(tokenizer.is_joint)
         for file, model in zip(files, tokenizer.models, strict=True):
             write_bytes(file, model)
         return Made(files)

@@ -292,12 +292,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(run):
         load_model(run)
 
 
-def test_a_model_is_not_loaded_with_another_config_or_another_tokenizer(run):
-    config = run.config_file.read_text()
-    run.config_file.write_text(config.replace("ffn_dim: 8\n", "ffn_dim: 9\n"))
-    with pytest.raises(RunDirError, match=r"config\.yaml: .* \(model\.ffn_dim"):
-        load_model(run)
-    run.config_file.write_text(config)
+def test_a_model_is_not_loaded_with_another_tokenizer(run):
     run.save_tokenizer(small_tokenizer("quite another text for this"))
     with pytest.raises(RunDirError, match=r"tokenizer\.model: not what it was when the run was trained; "):
         load_model(run)
@@ -333,13 +328,15 @@ def test_a_run_json_that_is_none_is_refused(run, content):
         load_model(RunDir(run.path))
 
 
-@pytest.mark.parametrize(
-    "pointer", ["../../../../etc/passwd", "/etc/passwd", "checkpoints/../../x.pt", "step-5", "\x00"]
-)
-def test_a_pointer_never_leads_out_of_the_run(run, pointer):
-    (run.path / "best").write_text(pointer)
-    with pytest.raises(RunDirError, match=r"no 'best' checkpoint; train first, or choose one of step-5"):
-        run.find_checkpoint("best")
+def test_neither_a_pointer_nor_a_name_leads_out_of_the_run(run):
+    assert run.find_checkpoint("step-5") == run.find_checkpoint("best") == run.checkpoint_file(5)
+    for name in ("../run/best", "step-", "step-x", "", "config.yaml", "/etc/passwd", "step-7"):
+        with pytest.raises(RunDirError):
+            run.find_checkpoint(name)
+    for pointer in ("../../../../etc/passwd", "/etc/passwd", "checkpoints/../../x.pt", "step-5", "\x00"):
+        (run.path / "best").write_text(pointer)
+        with pytest.raises(RunDirError, match=r"no 'best' checkpoint; train first, or choose one of step-5"):
+            run.find_checkpoint("best")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "run.json", "tokenizer.model", "best", "checkpoints/step-000005.pt"])
@@ -356,15 +353,6 @@ def test_a_file_of_any_size_takes_no_memory(run, name):
     os.truncate(run.path / name, 1 << 40)  # a terabyte of nothing, which takes no disk
     with pytest.raises(RunDirError, match=rf"{name}: more than [\d,]+ bytes; restore it from a copy"):
         load_model(run)
-
-
-def test_only_names_of_checkpoints_are_taken(run):
-    for name in ("../run/best", "step-", "step-x", "", "config.yaml", "/etc/passwd"):
-        with pytest.raises(RunDirError):
-            run.find_checkpoint(name)
-    with pytest.raises(RunDirError, match=r"step-000007\.pt: no such checkpoint; choose one of step-5$"):
-        run.find_checkpoint("step-7")
-    assert run.find_checkpoint("step-5") == run.find_checkpoint("best") == run.checkpoint_file(5)
 
 
 def test_what_is_no_run_directory_says_so(tmp_path):

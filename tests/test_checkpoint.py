@@ -424,9 +424,7 @@ def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
         write_text(tmp_path / "run" / "checkpoints" / "x", "x")
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").write_text("a file where the folder was")
-    with pytest.raises(
-        RunDirError, match=r"^cannot write .*; make the folder writable and run the same command again$"
-    ):
+    with pytest.raises(RunDirError, match=r"^cannot write "):
         write_text(tmp_path / "run" / "best", "x")
 
 

@@ -44,31 +44,20 @@ def bare(translator: Translator) -> Translator:
     return Translator(translator.models, translator.tokenizer, translator.config)
 
 
-def found(
-    translator: Translator,
-    source: str,
-    output: str | list[int],
-    received: float = 1.0,
-    n_parts: int = 1,
-    is_complete: bool = True,
-) -> dict[str, str]:
-    """The doubts about `output`, or its ids, as the translation of `source`, each of whose pieces got this attention."""
-    tokenizer, text = translator.tokenizer, output if isinstance(output, str) else ""
-    src_ids = tokenizer.encode_src(source)
-    part = Part(src_ids, [Hypothesis(tokenizer.encode_tgt(text) if text else [*output], 0.0, is_complete)])  # type: ignore[list-item]
-    own = CrossAttention(torch.full((len(src_ids) + 1,), received), [])
-    doubts = find_doubts(translator, Translation(source, [text], [0.0], [part] * n_parts), [own] * n_parts)
+def found(translator: Translator, source: str, output: str, received: float = 1.0, **options: Any) -> dict[str, str]:
+    """The doubts about `output` as the translation of `source`, each of whose pieces got this attention."""
+    src_ids, tgt_ids = translator.encode_pair(source, output)
+    hypothesis = Hypothesis(options.get("ids", tgt_ids), 0.0, options.get("is_complete", True))
+    own, n_parts = CrossAttention(torch.full((len(src_ids) + 1,), received), []), options.get("n_parts", 1)
+    translation = Translation(source, [output], [0.0], [Part(src_ids, [hypothesis])] * n_parts)
+    doubts = find_doubts(translator, translation, [own] * n_parts)
     assert doubts == sorted(doubts) and len(doubts) == len(dict(doubts))
     return dict(doubts)
 
 
 def test_a_good_translation_gives_no_reason_to_doubt(translator: Translator) -> None:
-    for source, output in (
-        ("red cat", "rot Katze"),
-        ("the dog sees the house", "die Hund sieht die Haus"),
-        ("12", "12"),
-    ):
-        assert found(translator, source, output) == {}
+    pairs = ("red cat", "rot Katze"), ("the dog sees the house", "die Hund sieht die Haus"), ("12", "12")
+    assert [found(translator, *pair) for pair in pairs] == [{}, {}, {}]
 
 
 def test_output_that_loops_is_found_and_a_source_that_does_so_excuses_it(translator: Translator) -> None:
@@ -77,7 +66,8 @@ def test_output_that_loops_is_found_and_a_source_that_does_so_excuses_it(transla
     assert found(translator, source, "die Hund Haus die Hund Haus die Hund Haus")["looped"]
     assert "looped" not in found(translator, source, "die die rot Katze")
     assert "looped" not in found(translator, "cat cat cat cat cat", "Katze Katze Katze Katze Katze")
-    assert found(translator, "red cat", translator.tokenizer.tgt_ids(["▁"]) * 9)["looped"] == "▁", "of spaces"
+    spaces = translator.tokenizer.tgt_ids(["▁"]) * 9
+    assert found(translator, "red cat", "", ids=spaces)["looped"] == "▁"
 
 
 def test_copied_source_is_found_and_a_name_is_not(translator: Translator) -> None:
@@ -97,11 +87,7 @@ def test_a_length_unlike_that_of_training_is_found(translator: Translator, bare:
     assert found(translator, src, "rot")["length"] == expected
     assert "length" in found(translator, "cat", "die rot Katze sieht die Haus, Hund sieht Baum, rot Haus")
     assert [*found(bare, "red cat", "rot Katze", is_complete=False)] == ["length"], "one that was cut off"
-
-
-def test_usual_lengths_are_what_training_pairs_have() -> None:
-    assert PROFILE.usual_lengths(16) == (8, 28)  # 16 - 2 * 4, 16 + 3 * 4
-    assert PROFILE.usual_lengths(1) == (0, 4)
+    assert (PROFILE.usual_lengths(16), PROFILE.usual_lengths(1)) == ((8, 28), (0, 4))  # 16 - 2 * 4, 16 + 3 * 4
     alike = PROFILE.model_copy(update={"length_ratio": 1.16, "shortest_deviation": 0.1, "longest_deviation": 0.1})
     assert alike.usual_lengths(6) == (7, 8), "also where every pair is alike, a length is usual"
 
@@ -140,11 +126,12 @@ def test_numbers_that_are_lost_or_invented_are_named(source: str, output: str, d
     assert changed_numbers(source, output) == detail
 
 
-@pytest.mark.parametrize(
-    "placeholder",
-    ["%s", "%1$s", "%(name)s", "%.2f", "%ld", "{name}", "{0}", "${name}", "{{name}}", "</b>", "<br/>", '<a href="x">',
-     "https://a.example/b?c=1", "www.a.example", "me.too@a.example.org"],
-)  # fmt: skip
+PLACEHOLDERS = (
+    "%s %1$s %(name)s %.2f %ld {name} {0} ${name} {{name}} </b> <br/> https://a.example/b?c=1 www.a.example a.b@c.org"
+)
+
+
+@pytest.mark.parametrize("placeholder", [*PLACEHOLDERS.split(), '<a href="x">'])
 def test_placeholders_that_are_lost_are_named(placeholder: str) -> None:
     source = f"the cat {placeholder}, the dog."
     assert lost_placeholders(source, "die Katze") == [placeholder]
@@ -152,12 +139,9 @@ def test_placeholders_that_are_lost_are_named(placeholder: str) -> None:
     assert lost_placeholders(f"{source} {placeholder}", f"die {placeholder} Katze") == [placeholder]
 
 
-def test_what_only_resembles_a_placeholder_is_text() -> None:
+def test_what_only_resembles_a_placeholder_is_text_and_no_line_takes_more_than_linear_time() -> None:
     for source in ("5%d 100% sure, 50 %ig", "a < b > c", "{ }", "me@home", "a%20b"):
         assert lost_placeholders(source, "die Katze") == []
-
-
-def test_no_line_takes_more_than_linear_time_to_look_through() -> None:
     for text in ("a.", "{", "{a", "<a", "%", "$", "a@", "1,", "www.", "9"):  # minutes, where one is not linear
         lost_placeholders(text * 20_000, "")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_attention_page import HOSTILE, browse, embedded, needs_chromium
+from test_explain import CHROMIUM, HOSTILE, browse, embedded, needs_chromium
 
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.evaluation import significance
@@ -39,8 +39,7 @@ def text_of(page: Path = PAGE) -> str:
 def copied(run: Path, name: str, *overrides: str, **files: str) -> Path:
     """A copy of a run, with other values in its config, or with other files."""
     copy = Path(shutil.copytree(run, name))
-    if overrides:
-        (copy / "config.yaml").write_text(to_yaml(load_config(copy / "config.yaml", overrides)))
+    (copy / "config.yaml").write_text(to_yaml(load_config(copy / "config.yaml", overrides)))
     for file, content in files.items():
         (copy / file.replace("__", ".")).write_text(content)
     return copy
@@ -67,33 +66,28 @@ def made(tiny_corpus: Path, trained_run: Path, tmp_path_factory: pytest.TempPath
         return report(trained_run, tmp_path_factory.mktemp("page") / "report.html")
 
 
-# One run -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_page_has_the_translations_and_scores_of_the_other_commands(
     mt: Mt, tiny: Path, trained_run: Path, made: Report
 ) -> None:
     [held_out], text = made.sets, text_of(made.path)
+    own = held_out.by_run[0]
     assert held_out.test_set.name == "held_out" and held_out.test_set.lines == list(range(1, 13))
-    assert held_out.by_run[0].texts == mt("translate", trained_run, "test.en").lines
+    assert own.texts == mt("translate", trained_run, "test.en").lines and None not in own.estimate
     scores = json.loads(mt("evaluate", trained_run, "--json").out)[1]
     bounds = scores["intervals"]["chrf"]
     assert f"{scores['chrf']:.1f} {bounds['low']:.1f} to {bounds['high']:.1f}" in text and bounds["signature"] in text
-    assert None not in held_out.by_run[0].estimate and held_out.by_run[0].attention
-    for one in held_out.by_run[0].attention.values():
+    for one in own.attention.values():
         assert len(one["weights"]) == len(one["tgt"]) and {len(row) for row in one["weights"]} == {len(one["src"])}
         assert all(abs(sum(row) - 100) <= len(row) for row in one["weights"])
 
 
-def test_the_first_words_say_how_good_it_is_and_what_to_do_next(made: Report) -> None:
+def test_all_but_charts_and_sentences_is_there_without_a_script(made: Report) -> None:
     first, score, advice, state = made.summary
     assert first.startswith("It has learnt to translate: dev chrF ") and score.startswith("On held_out it has chrF")
-    assert advice.startswith("What would help most: ") and state.endswith("/tiny")
-    assert "finished after 160 steps" in state and "mt translate" in state
+    assert (
+        advice.startswith("What would help most: ") and "finished after 160 steps" in state and "mt translate" in state
+    )
     assert str(made) == "\n".join([*made.summary, f"report: {made.path}"])
-
-
-def test_all_but_charts_and_sentences_is_there_without_a_script(made: Report) -> None:
     parts = (*made.summary, "held_out 12", "Signatures", "200 pairs,", "learning_rate: 0.02", "config.yaml", "torch ")
     assert [part for part in parts if part not in text_of(made.path)] == []
     [run] = made.runs
@@ -129,26 +123,21 @@ def test_an_imported_run_has_no_training_to_show(tiny: Path) -> None:
     assert summary == "It was imported, so nothing is known of its training. Translate with it: mt translate opus"
 
 
-def test_a_run_of_few_steps_is_finished_and_has_its_verdict(mt: Mt, tiny: Path) -> None:
-    steps = ("--set", "training.max_steps=7", "--set", "training.warmup_steps=2")
-    assert mt("train", "tiny.yaml", "--run-dir", "short", *steps).code == 0
-    assert reported(Path("short"), quick=True).summary[0].startswith("It has hardly learnt")
+def test_a_run_of_few_steps_is_finished_and_has_its_verdict(tiny: Path) -> None:
+    figures = dict.fromkeys(("dev_loss", "chrf", "copied_chrf", "constant_chrf", "distinct"), 1.0)
+    made = reported(begun("short", [{"step": 7, **figures, "is_best": True, "is_last": True}]), quick=True)
+    assert made.summary[0].startswith("It has hardly learnt") and "finished after 7 steps" in made.summary[2]
 
 
 def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny: Path, trained_run: Path) -> None:
-    run = copied(trained_run, "run", "data.test={}", "training.both_directions=1")
-    made = reported(run)
+    made = reported(copied(trained_run, "run", "data.test={}", "training.both_directions=1"))
     assert [one.test_set.name for one in made.sets] == ["dev"]
     assert "The reverse direction, de to en, is not shown; mt evaluate scores it." in made.runs[0].notes
 
 
-# What is damaged costs only what needs it ----------------------------------------------------------------------------
-
-
-def test_a_page_without_the_files_of_the_data_says_so(
-    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_page_without_the_files_of_the_data_says_so(tiny: Path, trained_run: Path) -> None:
+    for name in ("test.en", "train.en"):
+        Path(name).unlink()
     made = reported(trained_run)
     assert made.sets == [] and made.runs[0].curves["chrf"] and "test.en: No such file" in text_of()
     assert made.summary[0].startswith("It has learnt to translate: dev chrF ")
@@ -168,15 +157,14 @@ def test_damaged_files_of_a_run_are_noted(tiny: Path, trained_run: Path) -> None
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
 def test_what_is_no_file_of_the_run_is_noted_and_not_waited_for(tiny: Path, trained_run: Path) -> None:
     run = copied(trained_run, "run")
-    for name in ("metrics.jsonl", "timing.jsonl", "check.json", "provenance.json"):
+    for name in ("metrics.jsonl", "timing.jsonl", "provenance.json"):
         (run / name).unlink()
     os.mkfifo(run / "metrics.jsonl")
     (run / "timing.jsonl").symlink_to(Path("tiny.yaml").resolve())
-    (run / "check.json").symlink_to("check.json")
     (run / "provenance.json").mkdir()
     notes = "\n".join(reported(run, quick=True).runs[0].notes)
     assert "metrics.jsonl: is a pipe or a device" in notes and "provenance.json: is a folder" in notes
-    assert "timing.jsonl: a link that leads out" in notes and "check.json: a link that leads to itself" in notes
+    assert "timing.jsonl: a link that leads out" in notes
 
 
 def test_training_text_that_is_missing_or_a_damaged_checkpoint_cost_only_what_needs_them(
@@ -191,9 +179,6 @@ def test_training_text_that_is_missing_or_a_damaged_checkpoint_cost_only_what_ne
     assert "train.en: " in made.runs[1].notes[0]
     [one] = embedded(PAGE)["sets"]
     assert one["lengths"] and one["rarities"] == []
-
-
-# Several runs --------------------------------------------------------------------------------------------------------
 
 
 def test_several_seeds_are_one_set_and_each_paragraph_stands_once(
@@ -234,22 +219,11 @@ def test_of_two_sets_each_stands_for_itself(tiny: Path, trained_run: Path) -> No
     assert [line.partition(":")[0] for line in made.summary] == ["de, other"], "nothing is ranked"
 
 
-def test_keys_that_only_a_later_run_has_are_compared_too(tiny: Path, trained_run: Path) -> None:
-    pairs = "{pairs: [{src_lang: en, tgt_lang: de, train: [train.en, train.de], dev: [dev.en, dev.de]}]}"
-    Path("several").mkdir()
-    Path("several/config.yaml").write_text(f"data: {pairs}\n")
-    keys = {row[0] for row in reported(trained_run, Path("several"), quick=True).differing_keys}
-    assert {"data.pairs", "data.train", "data.src_lang"} <= keys
-
-
 def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny: Path, trained_run: Path) -> None:
     Path("train.en").write_text("red cat\n" * 199 + "red dog\n")
-    run = RunReport(RunDir(copied(trained_run, "run")), "")
+    run = RunReport(RunDir(trained_run), "")
     assert rarities(run, run.config, [["red", "cat"], ["red", "dog"], ["blue", "dog"], []]) == [199, 1, 0, 0]
     assert run.notes == []
-
-
-# The file ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_the_page_and_writes_it_again(
@@ -264,37 +238,27 @@ def test_the_command_writes_the_page_and_writes_it_again(
     assert mt("report", trained_run).code == 2 and PAGE.read_text() == "mine"
 
 
-def hostile_page(run: Path) -> None:
-    """The report of a run with hostile text in its name, its sets, its check and its log."""
+def test_hostile_text_stays_text_and_nothing_of_it_runs(tiny: Path, trained_run: Path) -> None:
     lines = [HOSTILE, "{{ data }} {% block body %}", "\u2028 \u202e", "red cat"]
     for name in ("test.en", "test.de"):
         Path(name).write_text("\n".join(lines) + "\n")
     finding = {"kind": "copied", "severity": "fatal", "count": 1, "share": 0.5, "what": HOSTILE, "advice": HOSTILE}
     finding |= {"examples": [{"line": 12, "src": HOSTILE, "tgt": HOSTILE, "file": "web.tsv"}], "set": HOSTILE}
-    check = json.loads((run / "check.json").read_text()) | {"findings": [finding], "name": HOSTILE}
+    check = json.loads((trained_run / "check.json").read_text()) | {"findings": [finding], "name": HOSTILE}
     starts = {"starts": [{"time": HOSTILE, "command": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}}]}
     files = {"check__json": json.dumps(check), "provenance__json": json.dumps(starts)}
-    reported(copied(run, "run <script>alert(1)<", **files))
-
-
-def test_hostile_text_stays_text(tiny: Path, trained_run: Path) -> None:
-    hostile_page(trained_run)
-    page = PAGE.read_text("utf-8")
+    reported(copied(trained_run, "run <script>alert(1)<", **files))
+    page, text = PAGE.read_text("utf-8"), text_of()
     assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
-    assert embedded(PAGE)["sets"][0]["sources"][:2] == [HOSTILE, "{{ data }} {% block body %}"]
-    assert text_of().count("alert(1)") > 5 and f"web.tsv:12 {HOSTILE}" in text_of() and "default-src 'none'" in page
-    assert re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
+    assert embedded(PAGE)["sets"][0]["sources"][:2] == lines[:2]
+    assert text.count("alert(1)") > 5 and f"web.tsv:12 {HOSTILE}" in text and "default-src 'none'" in page
+    if CHROMIUM:
+        drawn, console = browse(PAGE)
+        assert console == [] and "<img" not in drawn and drawn.count("<script") == 2
+        assert drawn.count("alert(1)&lt;/script&gt;") > 5, "it is shown as text"
 
 
 # In a browser --------------------------------------------------------------------------------------------------------
-
-
-@needs_chromium
-def test_a_browser_runs_nothing_of_hostile_text(tiny: Path, trained_run: Path) -> None:
-    hostile_page(trained_run)
-    drawn, console = browse(PAGE)
-    assert console == [] and "<img" not in drawn and drawn.count("<script") == 2
-    assert drawn.count("alert(1)&lt;/script&gt;") > 5, "it is shown as text"
 
 
 @needs_chromium
@@ -311,11 +275,11 @@ def test_a_browser_shows_every_section_without_an_error_or_another_place(made: R
 
 @needs_chromium
 def test_a_browser_shows_runs_that_lack_most_of_what_a_report_has(tiny: Path, trained_run: Path) -> None:
-    one = begun("one", losses(5.0))
+    one, nan = begun("one", losses(5.0)), begun("nan", losses(5.0, 3.0, float("nan")))
     reported(one)
     drawn, console = browse(PAGE)
     assert console == [] and drawn.count("<figure") == drawn.count('class="marker"') == 2, "a curve of one point"
-    reported(begun("new", []), begun("nan", losses(5.0, 3.0, float("nan"))), one, trained_run)
+    reported(begun("new", []), nan, one, trained_run)
     drawn, console = browse(PAGE)
     assert console == [] and 'id="sentences"' in drawn and 'id="notes"' in drawn
 

@@ -1,9 +1,8 @@
-"""`mt score` and `mt explain`: what a model makes of given translations, and how its own come about."""
+"""`mt score`: what a model makes of given translations."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,23 +10,6 @@ from typing import Any
 import pytest
 
 Mt = Callable[..., Any]
-
-
-def test_a_trace_has_the_source_and_a_line_for_each_token(mt: Mt, trained_run: Path) -> None:
-    answer = mt("explain", trained_run, stdin=b"red cat\n")
-    assert answer.code == 0 and answer.lines[0].startswith("source: ")
-    chosen = [line.rpartition("chosen: ")[2] for line in answer.lines[1:]]
-    assert chosen[-1] == "</s>" and "".join(chosen[:-1]).replace("▁", " ").strip() == "rot Katze"
-
-
-def test_a_page_of_attention_comes_with_the_translations(mt: Mt, tiny: Path, trained_run: Path) -> None:
-    answer = mt("explain", trained_run, "test.en", "--attention", "page.html")
-    assert (answer.code, answer.said) == (0, ["attention: page.html"])
-    assert answer.lines == mt("translate", trained_run, "test.en").lines
-    shown = re.findall(r'<b class="translation" [^>]*>(.*?)</b>', Path("page.html").read_text())
-    assert shown == answer.lines
-    again = mt("explain", trained_run, "test.en", "--attention", "page.html")
-    assert (again.code, again.out) == (2, b"") and "page.html exists already" in again.said[0]
 
 
 def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(

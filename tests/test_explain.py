@@ -1,0 +1,242 @@
+"""`mt explain`: greedy search step by step, what was attended to, and the page that shows it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt_cli.cli.explain import ExplainLines
+from mt_cli.config import Config
+from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
+from mt_cli.decoding.greedy import Hypothesis, greedy_search
+from mt_cli.decoding.parts import Part
+from mt_cli.decoding.translator import Translator
+from mt_cli.errors import UsageError
+from mt_cli.explain import page as module
+from mt_cli.explain.attention import AttentionMaps, attention_maps, cross_attention
+from mt_cli.explain.page import AttentionPage, safe_json
+from mt_cli.explain.trace import trace, trace_steps
+from mt_cli.run.checkpoint import build_model
+
+Mt = Callable[..., Any]
+LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫。"]
+LONG = "the cat sees the dog " * 9
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"document.title='taken'\"> & $x$ {{ data }}"
+N_LAYERS, N_HEADS = 2, 3
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """One of random weights, which reads eight tokens at once."""
+    torch.manual_seed(3)
+    tokenizer = train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320)
+    data = {"src_lang": "zh_CN", "tgt_lang": "en", "train": "t.tsv", "dev": "d.tsv", "max_length": 8}
+    sizes = {
+        "d_model": 24,
+        "ffn_dim": 32,
+        "n_heads": N_HEADS,
+        "n_encoder_layers": N_LAYERS,
+        "n_decoder_layers": N_LAYERS,
+    }
+    config = Config.model_validate({"data": data, "model": sizes})
+    return Translator([build_model(config, tokenizer)], tokenizer, config)
+
+
+@pytest.fixture
+def trained(trained_run: Path) -> Translator:
+    return Translator.load(trained_run, device="cpu")
+
+
+def forced(translator: Translator, src: str, tgt: str) -> AttentionMaps:
+    """The attention while the model is made to write `tgt`."""
+    src_ids, tgt_ids = translator.encode_pair(src, tgt)
+    return attention_maps(translator, Part(src_ids, [Hypothesis(tgt_ids, 0.0)]))
+
+
+# Greedy search -------------------------------------------------------------------------------------------------------
+
+
+def test_the_chosen_tokens_are_those_of_greedy_search_each_given_the_one_before(trained: Translator) -> None:
+    for line in ("red cat", "the dog sees the house", "qux"):
+        src_ids = trained.tokenizer.encode_src(line)
+        limit = trained.max_length(len(src_ids), trained.config.decoding)
+        [expected] = greedy_search(trained.search_model, *source_batch([src_ids]), [limit])
+        steps = trace_steps(trained, src_ids)
+        assert [step.chosen_id for step in steps] == [*expected.ids, EOS_ID][:limit]
+        assert [step.given for step in steps] == ["<s>", *(step.chosen for step in steps[:-1])]
+
+
+def test_probabilities_are_those_of_the_whole_prefix_at_once(trained: Translator) -> None:
+    src_ids = trained.tokenizer.encode_src("the dog sees the house")
+    steps = trace_steps(trained, src_ids)
+    fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
+    with torch.no_grad():
+        hidden = trained.model(*source_batch([src_ids]), fed, padding_mask(fed) & subsequent_mask(fed.size(1)))
+        logits = trained.model.project(hidden)[0]
+    logits[:, [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf  # never part of a translation
+    for step, row in zip(steps, logits.softmax(-1), strict=True):
+        found = torch.tensor([probability for _, probability in step.likely])
+        torch.testing.assert_close(found, row.topk(5).values, atol=1e-5, rtol=0)
+        assert step.likely[0][0] == step.chosen == trained.tokenizer.tgt_pieces([step.chosen_id])[0]
+
+
+def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(
+    trained: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = trained.split(LONG)
+    lines = [line for line in trace(trained, LONG) if not line.startswith("stopped before the end symbol: ")]
+    assert len(parts) > 1
+    for ids in parts:
+        steps, source = trace_steps(trained, ids), trained.tokenizer.src_pieces([*ids, EOS_ID])
+        assert lines.pop(0) == f"source: {' '.join(source)}"
+        own, lines = lines[: len(steps)], lines[len(steps) :]
+        assert len({line.index("->") for line in own}) == 1
+        for number, (line, step) in enumerate(zip(own, steps, strict=True), 1):
+            assert line.split()[:2] == [str(number), step.given] and line.endswith(f"chosen: {step.chosen}")
+            assert all(f"{probability:.2f}" in line for _, probability in step.likely)
+    assert lines == list(trace(trained, " \u3000 ")) == []
+    monkeypatch.setattr(trained, "max_length", lambda *_: 2)
+    assert list(trace(trained, LONG))[-1].startswith("stopped before the end symbol: 2 tokens")
+
+
+def test_the_command_shows_a_line_for_each_token(mt: Mt, trained_run: Path) -> None:
+    answer = mt("explain", trained_run, stdin=b"red cat\n")
+    assert answer.code == 0 and answer.lines[0].startswith("source: ")
+    chosen = [line.rpartition("chosen: ")[2] for line in answer.lines[1:]]
+    assert chosen[-1] == "</s>" and "".join(chosen[:-1]).replace("▁", " ").strip() == "rot Katze"
+
+
+# Attention -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 4}, {"max_length_ratio": 0.01, "min_length": 30}])
+def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(
+    translator: Translator, options: dict[str, float]
+) -> None:
+    [translation] = translator.translations([LINES[2]], **options)
+    maps, ids = attention_maps(translator, translation.parts[0]), translation.parts[0].hypotheses[0].ids_with_end
+    assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(ids)
+    assert maps.tgt_inputs == translator.tokenizer.tgt_pieces([BOS_ID, *ids[:-1]])
+    assert (maps.source, maps.translation) == (LINES[2], translation.text)
+    n_src, n_tgt = len(maps.src_pieces), len(maps.tgt_pieces)
+    for name, size in {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}.items():
+        weights = getattr(maps, name)
+        assert weights.shape == (N_LAYERS, N_HEADS, *size)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+    assert maps.decoder.triu(1).abs().max() == 0
+    assert ("min_length" not in options) or ("</s>" not in maps.tgt_pieces and len(maps.alignment) == n_tgt == 10)
+
+
+def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator: Translator) -> None:
+    maps = forced(translator, LINES[3], LINES[1])
+    assert maps.src_pieces[-1] == maps.tgt_pieces[-1] == "</s>" and maps.tgt_inputs == ["<s>", *maps.tgt_pieces[:-1]]
+    best = maps.cross.sum((0, 1))[:-1, :-1].argmax(-1).tolist()
+    assert maps.alignment == [(src, tgt) for tgt, src in enumerate(best)]
+    assert forced(translator, LINES[0], "").alignment == []
+
+
+def test_attention_in_a_batch_is_that_of_each_part_alone(translator: Translator) -> None:
+    translations = translator.translations([LINES[0], " ", " ".join(LINES[:2]), LINES[2]])
+    assert {len(one.parts) for one in translations} >= {0, 1, 2}
+    for translation, attention in zip(translations, cross_attention(translator, translations), strict=True):
+        for part, own in zip(translation.parts, attention, strict=True):
+            maps = attention_maps(translator, part)
+            torch.testing.assert_close(own.received, maps.cross.mean((0, 1)).sum(0))
+            assert own.alignment == maps.alignment
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def write_page(file: Path, *all_maps: AttentionMaps) -> str:
+    page = AttentionPage(file)
+    for maps in all_maps:
+        page.add(maps)
+    page.write()
+    return file.read_text("utf-8")
+
+
+def embedded(page: Path) -> Any:
+    """The data of a page."""
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    return json.loads(found[0])
+
+
+CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+
+
+def browse(page: Path) -> tuple[str, list[str]]:
+    """The page as headless Chromium has it after its script ran, without its data, and what its console says."""
+    options = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --enable-logging=stderr"
+    )
+    command = [str(CHROMIUM), *options.split(), f"--user-data-dir={page.absolute().parent / 'profile'}"]
+    command += ["--window-size=390,800", "--virtual-time-budget=5000", "--dump-dom", page.absolute().as_uri()]
+    answer = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    console = [line for line in answer.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line]
+    return re.sub(r'id="data">.*?</script>', "", answer.stdout.decode("utf-8"), flags=re.DOTALL), console
+
+
+def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
+    all_maps = [forced(translator, LINES[3], line) for line in LINES[:2]]
+    page = write_page(tmp_path / "a.html", *all_maps)
+    assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page), "it names no other place"
+    for sentence, maps in zip(embedded(tmp_path / "a.html"), all_maps, strict=True):
+        assert f'lang="zh-CN" dir="auto">{maps.source}</span>' in page
+        assert f'<p class="alignment">{" ".join(f"{src}-{tgt}" for src, tgt in maps.alignment)}</p>' in page
+        assert (sentence["src_pieces"], sentence["tgt_pieces"]) == (maps.src_pieces, maps.tgt_pieces)
+        for name in ("encoder", "decoder", "cross"):
+            torch.testing.assert_close(torch.tensor(sentence[name]) / 1000, getattr(maps, name), atol=0.0005001, rtol=0)
+
+
+def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
+    page = write_page(tmp_path / "a.html", forced(translator, HOSTILE, HOSTILE))
+    assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
+    assert html.unescape(page).count(HOSTILE) == 2
+    assert "default-src 'none'" in page and re.search(r"script-src 'sha256-[\w+/]{43}='\"", page)
+    text = safe_json([value := "</script>&<!--\u2028\u2029"])
+    assert not set(text) & set("<>&\u2028\u2029") and json.loads(text) == [value]
+
+
+@needs_chromium
+def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
+    maps = [forced(translator, LINES[3], LINES[1]), forced(translator, HOSTILE, HOSTILE)]
+    write_page(tmp_path / "a.html", *maps)
+    drawn, console = browse(tmp_path / "a.html")
+    for piece in maps[0].src_pieces + maps[0].tgt_pieces:
+        assert f"<th>{html.escape(piece, quote=False)}</th>" in drawn
+    assert console == [] and drawn.count("<table") == 3 * N_LAYERS, "only the first sentence is open"
+    assert "<title>Attention</title>" in drawn and "<img" not in drawn and drawn.count("<script") == 2
+
+
+def test_a_page_takes_no_more_than_a_browser_can_show(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = ExplainLines(translator, AttentionPage(tmp_path / "a.html"))
+    monkeypatch.setattr(module, "_MAX_CHARACTERS", 10)
+    assert len(process([LINES[2], LINES[2], ""], 0)) == 3
+    assert process.n_shown == 2, "a blank line has nothing to show"
+    process.finish(3)
+    assert len(embedded(tmp_path / "a.html")) == 1
+
+
+def test_a_page_comes_with_the_translations_and_replaces_no_file(mt: Mt, tiny: Path, trained_run: Path) -> None:
+    answer = mt("explain", trained_run, "test.en", "--attention", "page.html")
+    assert (answer.code, answer.said) == (0, ["attention: page.html"])
+    assert answer.lines == mt("translate", trained_run, "test.en").lines
+    assert re.findall(r'<b class="translation" [^>]*>(.*?)</b>', Path("page.html").read_text()) == answer.lines
+    refused = {"a.png": "name the file NAME.html", "none/a.html": "no such directory", "page.html": "exists already"}
+    for name, message in refused.items():
+        with pytest.raises(UsageError, match=message):
+            AttentionPage(Path(name))

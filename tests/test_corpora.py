@@ -68,15 +68,11 @@ def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_lin
     assert [(one.n_pairs, list(one.bad_lines)) for one in reports] == [(80, []), (121, [121])]
 
 
-def test_corpora_that_begin_with_the_same_file_are_called_by_both():
+def test_each_corpus_has_a_name_and_all_have_a_hash(two):
     text = TrainingText(data_of({"files": ["a.en", "a.de"]}, {"files": ["a.en", "b.de"]}, {"files": ["c.tsv"]}))
     assert text.corpus_names == ["a.en a.de", "a.en b.de", "c.tsv"]
-
-
-def test_the_hash_of_one_corpus_is_that_of_its_files_and_of_several_of_all(two):
     assert TrainingText(data_of(TWO[0])).sha256() == sha256_of(["a.en", "a.de"])
-    hashes = {TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}
-    assert len(hashes) == 4
+    assert len({TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}) == 4
 
 
 def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
@@ -127,13 +123,6 @@ def test_the_check_names_the_corpus_and_the_line(two, tmp_path):
     assert [row for row in rows if "copied" in row] == [
         "7\tcopied\tthe cat sees the red house\tthe cat sees the red house\t2\tb.tsv"
     ]
-
-
-def test_of_the_corpus_whose_files_have_unequal_length_it_is_told_where_they_part(two):
-    Path("c.en").write_text("one\n" * 20)
-    Path("c.de").write_text("eins\n" * 19)
-    with pytest.raises(DataError, match=r"^c\.en has 20 lines, c\.de has 19; make them parallel"):
-        check(data_of(*TWO, {"files": ["c.en", "c.de"]}))
 
 
 # Preparing -----------------------------------------------------------------------------------------------------------

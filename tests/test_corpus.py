@@ -107,12 +107,6 @@ def test_a_test_set_keeps_its_blank_lines_and_spaces(content, lines):
     assert read_lines(Path("test.en")) == lines
 
 
-def test_decode_line_strips_one_line_end_and_nothing_else():
-    assert decode_line(b" a\r\r\n", 2, "x") == " a\r"
-    assert decode_line(b"a\n", 2, "x") == "a"
-    assert decode_line(b"\xef\xbb\xbfa", 2, "x") == "\ufeffa"
-
-
 # What is dropped -----------------------------------------------------------------------------------------------------
 
 

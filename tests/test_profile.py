@@ -22,16 +22,12 @@ def built(
     return builder.profile(np.array(src), np.array(tgt), max(src), {})
 
 
-def test_a_profile_has_the_characters_and_the_longest_length_with_its_end_symbol():
+def test_a_profile_has_the_characters_the_longest_length_and_the_share_of_several_sentences():
     profile = built()
     assert profile.characters == "".join(sorted(set("".join(TEXTS))))
-    assert profile.longest_src == 7
-
-
-def test_an_abbreviation_makes_no_line_one_of_several_sentences():
-    assert built().several_sentences == 0.75
-    assert built(("Mrs",)).several_sentences == 0.25
-    assert built(("Mrs",)).abbreviations == ("Mrs",)
+    assert (profile.longest_src, profile.several_sentences) == (7, 0.75)
+    known = built(("Mrs",))
+    assert (known.several_sentences, known.abbreviations) == (0.25, ("Mrs",))
 
 
 def test_lengths_of_translations_are_described_by_their_ratio_and_deviations():

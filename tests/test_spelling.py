@@ -113,12 +113,14 @@ def targets(data: dict[str, Any], run: RunDir, *overrides: str) -> str:
 
 def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_path, said):
     run = RunDir(tmp_path / "run")
-    first = targets(data, run)
+    first = targets(data, run, "training.both_directions=1")
     assert "mitâ ko'ape oî" in first and not set("ã’ĩ") & set(first)
     assert any("' for ’" in line and "(data.spelling)" in line for line in said())
     assert pair_of(run).spellings() == ({"’": "'"}, {"ã": "â", "Ã": "Â", "ĩ": "î", "Ĩ": "Î", "’": "'"})
     assert "mitã" in Path("train.gn").read_text(), "nobody's files are changed"
     assert targets(data, run) == first, "a later start"
+    assert pair_of(run).load_profile().spelling == {"’": "'"}
+    assert pair_of(run).load_profile(is_reverse=True).spelling["ã"] == "â"
 
 
 def test_a_line_to_translate_is_read_in_the_spelling_of_training(data, mt):
@@ -134,14 +136,7 @@ def test_a_line_to_translate_is_read_in_the_spelling_of_training(data, mt):
     assert "unseen" not in {doubt.kind for doubt in explanation.doubts}
 
 
-def test_the_way_back_reads_its_sources_alike(data, tmp_path):
-    run = RunDir(tmp_path / "run")
-    targets(data, run, "training.both_directions=1")
-    assert pair_of(run).load_profile().spelling == {"’": "'"}
-    assert pair_of(run).load_profile(is_reverse=True).spelling["ã"] == "â"
-
-
-def test_each_of_several_pairs_has_its_own(data, tmp_path):
+def test_each_of_several_pairs_has_its_own_in_either_direction(data, tmp_path):
     for name, n in ("train", 200), ("dev", 60):
         Path(f"{name}.hch").write_text("".join(f"wixa {i}\n" for i in range(n)))
     other = {"src_lang": "es", "tgt_lang": "hch", "train": ["train.es", "train.hch"], "dev": ["dev.es", "dev.hch"]}
@@ -149,6 +144,9 @@ def test_each_of_several_pairs_has_its_own(data, tmp_path):
     assert "mitâ ko'ape oî" in targets({"pairs": [data, other]}, run)
     found = spellings_in(run)
     assert found[0][1]["ã"] == "â" and found[1] == ({"’": "'"}, {})
+    assert spellings_of(run, config_of(data)) == found[0]
+    assert spellings_of(run, config_of(data | {"src_lang": "gn", "tgt_lang": "es"})) == found[0][::-1]
+    assert spellings_of(run, config_of(data | {"tgt_lang": "quz"})) is None
 
 
 def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_path):
@@ -175,27 +173,12 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
     assert spellings_in(back)[0] == spellings_in(parent)[0][::-1]
 
 
-def test_of_a_run_of_several_pairs_the_spelling_is_that_of_the_pair_in_either_direction(data, tmp_path):
-    other = {"src_lang": "es", "tgt_lang": "hch", "train": data["train"], "dev": data["dev"]}
-    run = RunDir(tmp_path / "run")
-    targets({"pairs": [other, data]}, run)
-    src, tgt = spellings_in(run)[1]
-    assert src != tgt
-    assert spellings_of(run, config_of(data)) == (src, tgt)
-    assert spellings_of(run, config_of(data | {"src_lang": "gn", "tgt_lang": "es"})) == (tgt, src)
-    assert spellings_of(run, config_of(data | {"tgt_lang": "quz"})) is None
-
-
 def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
     Path("train.es").write_text("".join(f"La casa, např. Voda {i}.\n" for i in range(200)))
     Path("dev.es").write_text("".join(f"La casa, napŕ. Voda {i}.\n" for i in range(60)))
     run = RunDir(tmp_path / "run")
     targets(data, run)
     assert pair_of(run).load_profile().abbreviations == ("napŕ",)
-    before = pair_of(run).profile_file().read_bytes()
-    pair_of(run).profile_file().unlink()
-    targets(data, run)
-    assert pair_of(run).profile_file().read_bytes() == before, "made anew from what is trained on"
 
 
 def test_the_check_tells_it_and_what_to_do(data):

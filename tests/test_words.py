@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -75,27 +74,6 @@ def test_an_entry_that_is_held_out_is_not_trained_on(words):
     held_out = pair_of(RunDir(Path("run"))).held_out_pairs()
     kept = {src for src, _ in texts(data, len(data.train.parts[0].dataset))}
     assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
-    shutil.rmtree("run/cache")
-    again = prepared(*OWN_SETS)
-    assert [again.train.pair(i) for i in range(len(again.train))] == [
-        data.train.pair(i) for i in range(len(data.train))
-    ]
-
-
-def test_a_trained_run_keeps_its_list_and_its_share(words, mt):
-    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.max_steps=2"]
-    assert mt(*train, "--words", "words.tsv").code == 0
-    shutil.move("words.tsv", "moved.tsv")
-    assert mt(*train, "--words", "moved.tsv").code == 0
-    for options, told in (
-        (["--words", "moved.tsv", "--set", "data.words.share=0.2"], b"data.words.share is 0.2 here, 0.1 there"),
-        ([], b"data.words.share is null here, 0.1 there"),
-    ):
-        found = mt(*train, *options)
-        assert found.code == 1 and told in found.err
-    Path("moved.tsv").write_text("word\tWort\n")
-    found = mt(*train, "--words", "moved.tsv")
-    assert found.code == 1 and b"run: the words files are not those this run began with" in found.err
 
 
 def test_the_reverse_model_has_it_exchanged(words):

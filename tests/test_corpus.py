@@ -67,16 +67,15 @@ def message(read):
 # What a line is ------------------------------------------------------------------------------------------------------
 
 
-def test_pairs_are_line_n_beside_line_n(read):
+def test_pairs_are_line_n_beside_line_n_whatever_others_take_for_a_line_end(read):
     pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei")  # a last line without a line end is a line, too
     assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 2), ("three", "drei", 3)]
     assert (report.n_pairs, report.n_kept, report.dropped, report.notes) == (3, 3, {}, [])
-
-
-def test_what_others_take_for_a_line_end_is_a_space(read):
     for separator in LINE_SEPARATORS_OF_OTHERS:
         pairs, _ = read(f"one{separator}two\nthree\n".encode(), b"a\nb\n")
         assert [(pair.src, pair.line) for pair in pairs] == [("one two", 1), ("three", 2)], ascii(separator)
+    pairs, _ = read(b"\xef\xbb\xbfone\r\ntw\x00o\r\nth\x1bree\n", b"\xef\xbb\xbfa\nb\nc\n")
+    assert [(pair.src, pair.tgt) for pair in pairs] == [("one", "a"), ("tw o", "b"), ("th ree", "c")]
 
 
 @settings(max_examples=200, deadline=None)
@@ -93,18 +92,9 @@ def test_lines_are_counted_as_wc_counts_them(content):
     assert report.n_pairs == n_lines
 
 
-def test_byte_order_marks_line_ends_of_windows_and_control_characters_are_no_text(read):
-    pairs, _ = read(b"\xef\xbb\xbfone\r\ntw\x00o\r\nth\x1bree\n", b"\xef\xbb\xbfa\nb\nc\n")
-    assert [(pair.src, pair.tgt) for pair in pairs] == [("one", "a"), ("tw o", "b"), ("th ree", "c")]
-
-
-@pytest.mark.parametrize(
-    ("content", "lines"),
-    [(b"\n a  b \r\n\nlast", ["", " a  b ", "", "last"]), (b"", []), (b"\xef\xbb\xbfone\ntwo\n", ["one", "two"])],
-)
-def test_a_test_set_keeps_its_blank_lines_and_spaces(content, lines):
-    Path("test.en").write_bytes(content)
-    assert read_lines(Path("test.en")) == lines
+def test_a_test_set_keeps_its_blank_lines_and_spaces():
+    Path("test.en").write_bytes(b"\xef\xbb\xbf\n a  b \r\n\nlast")
+    assert read_lines(Path("test.en")) == ["", " a  b ", "", "last"]
 
 
 # What is dropped -----------------------------------------------------------------------------------------------------
@@ -126,13 +116,11 @@ def test_repeated_pairs_are_counted_and_dropped_on_demand(read):
     assert [pair.src for pair in pairs] == ["é a"]
 
 
-def test_targets_keep_no_break_spaces_and_pairs_that_differ_in_them_alone_are_repetitions(read):
-    src, tgt = "a\u00a0b\na b\nc\n", "Oui\u00a0!\nOui !\n\u00a0x \n"
-    pairs, report = read(src.encode(), tgt.encode())
+def test_pairs_that_differ_in_no_break_spaces_alone_are_repetitions(read):
+    src, tgt = "a\u00a0b\na b\nc\n".encode(), "Oui\u00a0!\nOui !\n\u00a0x \n".encode()
+    pairs, report = read(src, tgt)
     assert [(pair.src, pair.tgt) for pair in pairs] == [("a b", "Oui\u00a0!"), ("a b", "Oui !"), ("c", "x")]
-    assert report.n_duplicates == 1
-    pairs, _ = read(src.encode(), tgt.encode(), dedup=True)
-    assert [pair.line for pair in pairs] == [1, 3]
+    assert report.n_duplicates == 1 and [pair.line for pair in read(src, tgt, dedup=True)[0]] == [1, 3]
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -159,12 +147,9 @@ def test_text_that_is_not_parallel_or_not_utf_8_is_named_with_its_line(message, 
     assert message(src, tgt).startswith(expected)
 
 
-def test_what_only_resembles_utf_8_is_bad_too(message):
+def test_bad_lines_can_be_skipped_and_are_counted(read, message):
     for bad in (b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe4", b"\xe2\x82"):
         assert message(bad + b"\n", b"x\n").startswith("train.src:1: invalid UTF-8 at byte ")
-
-
-def test_bad_lines_can_be_skipped_and_are_counted(read, message):
     pairs, report = read(b"a\n\xff\nc\n", b"x\ny\n\xfe\n", on_bad_line="skip")
     assert [pair[:3] for pair in pairs] == [("a", "x", 1)]
     assert report.describe("train") == ["train: 1 of 3 pairs kept (2 not UTF-8)"]
@@ -236,23 +221,15 @@ def test_a_pipe_and_a_device_are_refused_at_once_and_not_waited_for(pipe):
             attempt()
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused():
-    for name in ("a", "b"):
-        Path(name).write_bytes(b"one\ntwo\n")
-    sha256 = sha256_of(["a", "b"])
-    assert len(list(read_pairs(["a", "b"], sha256=sha256))) == 2
-    pairs = read_pairs(["a", "b"], sha256=sha256)
-    assert next(pairs).src == "one"
-    Path("b").write_bytes(b"one\nTWO\n")
-    with pytest.raises(DataError, match=r"^a or b: changed while it was read; "):
-        list(pairs)
-
-
-def test_the_hash_depends_on_every_byte_and_on_where_files_end():
+def test_a_file_that_changes_while_it_is_read_is_refused_by_a_hash_of_every_byte():
     for name, content in (("a", b"12"), ("b", b"3"), ("c", b"1"), ("d", b"23")):
         Path(name).write_bytes(content)
-    assert sha256_of(["a", "b"]) == sha256_of(["a", "b"])
     assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5
+    sha256 = sha256_of(["a", "b"])
+    assert len(list(read_pairs(["a", "b"], sha256=sha256))) == 1
+    Path("b").write_bytes(b"4")
+    with pytest.raises(DataError, match=r"^a or b: changed while it was read; "):
+        list(read_pairs(["a", "b"], sha256=sha256))
 
 
 # gzip and TSV --------------------------------------------------------------------------------------------------------

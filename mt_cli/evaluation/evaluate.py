@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def evaluate(
             results += _baselines(run, direction, sets, tokenize)
         for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
             for direction, sets in planned:
-                evaluator = RunEvaluator(run, name, direction, device, tokenize, search)
+                evaluator = RunEvaluator(run, name, direction, device, tokenize, **search)
                 results += [evaluator.evaluate(test_set)[1] for test_set in sets]
     for result in results:
         for warning in result.warnings:
@@ -93,13 +93,13 @@ def _file_scores(
     hypotheses: list[Path], references: list[Path], tokenize: str | None, tgt_lang: str | None
 ) -> Iterator[SetScores]:
     names, expected = [str(file) for file in references], [read_lines(file) for file in references]
-    endings = {
-        file: code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:]) for file in (*references, *hypotheses)
-    }
-    named = [(code, f"by the name of {file}") for file, code in endings.items() if code and not may_be_a_word(code)]
-    language, reason = named[0] if named else (language_of_script(expected[0]), "by the script of the references")
-    if tgt_lang:
-        language, reason = tgt_lang, "by --tgt-lang"
+    language, reason = tgt_lang or "", "by --tgt-lang"
+    for file in (*references, *hypotheses):
+        code = code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
+        if code and not language and not may_be_a_word(code):
+            language, reason = code, f"by the name of {file}"
+    if not language:
+        language, reason = language_of_script(expected[0]), "by the script of the references"
     tokenize, ter = bleu_tokenizer(tokenize or "auto", language), ter_of(language)
     note = f"target language: {language or 'one with spaces between words'} ({reason})"
     note += "" if ter else "; no TER, as it has no words between spaces"
@@ -121,17 +121,17 @@ class RunEvaluator:
         run: RunDir,
         checkpoint: str,
         direction: Direction,
-        device: str = "auto",
+        device: str,
         tokenize: str | None = None,
-        search: Mapping[str, Any] | None = None,
+        **search: Any,
     ):
         """`search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
         self._tokenize = _tokenizer_of(direction, tokenize)
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
-        self._run, self._search = str(run.path), dict(search or {})
-        decoding, data_sha256 = self.translator.settings(**self._search), content.get("data_sha256") or {}
+        self._run, self._search = str(run.path), search
+        decoding, data_sha256 = self.translator.settings(**search), content.get("data_sha256") or {}
         self._facts = {
             "checkpoint": checkpoint,
             "step": content["progress"].get("step"),
@@ -164,15 +164,14 @@ class RunEvaluator:
             warnings.append(f"loss and perplexity are without {n:,} pairs that are too long to be read at once")
         counts = count_texts(outputs, references, self._tokenize, ter_of(config.data.tgt_lang))
         known = loss if math.isfinite(loss) else None
-        result = SetScores("run", self._run, test_set, outputs, counts, self._facts, warnings, "", known, speed)
-        return translations, result
+        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, warnings, "", known, speed)
+        return translations, scores
 
 
 def _baselines(
     run: RunDir, direction: Direction, test_sets: list[TestSet], tokenize: str | None
 ) -> Iterator[SetScores]:
-    """The scores of the sources taken as translations, and of a translation memory of the run's training text. Raises
-    DataError when that is missing."""
+    """The scores of the copied sources, and of a translation memory. Raises DataError without the training text."""
     memory = memory_of(run, direction, [source for test_set in test_sets for source in test_set.sources])
     for one in test_sets:
         translated = list(map(memory.translate, one.sources))

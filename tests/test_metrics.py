@@ -84,10 +84,9 @@ def test_scores_of_files_are_those_of_the_sacrebleu_command_for_one_and_several_
 def test_a_run_is_scored_against_several_references(mt, trained_run, tiny):
     Path("other.de").write_bytes(Path("test.de").read_bytes().replace(b"a", b"e"))
     command = ["evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--ref", "other.de", "--json"]
-    [result] = json.loads(mt(*command).out)
-    outputs = mt("translate", trained_run, "test.en").lines
     references = [Path(name).read_text().splitlines() for name in ("test.de", "other.de")]
-    assert result["chrf"] == CHRF().corpus_score(outputs, references).score
+    outputs = mt("translate", trained_run, "test.en").lines
+    assert json.loads(mt(*command).out)[0]["chrf"] == CHRF().corpus_score(outputs, references).score
     Path("other.de").write_text("a\n")
     refused = mt(*command)
     assert refused.code == 1 and "other.de has 1" in refused.said[0]
@@ -110,12 +109,11 @@ def test_different_numbers_of_lines_are_never_scored(tmp_path):
         evaluate(hyp=tmp_path / "hyp", ref=tmp_path / "ref")
 
 
-@pytest.mark.parametrize("tokenize", ["13a", "char"])
-def test_edge_spaces_and_no_break_spaces_change_no_score(tokenize):
-    references = ["Voulez-vous voir le chat ?", "Oui, je le veux bien !"]
-    hypotheses = ["Voulez-vous voir un chat ?", "Oui, je le veux bien !"]
-    spaced = ["\t\u00a0Voulez-vous voir un chat\u00a0? \u202f", "  Oui, je le veux bien\u202f!"]
-    assert scored(spaced, references, tokenize, "fr") == scored(hypotheses, references, tokenize, "fr")
+def test_edge_spaces_and_no_break_spaces_change_no_score():
+    references, hypotheses = ["Voulez-vous voir le chat ?", "Oui !"], ["Voulez-vous voir un chat ?", "Oui !"]
+    spaced = ["\t\u00a0Voulez-vous voir un chat\u00a0? \u202f", "  Oui\u202f!"]
+    for tokenize in ("13a", "char"):
+        assert scored(spaced, references, tokenize, "fr") == scored(hypotheses, references, tokenize, "fr")
 
 
 def test_input_without_end_is_refused(mt, trained_run, tiny):
@@ -143,13 +141,6 @@ def test_input_without_end_is_refused(mt, trained_run, tiny):
 )
 def test_the_target_language_chooses_the_tokenizer_of_bleu(requested, language, chosen):
     assert bleu_tokenizer(requested, language) == chosen
-
-
-def test_what_is_chosen_where_nothing_stands_between_words_can_tell_a_half_from_nothing():
-    references = ["ແມວນັ່ງຢູ່ເທິງເສື່ອ", "ຂ້ອຍບໍ່ມີເງິນ"]
-    tokenize = bleu_tokenizer("auto", "lo")
-    assert round(scored(references, references, tokenize).bleu) == 100
-    assert 20 < scored(["ແມວນັ່ງຢູ່", "ຂ້ອຍບໍ່ມີ"], references, tokenize).bleu < 90
 
 
 @pytest.mark.parametrize(

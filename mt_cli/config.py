@@ -120,8 +120,7 @@ class Monolingual(Section):
     src: TextFiles | None = None
     """The same in the source language. The reverse model learns from it as this run learns from tgt."""
     search: Literal["greedy", "beam", "sampling"] = "greedy"
-    """How its sources are searched for: greedy, beam (the search of the reverse model's config), or sampling, which draws each
-    token by its probability (Edunov et al. 2018)."""
+    """How sources are searched for: greedy, beam (as the reverse model's config says), or sampling (Edunov et al. 2018)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
 
@@ -138,7 +137,7 @@ class WordList(Section):
 
 
 def _form_of(train: Any) -> str:
-    """Which form `data.train` has: the tag of one of the types in `Train`."""
+    """The tag of one of the types in `Train`."""
     items = train if isinstance(train, list) else [train]
     return "[corpora]" if any(isinstance(item, (dict, Corpus)) for item in items) else "[files]"
 
@@ -154,23 +153,20 @@ class LanguagePair(Section):
     src_lang: Language
     """Language code of the source text, such as en or zh."""
     tgt_lang: Language
-    """Language code of the target text. It decides how scores split words, and whether sentences are joined by a space."""
+    """Language code of the target text. It decides how scores split words."""
     train: Train
-    """The training text: [source file, target file], line n beside line n, or one table (.tsv, .csv, .xlsx, .xls or .ods) with
-    a pair in each row. Text may be compressed (.gz); paths are relative to where mt is started. Or a list of corpora, such as
-    {files: [news.es, news.gn], weight: 2}, {files: web.tsv, weight: 0.5}."""
+    """[source file, target file], line n beside line n, or one table (.tsv, .csv or .xlsx), also compressed (.gz); paths are
+    relative to where mt is started. Or a list of corpora: {files: [news.es, news.gn], weight: 2}, {files: web.tsv}."""
     dev: Files | None = None
-    """The validation text, in the same form, without training pairs; 500 to 3,000 pairs are usual. It decides which checkpoint
-    is the best and when training stops early. null: pairs are held out of the training text, as test set, too, where
-    data.test is empty."""
+    """The validation text, which decides which checkpoint is the best; 500 to 3,000 pairs are usual. null: pairs are held out of
+    the training text, as test set, too, where data.test is empty."""
     test: dict[SetName, Files] = {}
-    """Test sets by name, each in the same form, for `mt evaluate`. Training does not learn from them."""
+    """Test sets by name, for `mt evaluate`. Training does not learn from them."""
     words: Annotated[WordList, Field(title="{files: ...}")] | None = None
-    """A list of words and short phrases to learn as well: {files: words.tsv}. share: the part of an epoch that they are. None is
-    held out."""
+    """A list of words and short phrases to learn as well: {files: words.tsv}. None is held out."""
     columns: Columns | None = None
-    """Which columns of a table are source and target: two names of its header row or two numbers, such as es,gn or 1,3. null:
-    they are found by themselves, and shown."""
+    """Which columns of a table are source and target: two names of its header or two numbers, such as es,gn or 1,3. null: they
+    are found."""
 
     @property
     def name(self) -> str:
@@ -208,25 +204,21 @@ class DataConfig(LanguagePair):
     """The data of one language pair."""
 
     monolingual: Annotated[Monolingual, Field(title="{tgt: ...}")] | None = None
-    """Text in the target language alone: {tgt: news.gn}, or a list of files. A reverse model, trained first (back: or a run of
-    yours), translates it, and the run learns from these synthetic pairs, too, which a tag marks. src: text in the source
-    language, from which the reverse model learns likewise; search: greedy, beam or sampling."""
+    """Text in the target language alone: {tgt: news.gn}. A reverse model, trained first (or back: a run of yours), translates
+    it, and the run learns from these synthetic pairs, too. src: text in the source language helps the reverse model."""
     max_length: int = Field(256, ge=4, le=4096)
-    """The largest number of tokens on either side. Longer training pairs are dropped, longer input of `mt translate` is split.
-    Must be below model.max_positions."""
+    """The largest number of tokens on either side: longer pairs are dropped, longer input is split. Below model.max_positions."""
     on_bad_line: Literal["error", "skip"] = "error"
     """What to do with a line that is not UTF-8: stop with an error, or skip the pair and count it."""
     dedup: bool = False
     """Whether to drop exact repetitions of a training pair in its corpus. Set it to true for text crawled from the web."""
     clean: bool = False
-    """Whether to leave out the training pairs that `mt check` would drop; the run's left_out.tsv lists them. The same as
-    `mt train --clean`."""
+    """Whether to leave out the training pairs that `mt check` would drop. The same as `mt train --clean`."""
     spelling: Literal["dev", "own"] = "dev"
     """Whose spelling training is read in, where its text has an apostrophe or a Latin letter with marks that data.dev hardly
-    ever has: ã for its â, ’ for its '. dev: that of the dev set, in `mt translate`, too; own: that of the files. With
-    training.init_from, the other run's spelling is kept."""
+    ever has, such as ã for its â: that of the dev set, in `mt translate`, too, or the files' own."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
-    """How sacrebleu splits text into words for BLEU. auto chooses by tgt_lang; change it only to compare with published scores."""
+    """How sacrebleu splits text into words for BLEU. auto: by tgt_lang."""
 
     @property
     def directions(self) -> list[DataConfig]:
@@ -262,11 +254,10 @@ class SeveralPairs(DataConfig):
     columns: _Absent = None
     monolingual: _Absent = None
     pairs: list[LanguagePair] = Field(min_length=1)
-    """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test, words and columns. A tag
-    before each source says which language to translate into: `mt translate RUN --to de`."""
+    """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test, words and columns.
+    `mt translate RUN --to de` chooses one."""
     temperature: float = Field(1.0, ge=1, le=100)
-    """How much smaller language pairs are favoured: pairs of n sentence pairs are drawn in proportion to n ** (1 /
-    temperature). 1: as they are; 5: a pair with a hundredth of the text is drawn two fifths as often."""
+    """How much smaller language pairs are favoured: those of n sentence pairs are drawn in proportion to n ** (1 / temperature)."""
 
     @property
     def directions(self) -> list[DataConfig]:
@@ -310,13 +301,12 @@ class TokenizerConfig(Section):
     """Whether both languages share one vocabulary. false suits different scripts, with model.tie_embeddings: target."""
     vocab_size: int = Field(8000, ge=300, le=256_000)
     """Number of subwords, for each language if joint is false; lowered if the corpus is too small for that many. 2,000 suits a
-    few thousand pairs, 8,000 tens of thousands, 12,000 a hundred thousand, 32,000 millions."""
+    few thousand pairs, 8,000 tens of thousands, 32,000 millions."""
 
 
 class ModelConfig(Section):
     d_model: int = Field(256, ge=2, le=8192)
-    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads unless head_dim is given.
-    Larger models learn more from large corpora, and overfit small ones."""
+    """Width of the network: the dimensions of each token's vector. Even, and a multiple of n_heads unless head_dim is given."""
     ffn_dim: int = Field(1024, ge=1, le=65536)
     """Inner width of the feed-forward networks. Four times d_model is usual."""
     n_heads: int = Field(4, ge=1, le=MAX_HEADS)
@@ -331,8 +321,7 @@ class ModelConfig(Section):
     """Dimensions of the values of a head (d_v in the paper). null: the same as head_dim."""
 
     dropout: Probability = 0.3
-    """Probability of dropping a value of a sublayer's output in training. Raise it if the dev loss rises while the training
-    loss falls; 0.1 is usual for millions of pairs."""
+    """Probability of dropping a value of a sublayer's output in training. Raise it if the dev loss rises in training."""
     embedding_dropout: Probability | None = None
     """The same for the sum of embedding and position. null: as dropout."""
     attention_dropout: Probability | None = 0.0
@@ -355,8 +344,7 @@ class ModelConfig(Section):
     attention_temperature: float | None = Field(None, gt=0)
     """What attention scores are divided by before the softmax. null: sqrt(head_dim), as in the paper."""
     tie_embeddings: Literal["none", "target", "all"] = "all"
-    """Which matrices are one and the same: none; target embedding and output projection (target); or the source embedding
-    too (all, which needs tokenizer.joint: true)."""
+    """Which matrices are one and the same: target embedding and output projection (target), or the source embedding, too (all)."""
     projection_bias: bool = False
     """Whether the output projection has a bias, as imported models have."""
     embedding_scale: Literal["embedding", "projection", "none"] = "embedding"
@@ -367,8 +355,7 @@ class ModelConfig(Section):
     """Whether a LayerNorm follows the embedding."""
     positions: Literal["sinusoid", "rotary", "rotary_cross"] = "sinusoid"
     """How the model knows the order of tokens: sinusoids added to the embeddings (as in the paper), rotary embeddings in
-    self-attention (Su et al. 2021), or in cross-attention too. Rotary models learn faster; Hugging Face formats cannot hold
-    them."""
+    self-attention (Su et al. 2021), which learn faster, or in cross-attention, too."""
     first_position: Literal[0, 1] = 0
     """The number of the first position in the sinusoids."""
     max_positions: int = Field(1024, ge=8, le=65536)
@@ -412,39 +399,33 @@ class TrainingConfig(Section):
     max_steps: int = Field(20_000, ge=1, le=100_000_000)
     """Number of updates after which training ends, unless patience ends it earlier. The schedule is stretched to it."""
     minutes: float | None = Field(None, gt=0, le=1e6)
-    """Train for this long: steps and schedule are fitted to it, patience is ignored. null: train for max_steps. The same as
-    `mt train --minutes`."""
+    """Train for this long: steps and schedule are fitted to it, patience is ignored. The same as `mt train --minutes`."""
     init_from: str | None = None
-    """A run directory to begin with: its weights, its tokenizer, its held-out sets, and its network and search where this config
-    leaves them open. null: random weights. The same as `mt train --from`."""
+    """A run directory to begin with: its weights, tokenizer and held-out sets, and its network and search where this config
+    leaves them open. The same as `mt train --from`."""
     extend_vocabulary: bool | None = None
-    """Whether to add subwords of the new text to the tokenizer of init_from; each begins as the mean of those that spelt it.
-    null: where that run has not learnt both languages. The same as `mt train --extend-vocabulary`."""
+    """Whether to add subwords of the new text to the tokenizer of init_from. null: where that run has not learnt both languages."""
     rehearsal: float = Field(0.67, ge=0, lt=1)
-    """With init_from: which share of an epoch is training text of that run, so that it is not forgotten. Only where the new text
-    is between the same languages and has less than half as many pairs. 0: none."""
+    """With init_from: which share of an epoch is training text of that run, so that it is not forgotten, where the new text is
+    between the same languages and has less than half as many pairs."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
-    """Parts of the network that never change, for a run with init_from that learns from little text: embeddings (those of both
-    languages, and the output projection), encoder, decoder, all_but_embeddings."""
+    """Parts of the network that never change, for a run with init_from that learns from little text. The output projection is
+    one of the embeddings."""
     batch_tokens: int = Field(2048, ge=16, le=4_000_000)
-    """Target tokens in a batch, padding included. If memory runs out, halve it and double accumulate, for updates of the same
-    size."""
+    """Target tokens in a batch, padding included. If memory runs out, halve it and double accumulate."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)
-    """The highest learning rate, reached after warmup_steps. Lower it if the loss jumps. With schedule: noam it is a factor,
-    1.0 in the paper."""
+    """The highest learning rate, reached after warmup_steps. With schedule: noam it is a factor, 1.0 in the paper."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "linear"
     """How the learning rate falls after the warm-up: with 1 / sqrt(step) (inverse_sqrt; noam is the paper's form), along half a
     cosine or in a straight line to zero at max_steps, or not at all."""
     warmup_steps: int = Field(400, ge=0, le=100_000_000)
     """Number of first updates in which the learning rate rises from zero. A tenth of max_steps is enough."""
     weight_decay: float | None = Field(None, ge=0, le=1)
-    """Decoupled weight decay of matrices and embeddings, not of norms and biases. null: chosen from the size of the corpus, so
-    that a weight that is not learnt again falls to 1/e within two epochs."""
+    """Decoupled weight decay of matrices and embeddings. null: what is not learnt again falls to 1/e within two epochs."""
     optimizer: Literal["adamw", "muon"] = "muon"
-    """muon updates the matrices of the layers with Muon (Jordan et al. 2024) and all else with AdamW; adamw updates all with
-    AdamW. A learning rate that suits one need not suit the other."""
+    """How weights are updated: the matrices of the layers by Muon (Jordan et al. 2024) and all else by AdamW, or all by AdamW."""
     adam_beta1: Probability = 0.9
     """AdamW's decay of the mean of the gradients."""
     adam_beta2: Probability = 0.98
@@ -455,18 +436,16 @@ class TrainingConfig(Section):
     """The largest norm of the gradient; a longer gradient is scaled down to it."""
     both_directions: float = Field(0.0, ge=0, le=1)
     """Share of the steps, counted from the start, in which every other step learns to translate backwards. 0.5 helps small
-    corpora. 1 gives a translator for both ways: `mt translate RUN --to SOURCE_LANGUAGE`. Needs tokenizer.joint: true."""
+    corpora; 1 gives a translator for both ways. Needs tokenizer.joint: true."""
     r_drop: float = Field(0.0, ge=0, le=10)
-    """Weight of R-Drop (Liang et al. 2021; half of the paper's alpha): each pair goes through the network twice with different
-    dropout, and the outputs are pulled together. 1 helps small corpora; a step takes nearly twice as long. It begins when
-    both_directions has ended. 0: off."""
+    """Weight of R-Drop (Liang et al. 2021; half of the paper's alpha), which pulls the outputs of two forward passes together. 1
+    helps small corpora; a step takes nearly twice as long. It begins when both_directions has ended."""
     average_decay: Probability = 0.999
     """Decay of the moving average of the weights, which is often the better translator and is saved beside them. 0: none."""
     validate_every_steps: int = Field(500, ge=1)
     """Number of updates between validations. A checkpoint is saved at each."""
     select_by: Literal["bleu", "chrf", "loss"] = "bleu"
-    """The dev score that decides which checkpoint is the best. chrf compares characters instead of words, which suits languages
-    with many word forms and small dev sets. A dev loss half a nat lower is better, too, whatever the score."""
+    """The dev score that decides which checkpoint is the best. chrf suits languages with many word forms and small dev sets."""
     patience: int = Field(10, ge=1)
     """Number of validations in a row without a new best after which training stops."""
     n_samples: int = Field(3, ge=0, le=20)
@@ -508,11 +487,11 @@ class DecodingConfig(Section):
     beam_size: int = Field(1, ge=1, le=1000)
     """Partial hypotheses kept at each step of the search. 1: greedy search; 4 to 10 often translate better, that much slower."""
     n_best: int = Field(1, ge=1, le=1000)
-    """Number of translations given for each line. `mt translate` prints them as: number ||| text ||| score. No more than
-    beam_size, which the option --n-best raises by itself; with sample: how many are drawn."""
+    """Number of translations given for each line, as: number ||| text ||| score. No more than beam_size; with sample: how many
+    are drawn."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
-    """What the score of a hypothesis is divided by in a beam. gnmt: ((5 + length) / 6) ** length_penalty (Wu et al. 2016);
-    average: length ** length_penalty."""
+    """What the score of a hypothesis is divided by in a beam: ((5 + length) / 6) ** length_penalty (gnmt; Wu et al. 2016), or
+    length ** length_penalty (average)."""
     length_penalty: float = Field(1.0, ge=0, le=10)
     """The exponent of the length normalization in a beam. More favours longer translations; 0 compares bare scores."""
     max_length_ratio: float | None = Field(None, gt=0, le=100)

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ import pytest
 import torch
 from pages import is_mt, run
 
-from mt_cli.run.lock import locked
+from mt_cli.run.run_dir import RunDir
 
 ALL = Path(__file__).parent / "errors.md"
 COMMON = Path(__file__).parents[1] / "docs" / "errors.md"
@@ -57,18 +56,17 @@ COMMON_CASES = {
 def test_the_pages_have_their_cases() -> None:
     assert len(CASES) >= 70
     assert [title.split(".")[0] for title in COMMON_CASES] == [str(number) for number in range(1, 16)]
-    for found in (CASES, COMMON_CASES.values()):
-        steps = [step for steps in found for step in steps if is_mt(step.command)]
-        assert all(step.said and all(line.startswith(("error: ", "warning: ")) for line in step.said) for step in steps)
-        assert all(step.code in {1, 2} for step in steps if any(line.startswith("error: ") for line in step.said))
-
-
-def test_each_common_mistake_says_what_to_do() -> None:
+    steps = [step for steps in (*CASES, *COMMON_CASES.values()) for step in steps if is_mt(step.command)]
+    assert all(step.said and all(line.startswith(("error: ", "warning: ")) for line in step.said) for step in steps)
+    assert all(step.code in {1, 2} for step in steps if any(line.startswith("error: ") for line in step.said))
     for section in COMMON.read_text(encoding="utf-8").split("\n## ")[1:]:
-        assert re.search(r"^\S.*\.$", section.split("\n", 1)[1], re.MULTILINE), section
+        assert re.search(r"^\S.*\.$", section.split("\n", 1)[1], re.MULTILINE), f"{section} does not say what to do"
 
 
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
+Circumstance = contextlib.AbstractContextManager[None]
+
+
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
     """Out of memory in the first layer, when a batch has more than 300 tokens."""
     forward = torch.nn.Embedding.forward
 
@@ -81,84 +79,66 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContext
     return contextlib.nullcontext()
 
 
-def little_space(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
+def little_space(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**16))
     return contextlib.nullcontext()
 
 
-def run_in_use(monkeypatch: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[None]:
-    return locked(Path("run"))
+def run_in_use(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
+    return RunDir(Path("run")).lock.held()
 
 
 # What a shell cannot arrange in a test.
-CIRCUMSTANCES: dict[str, Callable[[pytest.MonkeyPatch], contextlib.AbstractContextManager[None]]] = {
+CIRCUMSTANCES = {
     "9. The batch does not fit into memory": little_memory,
     "10. The disk is full": little_space,
     "12. The run is in use": run_in_use,
 }
+# The page of common mistakes leaves out the warnings of the tiny corpus, whose sets overlap.
+PAGES = [
+    *(pytest.param("", steps, ("error: ", "warning: "), id=steps[-1].command) for steps in CASES),
+    *(pytest.param(title, steps, ("error: ",), id=title) for title, steps in COMMON_CASES.items()),
+]
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the page is written for a shell")
-@pytest.mark.parametrize("steps", CASES, ids=lambda steps: steps[-1].command)
+@pytest.mark.parametrize(("title", "steps", "kinds"), PAGES)
 def test_what_the_page_shows_is_what_happens(
-    steps: list[Step], mt: Any, tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    execute(steps, mt, tiny, trained_run, monkeypatch)
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="the page is written for a shell")
-@pytest.mark.parametrize("title", COMMON_CASES)
-def test_what_the_page_of_common_mistakes_shows_is_what_happens(
-    title: str, mt: Any, tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # This page leaves out the warnings of the tiny corpus, whose sets overlap.
-    execute(COMMON_CASES[title], mt, tiny, trained_run, monkeypatch, ("error: ",), CIRCUMSTANCES.get(title))
-
-
-def execute(
+    title: str,
     steps: list[Step],
+    kinds: tuple[str, ...],
     mt: Any,
     tiny: Path,
     trained_run: Path,
     monkeypatch: pytest.MonkeyPatch,
-    kinds: tuple[str, ...] = ("error: ", "warning: "),
-    circumstance: Callable[[pytest.MonkeyPatch], contextlib.AbstractContextManager[None]] | None = None,
 ) -> None:
-    """Runs the commands in the folder of the tiny corpus and compares the lines of these kinds that they print."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     shutil.copytree(trained_run, "run")
-    with circumstance(monkeypatch) if circumstance else contextlib.nullcontext():
-        compare(steps, mt, tiny, kinds)
-
-
-def compare(steps: list[Step], mt: Any, tiny: Path, kinds: tuple[str, ...]) -> None:
-    kept = files_of(tiny)
-    for step in steps:
-        if not is_mt(step.command):
-            subprocess.run(["bash", "-c", step.command], check=True)
-            kept = files_of(tiny)
-            continue
-        answer = run(step.command, mt)
-        code, said = answer.code, answer.said
-        told = [line for line in said if line.startswith(kinds)]
-        expected = [re.escape(line).replace(r"\.\.\.", ".*") for line in step.said]
-        assert (code, len(told)) == (step.code, len(step.said)), said
-        assert all(map(re.match, expected, told)), told
-        assert not [line for line in said if "Traceback" in line]
-        assert code == 0 or said[-1] == told[-1], "the mistake is the last thing that is said"
-        now = files_of(tiny)
-        assert code == 0 or not [name for name in kept if now.get(name) != kept[name]], "what was there is as it was"
+    with CIRCUMSTANCES.get(title, lambda monkeypatch: contextlib.nullcontext())(monkeypatch):
+        kept = files_of(tiny)
+        for step in steps:
+            if not is_mt(step.command):
+                subprocess.run(["bash", "-c", step.command], check=True)
+                kept = files_of(tiny)
+                continue
+            answer = run(step.command, mt)
+            code, said = answer.code, answer.said
+            found = [line for line in said if line.startswith(kinds)]
+            expected = [re.escape(line).replace(r"\.\.\.", ".*") for line in step.said]
+            assert (code, len(found)) == (step.code, len(step.said)), said
+            assert all(map(re.match, expected, found)), found
+            assert not [line for line in said if "Traceback" in line]
+            assert code == 0 or said[-1] == found[-1], "the mistake is the last thing that is said"
+            now = files_of(tiny)
+            assert code == 0 or not [name for name in kept if now.get(name) != kept[name]], (
+                "what was there is as it was"
+            )
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """What must not be lost."""
-    found = {}
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            file = Path(directory, name)
-            if file.is_file() and not file.is_symlink() and name != ".lock":
-                found[str(file.relative_to(folder))] = file.read_bytes()
-    return found
+    files = [Path(directory, name) for directory, _, names in os.walk(folder) for name in names if name != ".lock"]
+    return {str(file): file.read_bytes() for file in files if file.is_file() and not file.is_symlink()}
 
 
 def test_a_mistake_is_one_line_of_a_process_too(mt_process: Any, tiny: Path) -> None:

@@ -181,12 +181,10 @@ def test_no_class_and_no_command_is_longer_than_people_read():
                 assert (node.end_lineno or 0) - first + 1 <= 60, f"{name}.py: {node.name}"
 
 
-def test_help_answers_at_once_without_torch():
-    for code in (
-        "import mt_cli.cli",
-        "import sys; sys.argv = ['mt', '--help']; from mt_cli.cli.app import main; main()",
-    ):
-        code += "; import sys; print(*(m for m in ('torch', 'sacrebleu', 'numpy') if m in sys.modules))"
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert (answer.returncode, answer.stdout.rpartition("\n\n")[2].strip(), answer.stderr) == (0, "", "")
-    assert all(word in answer.stdout for word in ("train", "translate", "evaluate"))
+def test_help_answers_without_torch():
+    code = "import sys; from mt_cli.cli.app import COMMANDS, command_of; list(map(command_of, COMMANDS));"
+    code += "print(*(m for m in ('torch', 'sacrebleu', 'numpy') if m in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "\n", "")
+    answer = subprocess.run([sys.executable, "-m", "mt_cli", "--help"], capture_output=True, text=True)
+    assert answer.returncode == 0 and all(word in answer.stdout for word in ("train", "translate", "evaluate"))

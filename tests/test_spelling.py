@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_trainer import pair_of
 
-from mt_cli.augment.fine_tuning import spellings_of
+from mt_cli.augment.fine_tuning import same_pair
 from mt_cli.build import prepare, train
 from mt_cli.checking.check import check
 from mt_cli.config_file import config_of, load_config
@@ -144,9 +144,9 @@ def test_each_of_several_pairs_has_its_own_in_either_direction(data, tmp_path):
     assert "mitâ ko'ape oî" in targets({"pairs": [data, other]}, run)
     found = spellings_in(run)
     assert found[0][1]["ã"] == "â" and found[1] == ({"’": "'"}, {})
-    assert spellings_of(run, config_of(data)) == found[0]
-    assert spellings_of(run, config_of(data | {"src_lang": "gn", "tgt_lang": "es"})) == found[0][::-1]
-    assert spellings_of(run, config_of(data | {"tgt_lang": "quz"})) is None
+    assert same_pair(run, config_of(data)).spellings() == found[0]
+    assert same_pair(run, config_of(data | {"src_lang": "gn", "tgt_lang": "es"})).spellings() == found[0][::-1]
+    assert same_pair(run, config_of(data | {"tgt_lang": "quz"})) is None
 
 
 def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_path):

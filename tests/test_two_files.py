@@ -15,7 +15,7 @@ import pytest
 import torch
 from tiny_trainer import pair_of
 
-from mt_cli.augment.fine_tuning import _spelt, take_weights
+from mt_cli.augment.fine_tuning import spelling_ids, take_weights
 from mt_cli.config_file import load_config
 from mt_cli.data.similarity import letters
 from mt_cli.data.tokenizer import extend_tokenizer, train_tokenizer, with_tags
@@ -295,7 +295,7 @@ def test_new_rows_begin_as_the_mean_of_those_that_spelt_them_or_of_the_tags_or_o
         assert torch.equal(of_tag.state_dict()[name][:-1], old[name])
         torch.testing.assert_close(of_tag.state_dict()[name][-1], old[name].mean(0))
     n = loaded.tokenizer.src_vocab_size
-    assert _spelt(tagged, with_tags(tagged, ["<2es>"]), is_src=True) == [[n]]
+    assert spelling_ids(tagged, with_tags(tagged, ["<2es>"]), is_src=True) == [[n]]
 
 
 def test_a_run_whose_parent_is_damaged_or_gone_is_evaluated_and_continues(run, mt):
@@ -307,9 +307,8 @@ def test_a_run_whose_parent_is_damaged_or_gone_is_evaluated_and_continues(run, m
     assert mt(*FROM, "--run-dir", "runs/es-gn-2", "--set", "training.max_steps=5").code == 0
 
 
-def test_a_parent_of_another_direction_hands_on_no_held_out_sets_and_is_forgotten(run, mt):
-    answer = mt("train", "train.gn", "train.es", *SMALL, "--from", "runs/es-gn")
-    assert "runs/es-gn translates es to gn, which this run forgets; data.pairs keep several" in answer.said
+def test_a_parent_of_another_direction_hands_on_no_held_out_sets(run, mt):
+    assert mt("train", "train.gn", "train.es", *SMALL, "--from", "runs/es-gn").code == 0
     targets = set(Path("train.es").read_text().splitlines())
     assert set((pair_of(RunDir(Path("runs/gn-es"))).held_out / "dev.es").read_text().splitlines()) <= targets
 
@@ -323,10 +322,6 @@ def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):
     answer = mt("train", "train.es", "train.gn", *other, "--from", "runs/es-gn")
     [told] = [line for line in answer.said if "of another shape" in line]
     assert len(told) < 500 and " more" in told
-    assert any(
-        line.startswith("warning: ") and "of the network is randomly initialized; leave out model.*" in line
-        for line in answer.said
-    )
 
 
 def test_a_parent_that_does_not_fit_is_refused_by_name(run, mt):
@@ -357,6 +352,7 @@ def test_a_changed_or_damaged_parent_hands_nothing_on_before_it_is_mended(run, m
     assert not RunDir(Path("other")).manifest.products
 
 
+<<<<<<< HEAD
 def test_a_network_that_is_not_the_parents_is_reported(run, mt):
     answer = mt(*FROM, "--set", "model.norm=post", "--set", "model.dropout=0.4")
     assert "the network differs from that of runs/es-gn: model.norm is post here, pre there" in answer.said, answer.said
@@ -390,6 +386,8 @@ def test_two_codes_of_one_language_are_told(run, mt):
     assert answer.code == 0 and not any("calls its languages" in line for line in answer.said)
 
 
+=======
+>>>>>>> d06f8f0 (Let one file have the stages of a language pair, as functions that the chain calls)
 def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
     Path("mine.yaml").write_text(
         "data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\ntraining: {max_steps: 1}\n"
@@ -399,6 +397,16 @@ def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
     assert RunDir(Path("new")).load_config().model == run.load_config().model
 
 
+<<<<<<< HEAD
+=======
+def test_a_run_is_evaluated_although_its_parent_is_damaged(run, mt):
+    assert mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn").code == 0
+    Path("runs/es-gn/config.yaml").write_text("x: [")
+    answer = mt("evaluate", "runs/es-gn-2")
+    assert answer.code == 0 and any("so nothing tells what was forgotten of runs/es-gn" in line for line in answer.said)
+
+
+>>>>>>> d06f8f0 (Let one file have the stages of a language pair, as functions that the chain calls)
 def test_one_way_and_both_ways_are_compared_on_the_sets_that_they_share(run, mt):
     both = ["--set", "training.both_directions=1", "--run-dir", "both"]
     assert mt(*TRAIN, *both).code == 0

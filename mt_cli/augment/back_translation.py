@@ -8,14 +8,14 @@ block of lines where it was ended.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,23 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
-from mt_cli.augment.fine_tuning import held_out_of, sha256_of_best, spellings_of
-from mt_cli.augment.monolingual import Selection, held_out_targets
-from mt_cli.augment.reverse_run import reverse_config, reverse_name, reverse_run, translated_share
-from mt_cli.config import Config, Monolingual
+from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
+from mt_cli.checking.faults import FaultFinder
+from mt_cli.checking.statistics import CorpusStatistics, Sample
+from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import CorpusReport, read_monolingual, sha256_of
-from mt_cli.data.spelling import AS_IT_IS
+from mt_cli.data.corpus import CorpusReport, SentencePair, read_monolingual, read_pairs, sha256_of
+from mt_cli.data.normalize import normalize
+from mt_cli.data.similarity import NearIndex, letters
+from mt_cli.data.tables import find_layout
+from mt_cli.data.tokenizer import MAX_PIECE
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products
-from mt_cli.errors import DataError, RunDirError
-from mt_cli.evaluation.baselines import Judgement
+from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.files import make_folder, read_inside, write_bytes
-from mt_cli.run.manifest import Made, Product
+from mt_cli.recipe import FactsCounter, choose
+from mt_cli.run.directions import describe_directions, directions_of
+from mt_cli.run.manifest import Made, Product, sha256_of_json
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.verdict import best_of, learning_curve
@@ -43,112 +47,327 @@ from mt_cli.training.verdict import best_of, learning_curve
 log = logging.getLogger(__name__)
 
 _MOST_SYNTHETIC = 2.0  # pairs of an epoch for each other one; where there are more, the next epoch has others of them
-_FEW = 0.1  # share of the lines that are of use, below which something may be wrong with them
 _BLOCK_SIZE = 1024  # lines: enough to fill batches with lines of one length
+_N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking for repetitions at about 120 MB
 _SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam_size": 1, "n_best": 1, "sample": False},
     "beam": {"n_best": 1, "sample": False},
     "sampling": {"n_best": 1, "sample": True},
 }
-_TRANSLATIONS = TypeAdapter(tuple[list[str], float])  # and the seconds that they took
+_BLOCK = TypeAdapter(tuple[str, list[str], float])  # hash, translations, the seconds that they took
 
 
-def back_translate(
-    config: Config, run: RunDir, train_reverse: Callable[[Config, RunDir], None], signals: StopSignals
-) -> float:
-    """Makes the synthetic pairs of a run with monolingual text. Returns the seconds that they took, in all starts. Raises
-    DataError for text that is of no use, and RunDirError where it has changed."""
-    text, reverse = config.data.monolingual, reverse_run(config, run)
-    assert text is not None and reverse is not None
-    if text.back is None and not _is_made(run, reverse):
-        _refuse_useless(config, text)
-        log.info(f"first trains the reverse model, {config.data.tgt_lang} to {config.data.src_lang}: {reverse.path}")
-        train_reverse(reverse_config(config, reverse), reverse)
+# The reverse model ---------------------------------------------------------------------------------------------------
+
+
+def back_share(text: Monolingual) -> float:
+    """When the reverse model is trained, as a share of the minutes: half, where it is trained on back-translations itself."""
+    return 1 / 2 if text.src else 1 / 3
+
+
+def translated_share(text: Monolingual) -> float:
+    """When translating ends at the latest, as a share of the minutes."""
+    return (1 + 3 * back_share(text)) / 4
+
+
+def reverse_run(config: Config, run: RunDir) -> RunDir | None:
+    """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError where the user's
+    is missing, though it has yet to translate, or translates something else."""
+    data = config.data
+    if data.monolingual is None or data.monolingual.back is None:
+        return RunDir(run.back) if data.monolingual is not None else None
+    back = RunDir(Path(data.monolingual.back))
+    if back.path.exists() or not run.steps():  # else what it has translated is in the run
+        known = directions_of(RunDir.existing(back.path).load_config())
+        if f"{data.tgt_lang}-{data.src_lang}" not in {one.name for one in known}:
+            raise ConfigError(
+                f"data.monolingual.back: {back.path} translates {describe_directions(known)}, expected"
+                f" {data.tgt_lang} to {data.src_lang}; give another run, or leave it out"
+            )
+    return back
+
+
+def reverse_config(config: Config, back: RunDir) -> Config:
+    """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that were
+    given. It learns both ways to its end where the recipe lets this config do so in the beginning: no time is lost, as the
+    run itself begins with its weights."""
+    parent, minutes, text, given = (
+        parent_of(config),
+        config.training.minutes,
+        config.data.monolingual,
+        given_keys(config),
+    )
+    assert text is not None
+    if parent is not None and not parent.load_config().tokenizer.joint:
+        raise ConfigError(
+            f"{parent.path} has a vocabulary for each language, so no reverse model can begin with it; leave out"
+            " training.init_from (--from), or give data.monolingual.back"
+        )
+    update: dict[str, Any] = {"minutes": minutes and minutes * back_share(text)}
+    if parent is None and not back.steps() and not given.keys() & {"training.both_directions", "training.r_drop"}:
+        facts = FactsCounter()
+        for pair in TrainingText(config.data).read():
+            facts.add(pair.src, pair.tgt)
+        if choose(facts.facts(), given)["training.both_directions"].value:
+            update["both_directions"] = 1.0
+    training = config.training.model_copy(update=update)
+    return config.model_copy(update={"data": _exchanged(config.data, text), "training": training})
+
+
+def _exchanged(data: DataConfig, text: Monolingual) -> DataConfig:
+    corpora, words = [corpus for corpus in data.corpora if not corpus.synthetic], data.words
+    sets = [*(corpus.files for corpus in corpora), data.dev or [], *data.test.values()]
+    if words is not None:
+        columns = _exchanged_columns(words.columns, [words.files])
+        words = words.model_copy(update={"files": words.files[::-1], "columns": columns})
+    update = {
+        "src_lang": data.tgt_lang,
+        "tgt_lang": data.src_lang,
+        "train": [corpus.model_copy(update={"files": corpus.files[::-1]}) for corpus in corpora],
+        "dev": data.dev and data.dev[::-1],
+        "test": {name: files[::-1] for name, files in data.test.items()},
+        "words": words,
+        "columns": _exchanged_columns(data.columns, sets),
+        "monolingual": Monolingual(tgt=text.src, search=text.search) if text.src else None,  # by a run of its own
+        "bleu_tokenize": "auto",
+    }
+    return data.model_copy(update=update)
+
+
+def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None:
+    """Raises ConfigError where they are not named, and the tables have them in different places."""
+    if columns is not None:
+        return ",".join(columns.split(",")[::-1])
+    found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1}
+    if len(found) > 1:
+        raise ConfigError(
+            "data.monolingual: source and target stand in different columns of the tables; set data.columns to names that"
+            " all of them have"
+        )
+    return "".join(f"{tgt + 1},{src + 1}" for src, tgt in found) or None
+
+
+# Which lines and pairs are of use ------------------------------------------------------------------------------------
+
+
+class Selection:
+    """Chooses lines of monolingual text, and then pairs of a line and its translation. Counts what it leaves out."""
+
+    def __init__(self, config: Config, reverse: RunDir | None = None):
+        """`reverse`: once it is trained. Until then lines are not counted in tokens."""
+        data, same, sample = config.data, same_pair(reverse, config), Sample()
+        self.data, self.left_out = data, Counter[str]()  # by the reason
+        self.n_trained = 0.0  # pairs of an epoch of the training text
+        self._trained, self._src_characters = set[int](), set[str]()
+        for pair in TrainingText(data).read():
+            self.n_trained += data.corpora[pair.corpus].weight
+            sample.add(pair)
+            self._src_characters.update(pair.src)
+            if len(self._trained) < _N_REMEMBERED:
+                self._trained.add(hash(normalize(pair.tgt)))
+        sets = [files for files in (data.dev, *data.test.values()) if files]
+        held_out = [read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line) for files in sets]
+        self._tokenizer = None
+        if reverse is not None and same is not None:
+            self._tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)
+            self._src_characters.update(*same.spellings()[0].values())
+            held_out += map(iter, same.cut_sets().values())
+        self._near_held_out = NearIndex([letters(pair.tgt) for pair in chain(*held_out)])
+        self._finder = FaultFinder(CorpusStatistics(sample.pairs), data.src_lang, data.tgt_lang)
+
+    def lines(self, report: CorpusReport) -> Iterator[str]:
+        """Those of the text, normalized, that are to be translated."""
+        text, seen = self.data.monolingual, set[int]()
+        assert text is not None
+        for raw in read_monolingual(text.tgt, on_bad_line=self.data.on_bad_line, report=report):
+            line = normalize(raw, keep_no_break_spaces=True)
+            if reason := self._fault_of_line(raw, normalize(line), seen):
+                self.left_out[reason] += 1
+            else:
+                yield line
+
+    def _fault_of_line(self, raw: str, text: str, seen: set[int]) -> str | None:
+        max_length = self.data.max_length
+        if not text:
+            return "blank"
+        is_long = len(text) > MAX_PIECE * max_length
+        if is_long or (self._tokenizer is not None and len(self._tokenizer.encode_src(text)) > max_length):
+            return f"longer than {max_length} tokens"
+        if hash(text) in seen:
+            return "repeated"
+        if hash(text) in self._trained:
+            return "training targets"
+        if self._near_held_out.near(letters(text)):
+            return "nearly in a dev or test set"
+        for kind in self._finder.faults_of_characters(SentencePair("", raw, 0)):
+            if kind.is_dropped:
+                return kind.replace("_", " ")
+        if len(seen) < _N_REMEMBERED:
+            seen.add(hash(text))
+        return None
+
+    def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Those of `pairs`, a translation and its line each, that look like translations of each other."""
+        for src, tgt in pairs:
+            faults: list[str] = [kind for kind in self._finder.faults(SentencePair(src, tgt, 0)) if kind.is_dropped]
+            if not faults and not self._src_characters.issuperset(set(src).difference(tgt)):
+                faults = ["characters that no source has"]  # they would become pieces of the tokenizer
+            if faults:
+                self.left_out[f"translated badly ({faults[0].replace('_', ' ')})"] += 1
+            else:
+                yield src, tgt
+
+
+# The stages ----------------------------------------------------------------------------------------------------------
+
+
+class BackTranslation:
+    def __init__(self, config: Config, run: RunDir, signals: StopSignals):
+        text, reverse = config.data.monolingual, reverse_run(config, run)
+        assert text is not None and reverse is not None
+        self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
+
+    def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
+        """Makes the synthetic pairs. Returns the seconds that they took, in all starts. Raises DataError for text that is of no
+        use, and RunDirError where it has changed."""
+        run, text, data = self.run, self.text, self.config.data
+        if text.back is None and not self._is_made():
+            self._train_reverse(train_reverse)
+        of_reverse = inputs_of_runs(run, **{"reverse model": self.reverse})
+        inputs = {
+            "monolingual text": sha256_of(text.tgt) if all(Path(file).exists() for file in text.tgt) else None,
+            "train": TrainingText(data).sha256(),
+            **of_reverse,
+        }
+        settings: dict[str, Any] = {"max_length": data.max_length, "on_bad_line": data.on_bad_line}
+        lines = run.manifest.product("monolingual", inputs, settings, self._select)
+        settings = {"search": text.search, "seed": self.config.training.seed}
+        inputs = {"monolingual lines": lines.sha256, **of_reverse}
+        run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines))
+        shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
+        return float(run.manifest.facts("synthetic")["seconds"])
+
+    def _is_made(self) -> bool:
+        """Whether the pairs are there, and of the reverse model as it is."""
+        made = self.run.manifest.products.get("synthetic")
+        if self.run.steps() or made is None or not self.reverse.steps():
+            return bool(self.run.steps())
+        return made.inputs["reverse model"] == sha256_of_best(self.reverse)
+
+    def _train_reverse(self, train: Callable[[Config, RunDir], None]) -> None:
+        data, reverse, signals = self.config.data, self.reverse, self.signals
+        selection, report = Selection(self.config), CorpusReport()
+        if not sum(1 for _ in selection.lines(report)):  # before time is spent on it
+            raise self._no_line_of_use(report.dropped | selection.left_out)
+        log.info(f"first trains the reverse model, {data.tgt_lang} to {data.src_lang}: {reverse.path}")
+        train(reverse_config(self.config, reverse), reverse)
         if signals.is_stopping:
             signals.stop(f"stopped after training {reverse.path}")
         signals.is_saving_needed = False
-    inputs = {
-        "monolingual text": sha256_of(text.tgt) if all(Path(file).exists() for file in text.tgt) else None,
-        "reverse model": _sha256_of(reverse),
-        "train": TrainingText(config.data).sha256(),
-    }
-    settings: dict[str, Any] = {"max_length": config.data.max_length, "on_bad_line": config.data.on_bad_line}
-    lines = run.manifest.product("monolingual", inputs, settings, lambda: _select(config, run, reverse))
-    settings = {"search": text.search, "seed": config.training.seed}
-    inputs = {"monolingual lines": lines.sha256, "reverse model": inputs["reverse model"]}
-    run.manifest.product("synthetic", inputs, settings, lambda: _translated(config, run, reverse, lines, signals))
-    shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
-    return float(run.manifest.facts("synthetic")["seconds"])
 
-
-def _sha256_of(reverse: RunDir) -> str | None:
-    try:
-        return sha256_of_best(reverse)
-    except RunDirError:  # gone; what it has translated is in the run
-        return None
-
-
-def _is_made(run: RunDir, reverse: RunDir) -> bool:
-    """Whether the pairs are there, and of the reverse model as it is."""
-    made, sha256 = run.manifest.products.get("synthetic"), _sha256_of(reverse)
-    return made is not None and sha256 in {None, made.inputs.get("reverse model")}
-
-
-def _refuse_useless(config: Config, text: Monolingual) -> None:
-    """Raises DataError where no line is of use, as far as that shows before anything is trained."""
-    for _ in read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=CorpusReport()):
-        pass
-    selection = Selection(config.data, held_out_targets(config.data, {}), None, AS_IT_IS[0])
-    if next(selection.lines(read_monolingual(text.tgt, on_bad_line="skip", report=CorpusReport())), None) is None:
-        raise _no_line_of_use(config, text, selection.left_out)
-
-
-def _no_line_of_use(config: Config, text: Monolingual, left_out: dict[str, int]) -> DataError:
-    is_long = max(left_out, key=lambda one: left_out[one]).startswith("longer")
-    wanted = "a sentence on each line" if is_long else f"text in {config.data.tgt_lang} that is not yet translated"
-    return DataError(f"{text.tgt[0]}: no line of use, {_format_counts(left_out)}; give {wanted}")
-
-
-def log_unused(run: RunDir) -> None:
-    """Says, where it is so, that a run has no synthetic pairs and will not get any."""
-    if run.manifest.facts("synthetic").get("n_pairs") == 0:
-        log.warning(
-            "the monolingual text was not used, as the reverse model was too weak; another run can use it, with more pairs"
-            " or --minutes: add --run-dir OTHER"
+    def _no_line_of_use(self, left_out: dict[str, int]) -> DataError:
+        return DataError(
+            f"{self.text.tgt[0]}: no line of use, {_format_counts(left_out)}; give text in {self.config.data.tgt_lang} that is"
+            " not yet translated, a sentence on each line"
         )
 
+    def _select(self) -> Made:
+        """Writes the lines that are worth being translated."""
+        report, selection, n_chosen, files = CorpusReport(), Selection(self.config, self.reverse), 0, self.text.tgt
+        file, sha256 = self.run.synthetic / "lines.txt", sha256_of(files)
+        make_folder(self.run.synthetic)
+        with file.open("w", encoding="utf-8", newline="\n") as handle:
+            for line in selection.lines(report):
+                handle.write(f"{line}\n")
+                n_chosen += 1
+        if sha256_of(files) != sha256:
+            raise DataError(
+                f"{' or '.join(files)}: changed while it was read; run the same command again when it is complete"
+            )
+        left_out = report.dropped | selection.left_out
+        if not n_chosen:
+            raise self._no_line_of_use(left_out)
+        for note in (f"{n_chosen:,} of {report.n_pairs:,} lines are of use: {_format_counts(left_out)}", *report.notes):
+            log.info(f"monolingual: {note}")
+        return Made([file], {"n_lines": report.n_pairs, "n_chosen": n_chosen, "left_out": left_out})
 
-# The lines -----------------------------------------------------------------------------------------------------------
+    def _pairs(self, lines: Product) -> Made:
+        """Unless they would teach mistakes: with text of a model that had hardly learnt, a run was 1.8 chrF worse than without
+        (docs/log.md)."""
+        reverse, seconds = self.reverse, 0.0
+        if self.text.back is None:
+            if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
+                raise RunDirError(
+                    f"{reverse.metrics_file}: lost; restore it from a copy, or delete {reverse.path} to train it anew"
+                )
+            timed = reverse.logs.records(reverse.timing_file)
+            seconds = float(timed[-1]["elapsed_seconds"]) if timed else 0.0
+            if not (judgement := best_of(curve)).has_learnt:
+                log.warning(f"back-translation skipped: the reverse model {reverse.path} is too weak ({judgement})")
+                return Made(facts={"n_pairs": 0, "seconds": seconds})
+        log.info(f"next come translations of the monolingual text, and then {self.run.path} itself")
+        blocks = _Blocks(self.run, lines, sha256_of_json([lines.sha256, sha256_of_best(reverse), self.text.search]))
+        return self._join(blocks, self._translate(blocks, seconds))
+
+    def _translate(self, blocks: _Blocks, seconds: float) -> float:
+        """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""
+        data, training, signals = self.config.data, self.config.training, self.signals
+        device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
+        translator = Translator.load(self.reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
+        log.info(f"translating {blocks.n_lines:,} lines to {data.src_lang}, {self.text.search} search")
+        signals.is_saving_needed = True
+        with (  # computes as training does, so that a translation is the same whichever start makes it
+            fast_float32_products(device),
+            tqdm(total=blocks.n_lines, desc="back-translating", unit=" lines", leave=False, disable=None) as bar,
+        ):
+
+            def on_batch(n_lines: int) -> None:
+                bar.update(n_lines)
+                if signals.is_stopping:
+                    signals.stop(f"stopped back-translating, what is done is kept in {blocks.folder}")
+
+            for place, number in enumerate(np.random.default_rng(training.seed).permutation(len(blocks)).tolist()):
+                translations, took = blocks.translations(number)
+                bar.update(len(translations))
+                if not translations and place and seconds >= end:
+                    break
+                if not translations:
+                    began, options = time.monotonic(), _SEARCHES[self.text.search]
+                    lines, first = blocks.lines(number), number * _BLOCK_SIZE
+                    translations = translator.translate(lines, on_batch=on_batch, first_line=first, **options)
+                    blocks.save(number, translations, took := time.monotonic() - began)
+                seconds += took
+        signals.is_saving_needed = False
+        return seconds
+
+    def _join(self, blocks: _Blocks, seconds: float) -> Made:
+        """Writes the pairs of all blocks that are translated."""
+        selection, n_translated, n_pairs = Selection(self.config, self.reverse), 0, 0
+        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).synthetic_files()]
+        src_file, tgt_file = (file.open("w", encoding="utf-8", newline="\n") for file in files)
+        with src_file, tgt_file:
+            for number in range(len(blocks)):
+                translations, _ = blocks.translations(number)
+                n_translated += len(translations)
+                for src, tgt in selection.pairs(zip(translations, blocks.lines(number), strict=False)):
+                    src_file.write(f"{src}\n")
+                    tgt_file.write(f"{tgt}\n")
+                    n_pairs += 1
+        left_out = dict(selection.left_out)
+        if n_translated < blocks.n_lines:
+            left_out["not translated, for want of time"] = blocks.n_lines - n_translated
+        if not n_pairs:
+            raise DataError(
+                f"{self.run.synthetic}: no pair of use, {_format_counts(left_out)}; the reverse model {self.reverse.path} is too"
+                " weak: run the same command with more minutes or steps, or give another data.monolingual.back"
+            )
+        weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
+        log.info(f"{n_pairs:,} synthetic pairs: {self.run.synthetic}; lines left out: {_format_counts(left_out)}")
+        return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": seconds, "left_out": left_out})
 
 
-def _selection(config: Config, reverse: RunDir) -> Selection:
-    tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)
-    written, _ = spellings_of(reverse, config) or AS_IT_IS  # by the reverse model, in the language of the sources
-    return Selection(config.data, held_out_targets(config.data, held_out_of(reverse, config)), tokenizer, written)
-
-
-def _select(config: Config, run: RunDir, reverse: RunDir) -> Made:
-    """Writes the lines that are worth being translated."""
-    text, report, selection, n_chosen = config.data.monolingual, CorpusReport(), _selection(config, reverse), 0
-    assert text is not None
-    file, sha256 = run.synthetic / "lines.txt", sha256_of(text.tgt)
-    make_folder(run.synthetic)
-    with file.open("w", encoding="utf-8", newline="\n") as handle:
-        for line in selection.lines(read_monolingual(text.tgt, on_bad_line=config.data.on_bad_line, report=report)):
-            handle.write(f"{line}\n")
-            n_chosen += 1
-    if sha256_of(text.tgt) != sha256:
-        raise DataError(
-            f"{' or '.join(text.tgt)}: changed while it was read; run the same command again when it is complete"
-        )
-    for note in report.notes:
-        log.info(f"monolingual: {note}")
-    left_out = report.dropped | selection.left_out
-    if not n_chosen:
-        raise _no_line_of_use(config, text, left_out)
-    if n_chosen < _FEW * report.n_pairs:
-        log.warning(f"only {n_chosen:,} of {report.n_pairs:,} lines are of use: {_format_counts(left_out)}")
-    return Made([file], {"n_lines": report.n_pairs, "n_chosen": n_chosen, "left_out": dict(left_out)})
+def _format_counts(left_out: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in left_out.items()) or "none"
 
 
 class _Blocks:
@@ -159,138 +378,32 @@ class _Blocks:
         self._run, self._file, self.folder = run, run.synthetic / "lines.txt", run.synthetic / "blocks" / key[:16]
         self.n_lines = TypeAdapter(int).validate_python(lines.facts["n_chosen"])
         with self._file.open("rb") as content:
-            sizes = np.fromiter(map(len, content), np.int64, self.n_lines)
-        self._starts = np.concatenate([[0], np.cumsum(sizes)])[::_BLOCK_SIZE].tolist()
+            ends = np.cumsum(np.fromiter(map(len, content), np.int64, self.n_lines))
+        self._starts = [0, *ends[_BLOCK_SIZE - 1 : -1 : _BLOCK_SIZE].tolist()]
         for folder in (self.folder.parent, self.folder):
             make_folder(folder)
 
     def __len__(self) -> int:
-        return -(-self.n_lines // _BLOCK_SIZE)
+        return len(self._starts)
 
     def lines(self, number: int) -> list[str]:
         with self._file.open("rb") as content:
             content.seek(self._starts[number])
             return [line.decode().removesuffix("\n") for line in islice(content, _BLOCK_SIZE)]
 
-    def translations(self, number: int) -> tuple[list[str], float] | None:
+    def translations(self, number: int) -> tuple[list[str], float]:
         """And the seconds that they took. None where they are not there or damaged."""
         try:
-            sha256, _, content = read_inside(self._run.path, self._path(number), 1 << 28).partition(b"\n")
-            translations, seconds = _TRANSLATIONS.validate_json(content)
+            sha256, translations, seconds = _BLOCK.validate_json(
+                read_inside(self._run.path, self._path(number), 1 << 28)
+            )
         except (FileNotFoundError, ValidationError):
-            return None
-        is_whole = hashlib.sha256(content).hexdigest().encode() == sha256
-        return (translations, seconds) if is_whole and len(translations) == len(self.lines(number)) else None
+            return [], 0.0
+        return (translations, seconds) if sha256_of_json([translations, seconds]) == sha256 else ([], 0.0)
 
-    def save(self, number: int, translations: list[str], seconds: float) -> None:
-        content = json.dumps([translations, seconds]).encode()
-        write_bytes(self._path(number), hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    def save(self, number: int, *made: object) -> None:
+        """`made`: translations and seconds."""
+        write_bytes(self._path(number), json.dumps([sha256_of_json(made), *made]).encode())
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:06d}.json"
-
-
-# The pairs -----------------------------------------------------------------------------------------------------------
-
-
-def _translated(config: Config, run: RunDir, reverse: RunDir, lines: Product, signals: StopSignals) -> Made:
-    text, seconds = config.data.monolingual, _seconds_of(reverse) if reverse.path == run.back else 0.0
-    assert text is not None
-    if text.back is None and not (judged := _judged(reverse)).has_learnt:
-        log.warning(
-            f"back-translation skipped: the reverse model {reverse.path} is too weak ({judged}), and what it writes would teach"
-            " mistakes"
-        )
-        return Made(facts={"n_pairs": 0, "seconds": seconds})
-    log.info(f"next come translations of the monolingual text, and then {run.path} itself")
-    blocks = _Blocks(
-        run, lines, hashlib.sha256(f"{lines.sha256} {sha256_of_best(reverse)} {text.search}".encode()).hexdigest()
-    )
-    end = 60 * translated_share(text) * (config.training.minutes or math.inf)
-    seconds = _translate(config, reverse, blocks, seconds, end, signals)
-    return _joined(config, run, reverse, blocks, seconds)
-
-
-def _translate(
-    config: Config, reverse: RunDir, blocks: _Blocks, seconds: float, end: float, signals: StopSignals
-) -> float:
-    """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""
-    text, device = config.data.monolingual, choose_device(config.training.device)
-    assert text is not None
-    translator = Translator.load(reverse.path, device=str(device), to=reverse_name(config.data))
-    log.info(f"translating {blocks.n_lines:,} lines to {config.data.src_lang}, {text.search} search")
-    signals.is_saving_needed = True
-    with (  # computes as training does, so that a translation is the same whichever start makes it
-        fast_float32_products(device),
-        tqdm(total=blocks.n_lines, desc="back-translating", unit=" lines", leave=False, disable=None) as bar,
-    ):
-
-        def on_batch(n_lines: int) -> None:
-            bar.update(n_lines)
-            if signals.is_stopping:
-                signals.stop(f"stopped back-translating, what is done is kept in {blocks.folder}")
-
-        for place, number in enumerate(np.random.default_rng(config.training.seed).permutation(len(blocks)).tolist()):
-            if (known := blocks.translations(number)) is not None:
-                bar.update(len(known[0]))
-                seconds += known[1]
-            elif seconds < end or place == 0:
-                began, options = time.monotonic(), {"first_line": number * _BLOCK_SIZE, **_SEARCHES[text.search]}
-                translations = translator.translate(blocks.lines(number), on_batch=on_batch, **options)
-                blocks.save(number, translations, took := time.monotonic() - began)
-                seconds += took
-            else:
-                break
-    signals.is_saving_needed = False
-    return seconds
-
-
-def _joined(config: Config, run: RunDir, reverse: RunDir, blocks: _Blocks, seconds: float) -> Made:
-    """Writes the pairs of all blocks that are translated."""
-    selection, n_translated = _selection(config, reverse), 0
-    files = [Path(file) for file in run.of_pair(config.data, config.data).synthetic_files()]
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        nonlocal n_translated
-        for number in range(len(blocks)):
-            if (known := blocks.translations(number)) is not None:
-                n_translated += len(known[0])
-                yield from selection.pairs(zip(known[0], blocks.lines(number), strict=True))
-
-    with (
-        files[0].open("w", encoding="utf-8", newline="\n") as src,
-        files[1].open("w", encoding="utf-8", newline="\n") as tgt,
-    ):
-        for pair in pairs():
-            src.write(f"{pair[0]}\n")
-            tgt.write(f"{pair[1]}\n")
-    left_out, n_pairs = dict(selection.left_out), n_translated - selection.left_out.total()
-    if n_translated < blocks.n_lines:
-        left_out["not translated, for want of time"] = blocks.n_lines - n_translated
-    if not n_pairs:
-        is_own = config.data.monolingual is not None and config.data.monolingual.back is None
-        advice = "run the same command with more minutes or steps" if is_own else "give another data.monolingual.back"
-        raise DataError(
-            f"{run.synthetic}: no pair of use, {_format_counts(left_out)}; the reverse model {reverse.path} is too weak: {advice}"
-        )
-    weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
-    log.info(f"{n_pairs:,} synthetic pairs: {run.synthetic}; lines left out: {_format_counts(left_out)}")
-    return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": seconds, "left_out": left_out})
-
-
-def _judged(reverse: RunDir) -> Judgement:
-    """By its dev set. With text of one that had hardly learnt, a run was 1.8 chrF worse than without (docs/log.md)."""
-    if curve := learning_curve(reverse.logs.records(reverse.metrics_file)):
-        return best_of(curve)
-    raise RunDirError(
-        f"{reverse.metrics_file}: lost; restore it from a copy, or delete {reverse.path} to train it anew"
-    )
-
-
-def _seconds_of(reverse: RunDir) -> float:
-    timed = reverse.logs.records(reverse.timing_file)
-    return float(timed[-1]["elapsed_seconds"]) if timed else 0.0
-
-
-def _format_counts(left_out: dict[str, int]) -> str:
-    return ", ".join(f"{n:,} {reason}" for reason, n in left_out.items()) or "none"

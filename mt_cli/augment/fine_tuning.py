@@ -7,7 +7,7 @@ Once a run has a checkpoint of its own, its parent is not needed any more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import compress, islice
 from operator import methodcaller
 from pathlib import Path
@@ -16,35 +16,61 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mt_cli.config import Config, DataConfig, SeveralPairs, differing_keys, given_keys
+from mt_cli.config import Config, DataConfig, SeveralPairs, given_keys
 from mt_cli.config_file import complete
 from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import SentencePair, read_pairs
+from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spelling import Spellings
-from mt_cli.data.tokenizer import Tokenizer
+from mt_cli.data.tokenizer import Tokenizer, extend_tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.files import make_folder, sha256_of_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import PairFiles, RunDir
-from mt_cli.training.optimizer import is_frozen
 
 log = logging.getLogger(__name__)
 
+Sets = dict[str, list[SentencePair]]  # dev and test sets, by name
+
 _N_NAMED = 8  # weights, in a message
 _N_REMEMBERED = 1_000_000  # pairs; bounds memory at about 100 MB
-_TOO_HIGH = "so sentences may be held out that it was trained on, and score too high"
-_GIVE_SETS = "give --dev and --test of your own"
 _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 _TAKES_ITS_PLACE = 0.5  # of the parent's pairs: so large a text is the parent's own one, mended or added to
 _N_REHEARSED = 20_000  # pairs at most, or as many as an epoch needs
 
 
+# Which run -----------------------------------------------------------------------------------------------------------
+
+
 def parent_of(config: Config) -> RunDir | None:
     """Raises RunDirError when it is not there."""
     return RunDir.existing(Path(config.training.init_from)) if config.training.init_from else None
+
+
+def run_to_begin_with(config: Config, run: RunDir) -> RunDir | None:
+    """The parent, or the reverse model within the run if it has learnt both ways. Raises RunDirError when it is missing."""
+    parent, text = parent_of(config), config.data.monolingual
+    if parent is not None or text is None or text.back is not None:
+        return parent
+    back = RunDir.existing(run.back)
+    return back if back.load_config().training.both_directions == 1 else None
+
+
+def sha256_of_best(run: RunDir) -> str:
+    """Of its best checkpoint's file."""
+    return sha256_of_file(run.find_checkpoint("best"))
+
+
+def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None]:
+    """The other runs that a product of `run` is made of, by name. Once `run` has a checkpoint it needs them no more."""
+    if run.steps():
+        return dict.fromkeys(others)
+    return {name: sha256_of_best(other) for name, other in others.items() if other is not None}
+
+
+# Tokenizer, network and weights --------------------------------------------------------------------------------------
 
 
 def like_parent(config: Config, parent: RunDir) -> Config:
@@ -61,9 +87,133 @@ def like_parent(config: Config, parent: RunDir) -> Config:
         raise ConfigError(
             f"{parent.path} has another tokenizer, which a run that begins with it keeps; leave out tokenizer.*"
         )
-    if unlike := [one for one in differing_keys(config, of_parent, ["model"]) if "dropout" not in one.split()[0]]:
-        log.info(f"the network differs from that of {parent.path}: {'; '.join(unlike)}")
     return config
+
+
+def tokenizer_of_parent(config: Config, parent: RunDir, sides: list[Callable[[], Iterator[str]]]) -> Tokenizer:
+    """The parent's tokenizer, extended by pieces of this text where it has not learnt one of the languages; where each side
+    has its own pieces, not on that side. `sides` as in `train_tokenizer`."""
+    settings, extends = config.tokenizer, config.training.extend_vocabulary
+    own, known = _languages(config), _languages(parent.load_config())
+    unknown = [code for codes, others in zip(own, known, strict=True) for code in codes if code not in others]
+    if extends is None and unknown:
+        names = " and ".join(dict.fromkeys(unknown))
+        log.info(f"{parent.path} has not learnt {names}, so subwords of this text join its own")
+    tokenizer = parent.load_tokenizer(settings.joint)
+    if extends or (extends is None and unknown):
+        before = sum(tokenizer.vocab_sizes[: len(sides)])
+        tokenizer = extend_tokenizer(tokenizer, sides, settings.algorithm, settings.vocab_size)
+        log.info(f"tokenizer: {sum(tokenizer.vocab_sizes[: len(sides)]) - before:,} subwords join {before:,}")
+    return tokenizer
+
+
+def _languages(config: Config) -> list[list[str]]:
+    """Those that each model of the tokenizer has learnt."""
+    src, tgt = ([getattr(pair, side) for pair in config.data.directions] for side in ("src_lang", "tgt_lang"))
+    return [[*src, *tgt]] if config.tokenizer.joint else [src, tgt]
+
+
+def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> None:
+    """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
+    spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in
+    another shape, are randomly initialized and named.
+
+    Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
+    loaded = load_model(parent)
+    old = loaded.tokenizer
+    for before, now in (
+        (old.src_vocabulary(), tokenizer.src_vocabulary()),
+        (old.tgt_vocabulary(), tokenizer.tgt_vocabulary()),
+    ):
+        if now[: len(before)] != before:
+            raise RunDirError(
+                f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
+            )
+    weights, own, random = loaded.model.state_dict(), model.state_dict(), list[str]()
+    with torch.no_grad():
+        for name, weight in own.items():
+            theirs = weights.get(name)
+            if theirs is not None and theirs.shape == weight.shape:
+                weight.copy_(theirs)
+            elif theirs is not None and name.endswith(_ROWS_OF_PIECES) and theirs.shape[1:] == weight.shape[1:]:
+                spelt = spelling_ids(old, tokenizer, is_src=name.startswith("src_"))
+                weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
+            else:
+                random.append(name)
+    more = f" and {len(random) - _N_NAMED:,} more" if len(random) > _N_NAMED else ""
+    names = (
+        f"; missing or of another shape, randomly initialized: {', '.join(random[:_N_NAMED])}{more}" if random else ""
+    )
+    log.info(f"begun with the weights of {parent.path}{names}")
+
+
+def spelling_ids(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
+    """For each piece that only the new tokenizer has, the old ids whose mean it begins as."""
+    encode, pieces_of = (old.encode_src, old.src_pieces) if is_src else (old.encode_tgt, old.tgt_pieces)
+    vocabulary, n_old = (
+        (new.src_vocabulary(), old.src_vocab_size) if is_src else (new.tgt_vocabulary(), old.tgt_vocab_size)
+    )
+    every, found = list(range(n_old)), list[list[int]]()
+    for piece in vocabulary[n_old:]:
+        if piece in new.tags:
+            found.append(list(old.tags.values()) or every)
+            continue
+        ids = encode(piece.replace("▁", " "))
+        if len(ids) > 1 and not piece.startswith("▁") and pieces_of(ids[:1]) == ["▁"]:
+            ids = ids[1:]  # a piece within a word has no space before it
+        found.append(ids or every)  # the rules of an imported tokenizer may delete all of a piece
+    return found
+
+
+# The sets and the text -----------------------------------------------------------------------------------------------
+
+
+class SamePair(NamedTuple):
+    """What another run has of the language pair of this one, in either direction."""
+
+    run: RunDir
+    data: DataConfig
+    files: PairFiles
+    is_exchanged: bool  # from target to source
+
+    def spellings(self) -> Spellings:
+        """How it reads source and target."""
+        src, tgt = self.files.spellings()
+        return (tgt, src) if self.is_exchanged else (src, tgt)
+
+    def cut_sets(self) -> Sets:
+        """The sets that it cut from its training text; none where its config names them."""
+        sets = self.files.held_out_pairs() if self.data.dev is None else {}
+        if self.is_exchanged:
+            return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs] for name, pairs in sets.items()}
+        return sets
+
+    def known_pairs(self) -> set[int]:
+        """Hashes of the pairs that it was trained on, where its config names the dev set: to hold them out would give scores
+        that are too high."""
+        if self.data.dev is None or self.run.is_imported:
+            return set()
+        pairs = islice(TrainingText(self.data).read(on_bad_line="skip"), _N_REMEMBERED)
+        try:
+            return {hash(pair[1::-1] if self.is_exchanged else pair[:2]) for pair in pairs}
+        except DataError as error:
+            log.warning(
+                f"{self.run.path} has no training text any more, so sentences may be held out that it was trained on, and"
+                f" score too high ({error}); give --dev and --test of your own"
+            )
+            return set()
+
+
+def same_pair(other: RunDir | None, config: Config) -> SamePair | None:
+    """`config`: of one language pair. None where the other run translates between other languages."""
+    if other is None:
+        return None
+    theirs, own = other.load_config().data, (config.data.src_lang, config.data.tgt_lang)
+    pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in (own, own[::-1])]
+    data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
+    if data is None:
+        return None
+    return SamePair(other, data, other.of_pair(theirs, data), (data.src_lang, data.tgt_lang) != own)
 
 
 def known_characters(parent: RunDir | None, language: str) -> set[str]:
@@ -79,164 +229,33 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
     return set().union(*(profile.characters for profile in profiles if profile is not None))
 
 
-def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir, freeze: Sequence[str] = ()) -> None:
-    """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
-    spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in
-    another shape, are randomly initialized and named. So are those of them that are in a part of `freeze`.
-
-    Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
-    loaded = load_model(parent)
-    old, new = loaded.tokenizer, tokenizer
-    for before, now in (
-        (old.src_vocabulary(), new.src_vocabulary()),
-        (old.tgt_vocabulary(), new.tgt_vocabulary()),
-    ):
-        if now[: len(before)] != before:
-            raise RunDirError(
-                f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
-            )
-    weights, own, random, longer = loaded.model.state_dict(), model.state_dict(), list[str](), list[str]()
-    with torch.no_grad():
-        for name, weight in own.items():
-            theirs = weights.get(name)
-            if theirs is not None and theirs.shape == weight.shape:
-                weight.copy_(theirs)
-            elif theirs is not None and name.endswith(_ROWS_OF_PIECES) and theirs.shape[1:] == weight.shape[1:]:
-                spelt = _spelt(loaded.tokenizer, tokenizer, is_src=name.startswith("src_"))
-                weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
-                longer.append(name)
-            else:
-                random.append(name)
-    share = sum(own[name].numel() for name in random) / sum(weight.numel() for weight in own.values())
-    exceptions = f"; missing or of another shape, randomly initialized: {_named(random)}" if random else ""
-    log.info(f"begun with the weights of {parent.path}{exceptions}")
-    if untrained := [name for name in (*random, *longer) if is_frozen(name, freeze)]:
-        log.warning(
-            f"training.freeze: what {parent.path} has not learnt of {_named(untrained)} is never learnt; leave out that part"
-        )
-    if share > 0.5:
-        log.warning(
-            f"{share:.0%} of the network is randomly initialized; leave out model.*, so that it is like that of {parent.path}"
-        )
-
-
-def _named(weights: list[str]) -> str:
-    more = f" and {len(weights) - _N_NAMED:,} more" if len(weights) > _N_NAMED else ""
-    return f"{', '.join(weights[:_N_NAMED])}{more}"
-
-
-def _spelt(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
-    """For each piece that only the new tokenizer has, the ids whose mean it begins as: those by which the old one writes it, or
-    all of them."""
-    encode, pieces_of = (old.encode_src, old.src_pieces) if is_src else (old.encode_tgt, old.tgt_pieces)
-    vocabularies = (new.src_vocabulary(), old.src_vocab_size) if is_src else (new.tgt_vocabulary(), old.tgt_vocab_size)
-    every = list(range(vocabularies[1]))
-    found, old_tags = [], list(old.tags.values()) or every
-    for piece in vocabularies[0][vocabularies[1] :]:
-        if piece in new.tags:
-            found.append(old_tags)
-            continue
-        ids = encode(piece.replace("▁", " "))
-        is_begun = len(ids) > 1 and not piece.startswith("▁") and pieces_of(ids[:1]) == ["▁"]
-        # A piece within a word has no space before it. The rules of an imported tokenizer may delete all of a piece.
-        found.append((ids[1:] if is_begun else ids) or every)
-    return found
-
-
-def sha256_of_best(run: RunDir) -> str:
-    """Of its best checkpoint's file."""
-    return sha256_of_file(run.find_checkpoint("best"))
-
-
-def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None]:
-    """The other runs that a product of `run` is made of, by name. Once `run` has a checkpoint it needs them no more."""
-    if run.steps():
-        return dict.fromkeys(others)
-    return {name: sha256_of_best(other) for name, other in others.items() if other is not None}
-
-
-class _SamePair(NamedTuple):
-    """What another run has learnt between the languages of a run."""
-
-    data: DataConfig
-    files: PairFiles
-    is_exchanged: bool  # from target to source
-
-    def turned(self, sets: dict[str, list[SentencePair]]) -> dict[str, list[SentencePair]]:
-        """The other run's sets in the direction of this one."""
-        if not self.is_exchanged:
-            return sets
-        return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs] for name, pairs in sets.items()}
-
-
-def _same_pair(other: RunDir, config: Config) -> _SamePair | None:
-    """For a config of one language pair. None where the other run translates between other languages."""
-    theirs, own = other.load_config().data, (config.data.src_lang, config.data.tgt_lang)
-    pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in (own, own[::-1])]
-    data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
-    if data is None:
-        return None
-    return _SamePair(data, other.of_pair(theirs, data), (data.src_lang, data.tgt_lang) != own)
-
-
-def held_out_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """For a config of one language pair, the sets that another run of it, in either direction, cut from its training text, by
-    name; none where its config names them."""
-    same = _same_pair(other, config)
-    if same is None or same.data.dev is not None:
-        return {}
-    return same.turned(same.files.held_out_pairs())
-
-
-def named_sets_of(other: RunDir, config: Config) -> dict[str, list[SentencePair]]:
-    """The dev set and the first test set that the config of such a run names; none, with a warning, where they are gone."""
-    same = _same_pair(other, config)
-    if same is None or same.data.dev is None:
-        return {}
-    named, data = zip(("dev", "test"), (same.data.dev, *same.data.test.values()), strict=False), same.data
-    try:
-        sets = {name: read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line) for name, files in named}
-        return same.turned({name: list(pairs) for name, pairs in sets.items()})
-    except DataError as error:
-        log.warning(f"{other.path} has no dev set any more, {_TOO_HIGH} ({error}); {_GIVE_SETS}")
-        return {}
-
-
-def known_pairs(other: RunDir, config: Config) -> set[int]:
-    """Hashes of the pairs that such a run was trained on, where its config names its dev set: to hold them out would give
-    scores that are too high."""
-    same = _same_pair(other, config)
-    if same is None or same.data.dev is None or other.is_imported:
-        return set()
-    pairs = TrainingText(same.data).read(on_bad_line="skip")
-    try:
-        return {hash(pair[1::-1] if same.is_exchanged else pair[:2]) for pair in islice(pairs, _N_REMEMBERED)}
-    except DataError as error:
-        log.warning(f"{other.path} has no training text any more, {_TOO_HIGH} ({error}); {_GIVE_SETS}")
-        return set()
-
-
-def spellings_of(other: RunDir, config: Config) -> Spellings | None:
-    """For a config of one language pair, how another run of it, in either direction, reads source and target. None where it
-    translates between other languages."""
-    same = _same_pair(other, config)
-    if same is None:
-        return None
-    src, tgt = same.files.spellings()
-    return (tgt, src) if same.is_exchanged else (src, tgt)
-
-
-def rehearsed(config: Config, parent: RunDir, own: PairFiles) -> Made:
+def rehearse(config: Config, run: RunDir) -> None:
     """Copies pairs of the parent's training text into the run, where the new text is of the same languages and so little
     that learning it would cost what the parent knows."""
-    nothing, share = Made(facts={"n_pairs": 0}), config.training.rehearsal
-    theirs = next((pair for pair in parent.load_config().data.directions if pair.name == own.pair.name), None)
-    if theirs is None or not share or parent.is_imported or isinstance(config.data, SeveralPairs):
+    if config.training.init_from is None or isinstance(config.data, SeveralPairs):
+        run.manifest.discard(["rehearsal"])
+        return
+    parent, products = None if run.steps() else parent_of(config), run.manifest.products
+    inputs = {**inputs_of_runs(run, parent=parent), "train": TrainingText(config.data).sha256()}
+    inputs |= {name: products[name].sha256 for name in ("synthetic",) if name in products}
+    settings = {"rehearsal": config.training.rehearsal, "seed": config.training.seed}
+    run.manifest.product("rehearsal", inputs, settings, lambda: _rehearsed(config, run, parent))
+
+
+def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
+    nothing, share, own = Made(facts={"n_pairs": 0}), config.training.rehearsal, run.of_pair(config.data, config.data)
+    if parent is None or parent.is_imported or not share:
         return nothing
-    text = TrainingText(own.training_data())
-    n_new = sum(text.corpora[pair.corpus].weight for pair in text.read())
+    of_parent = parent.load_config().data
+    theirs = next((pair for pair in of_parent.directions if pair.name == config.data.name), None)
+    if theirs is None:
+        return nothing
+    data = own.training_data()
+    corpora = [corpus for corpus in data.corpora if corpus.files != own.rehearsal_files()]  # of an earlier start
+    text = TrainingText(data.model_copy(update={"train": corpora}))
+    n_new = sum(corpora[pair.corpus].weight for pair in text.read())
     n_wanted = round(share / (1 - share) * n_new)
-    files = parent.of_pair(parent.load_config().data, theirs)
+    files = parent.of_pair(of_parent, theirs)
     try:
         n_theirs = sum(1 for _ in _learnt_pairs(files))
     except (DataError, RunDirError) as error:
@@ -265,6 +284,5 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
     text = TrainingText(files.training_data())
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")
-    is_synthetic = [corpus.synthetic for corpus in text.corpora]
     pairs = text.read(on_bad_line="skip")
-    return files.trained(pair for pair in pairs if not is_synthetic[pair.corpus])
+    return files.trained(pair for pair in pairs if not text.corpora[pair.corpus].synthetic)

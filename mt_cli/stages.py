@@ -1,0 +1,409 @@
+"""What one language pair goes through before it is trained on: its text is read, checked, respelled and split, and becomes ids.
+
+A stage is a function of the pair. What it makes is a product of the run (`run/manifest.py`), made once of what it names.
+`build.prepare` calls the stages in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cached_property, reduce
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
+from mt_cli.checking.check import ReadCorpus, quick_check
+from mt_cli.checking.check import check as full_check
+from mt_cli.checking.faults import Kind
+from mt_cli.checking.report import Report
+from mt_cli.checking.sets import SetsCheck
+from mt_cli.config import Config, DataConfig
+from mt_cli.data.corpora import Places, TextSet, TrainingText, joined_sha256
+from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
+from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
+from mt_cli.data.profile import ProfileBuilder
+from mt_cli.data.spelling import AS_IT_IS, CharacterCounter, count_characters, format_spelling, respelled
+from mt_cli.data.split import Split, repetitions
+from mt_cli.data.split import split as split_text
+from mt_cli.data.splitting import AbbreviationCounter
+from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
+from mt_cli.errors import DataError
+from mt_cli.files import cannot_write, write_text
+from mt_cli.recipe import FactsCounter
+from mt_cli.run.manifest import Made
+from mt_cli.run.run_dir import RunDir
+from mt_cli.training.state import PreparedPair
+
+log = logging.getLogger(__name__)
+
+Change = Callable[[Iterable[SentencePair]], Iterable[SentencePair]]
+_MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
+_SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text
+_MOST_REPEATED = 10.0  # times that an epoch has an entry of a list of words
+_CHUNK_SIZE = 10_000  # pairs that are encoded at once, by several threads
+_MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
+
+
+class Others(NamedTuple):
+    """Runs that this one takes over something from."""
+
+    parent: RunDir | None  # that it begins with
+    reverse: RunDir | None  # that translates for it
+
+
+class PairText:
+    """The text of a language pair. It is read once, when a stage first needs it; stages then read a copy of its normalized
+    pairs."""
+
+    def __init__(self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, others: Others):
+        """`facts`: gets what the recipe is to know of the text."""
+        self.run, self.files = run, run.of_pair(config.data, data)
+        self.parent, self.reverse = others.parent, others.reverse
+        self.data, self.suffix, self._facts = self.files.training_data(), self.files.suffix, facts
+        self.config = config.model_copy(update={"data": self.data})  # of this pair alone
+        self.text = TrainingText(self.data, self.suffix)
+        self.sets, self.words = self.text.sets, TextSet.of_words(self.data)
+        self.of_runs = inputs_of_runs(run, **others._asdict())
+        self.made, self._changes = dict[str, str](), list[Change]()
+        self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
+        self.characters = CharacterCounter(), CharacterCounter()  # of what no machine translated
+        self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
+        self._check, self._open = SetsCheck(self.text.format_place), ExitStack()
+
+    # What a stage makes, and how it changes the text
+
+    def product(self, stage: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> None:
+        """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it."""
+        inputs = {**self.inputs, **self.of_runs, **self.made}
+        name = f"{stage}{self.suffix}"
+        self.made[name] = self.run.manifest.product(name, inputs, settings, make).sha256
+
+    def change(self, change: Change) -> None:
+        """The training text and the list of words are from now on what `change` gives for their pairs."""
+        self._changes.append(change)
+
+    def changed(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        yield from reduce(lambda text, change: change(text), self._changes, pairs)
+
+    # Reading
+
+    @cached_property
+    def inputs(self) -> dict[str, str | None]:
+        """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
+        found: dict[str, str | None] = {f"train{self.suffix}": joined_sha256([one.sha256 for one in self.sets])}
+        if self.data.dev is not None:
+            found[f"dev{self.suffix}"] = sha256_of(self.data.dev)
+        if self.words is not None:
+            found[f"words{self.suffix}"] = self.words.sha256
+        return found
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The settings that reading depends on."""
+        return {key: getattr(self.data, key) for key in ("columns", "on_bad_line", "dedup", "src_lang", "tgt_lang")}
+
+    def pairs(self) -> Iterator[SentencePair]:
+        """All training pairs as they are written. Raises DataError for what is wrong with any of the sets."""
+        return chain.from_iterable(map(read_copy, self._copies.values()))
+
+    def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
+        """The pairs of these sets as the stages so far have changed them; of all sets where none is given."""
+        for one in sets or self.trained_sets:
+            pairs = read_copy(self._copies[one.name]) if one is not self.words else self._read(one)
+            yield from self.changed(pairs)
+
+    @property
+    def trained_sets(self) -> list[TextSet]:
+        return [*self.sets, *([self.words] if self.words is not None else [])]
+
+    @cached_property
+    def dev(self) -> TextSet:
+        return TextSet.dev(self.data, self.files.dev_files(), self.suffix)
+
+    @cached_property
+    def dev_pairs(self) -> list[SentencePair]:
+        is_read = self.data.dev is not None and "held_out" in vars(self)
+        return self.held_out["dev"] if is_read else list(self._read(self.dev))
+
+    def _read(self, one: TextSet) -> Iterator[SentencePair]:
+        self.reports[one.name] = CorpusReport()
+        return one.read(self.reports[one.name])
+
+    def read(self) -> None:
+        """Reads all sets, unless that was done."""
+        self._copies  # noqa: B018
+
+    def close(self) -> None:
+        """Deletes the copy."""
+        self._open.close()
+
+    @cached_property
+    def held_out(self) -> dict[str, list[SentencePair]]:
+        """The dev and test sets that are named."""
+        found = dict[str, list[SentencePair]]()
+        for name, files in {**({"dev": self.data.dev} if self.data.dev else {}), **self.data.test}.items():
+            columns, on_bad_line, report = self.data.columns, self.data.on_bad_line, self.reports[name]
+            pairs = read_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report)
+            found[name] = list(self._check.held_out(name, pairs))
+        return found
+
+    @cached_property
+    def _copies(self) -> dict[str, Path]:
+        """The normalized pairs of each corpus, in a temporary file."""
+        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self.held_out
+        try:
+            self.files.cache.mkdir(parents=True, exist_ok=True)
+            for one in self.sets:
+                copies[one.name].unlink(missing_ok=True)  # of a process that was killed
+                self._open.callback(copies[one.name].unlink, missing_ok=True)
+                write_copy(self._counted(self._check.train(self._read(one))), copies[one.name])
+        except OSError as error:
+            raise cannot_write(self.files.cache, error) from None
+        self._check.finish()
+        if self.words is not None:
+            self._check.warn_of_words(self.words.read())
+        return copies
+
+    def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """Of synthetic pairs and of text that is rehearsed, the recipe counts as many as an epoch has: a network learns from
+        them as from others, and more of them shall not make it too large or the training too long for the others."""
+        corpora = self.data.corpora
+        shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
+        for n_before, pair in enumerate(pairs):
+            corpus, share = corpora[pair.corpus], shares[pair.corpus]
+            self.n_of_epoch[corpus.synthetic] += corpus.weight
+            if not corpus.synthetic:
+                count_characters(self.characters, pair)
+            if int(share * (n_before + 1)) > int(share * n_before):
+                self._facts.add(pair.src, pair.tgt)
+            yield pair
+
+    @cached_property
+    def report(self) -> Report:
+        """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
+        self.read()
+        corpus = ReadCorpus(self.pairs, self.held_out, self.characters, self.parent is not None)
+        if self.data.clean:
+            return full_check(self.data, corpus)
+        return quick_check(self.data, corpus._replace(read_train=lambda: islice(self.pairs(), _MOST_CHECKED)))
+
+    @cached_property
+    def left_out(self) -> Places:
+        """The pairs that are not trained on, once the text is split. The list of words shall not repeat the sets that were cut
+        from the text."""
+        places = self.files.left_out_places()
+        if self.words is None or self.data.dev is not None:
+            return places
+        return Places(chain(places, repetitions(self.words.read, self.files.held_out_pairs())))
+
+
+# Before there is a tokenizer -----------------------------------------------------------------------------------------
+
+
+def check(pair: PairText) -> None:
+    """What is wrong with the corpus: `check.json`."""
+    file, settings = pair.files.check_file, {"clean": pair.data.clean, **pair.reading}
+
+    def make() -> Made:
+        write_text(file, pair.report.as_json() + "\n")
+        return Made([file])
+
+    pair.run.manifest.product(f"check{pair.suffix}", pair.inputs, settings, make)
+
+
+def spell(pair: PairText) -> None:
+    """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows no other
+    characters."""
+
+    def make() -> Made:
+        spellings = AS_IT_IS
+        if pair.data.spelling == "dev":
+            learnt = same_pair(pair.parent, pair.config)
+            spellings = learnt.spellings() if learnt is not None else pair.report.spellings
+        for side, spelling in zip(("source", "target"), spellings, strict=True):
+            if spelling:
+                small = {char: other for char, other in spelling.items() if char == char.lower()}
+                log.info(f"trains with {format_spelling(small)} in the {side} (data.spelling)")
+        return Made(facts=dict(zip(("src", "tgt"), spellings, strict=True)))
+
+    pair.product("spelling", {"spelling": pair.data.spelling}, make)
+    spellings = pair.files.spellings()
+    if any(spellings):
+        pair.change(lambda pairs: respelled(pairs, spellings))
+
+
+def split(pair: PairText) -> None:
+    """Cuts a dev set, and where there is none a test set, from the text where the config names none: `held_out/`. And lists
+    what is not trained on: these sets, what resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
+    settings = {"clean": pair.data.clean, "test": not pair.data.test, **pair.reading}
+    pair.product("split", settings, lambda: _hold_out(pair))
+    pair.change(lambda pairs: (one for one in pairs if one.place not in pair.left_out))
+
+
+def _hold_out(pair: PairText) -> Made:
+    faulty, is_cleaned, sets = pair.report.dropped, pair.data.clean, dict[str, list[SentencePair]]()
+    found, cut_from = Split(), "the corpus"
+    read = lambda: (one for one in pair.pairs() if not is_cleaned or one.place not in faulty)  # noqa: E731
+    if pair.data.dev is None:
+        parent, reverse = (same_pair(run, pair.config) for run in (pair.parent, pair.reverse))
+        for other in filter(None, (parent, reverse)):
+            if not sets and (sets := other.cut_sets()):
+                found.left_out, cut_from = repetitions(read, sets), str(other.run.path)
+        known = parent.known_pairs() if parent is not None and not sets else set()
+    if pair.data.dev is None and not sets:
+
+        def is_like_use(one: SentencePair) -> bool:
+            corpus = pair.data.corpora[one.corpus]
+            return corpus.hold_out and not corpus.synthetic and hash(one[:2]) not in known
+
+        fit, others = (lambda: filter(is_like_use, read())), (lambda: (one for one in read() if not is_like_use(one)))
+        found = split_text(fit, _SPLIT_SEED, not pair.data.test, faulty, pair.text.format_place, others)
+        sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
+        for one in pair.pairs():
+            if name := found.held_out.get(one.place):
+                sets[name].append(one)
+        sets = {name: list(pair.changed(pairs)) for name, pairs in sets.items()}
+
+    def left_out() -> Iterator[tuple[str, SentencePair]]:
+        for one in pair.pairs():
+            if reason := found.held_out.get(one.place) or found.left_out.get(one.place):
+                yield reason, one
+            elif is_cleaned and (kind := faulty.kind_of(one.place)):
+                yield kind.replace("_", " "), one
+
+    files = [pair.files.save_left_out(pair.text, left_out())]
+    if sets:
+        files += pair.files.save_held_out(sets)
+        sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
+        n_similar = len(found.left_out) if found.held_out else 0
+        similar = f"; {n_similar:,} more are not trained on, since they resemble these" if n_similar else ""
+        log.info(f"held out {sizes} from {cut_from}{similar}")
+    return Made(files)
+
+
+def log_findings(pair: PairText) -> None:
+    """Logs what changes a training, where it was checked just now and nothing was refused; `mt check` shows all of it, with
+    lines and advice."""
+    lines = pair.report.in_brief(without=Kind.IN_TRAINING) if "report" in vars(pair) else []
+    for severity, line in lines:
+        log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{pair.suffix} {line}")
+    if lines:
+        log.info("  (mt check says more of what was found, and what to do)")
+
+
+# With the tokenizer --------------------------------------------------------------------------------------------------
+
+
+def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
+    """The token ids of the text and of the list of words. Where there is synthetic text, a further tag before the sources
+    tells it apart: the tag of real sources if the tokenizer has it, else that of synthetic ones."""
+    datasets = [_dataset(pair, one, tokenizer) for one in pair.trained_sets]
+    names = [""] if len(pair.sets) == 1 else pair.text.corpus_names
+    tags, back_tags = tokenizer.tags_for(pair.data.tgt_lang), tokenizer.tags_for(pair.data.src_lang)
+    marks_real = REAL in tokenizer.tags
+    mark = tokenizer.tags.get(REAL if marks_real else SYNTHETIC)
+    marked = tags if mark is None or not any(one.synthetic for one in pair.data.corpora) else (*tags, mark)
+    parts = [
+        Part(dataset, one.weight, name, tags if one.synthetic == marks_real else marked, back_tags, one.synthetic)
+        for one, dataset, name in zip(pair.data.corpora, datasets, names, strict=False)
+    ]
+    if (words := pair.data.words) is not None:
+        # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
+        n_text = sum(part.weight * len(part.dataset) for part in parts)
+        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * n_text / len(datasets[-1]))
+        parts.append(Part(datasets[-1], weight, words.files[0], tags, back_tags))
+    return Mixture(parts)
+
+
+def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset:
+    folder, longest = pair.files.cache / one.name, pair.data.max_length
+    # Each side may be a source; with its tags, it must not be longer than the model can read.
+    most_src = longest - len(tokenizer.tags_for(pair.data.tgt_lang)) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
+    most_tgt = longest - len(tokenizer.tags_for(pair.data.src_lang))
+
+    def make() -> Made:
+        texts = iter(pair.dev_pairs if one.name == "dev" else pair.trained(one))
+        n_long, report = 0, pair.reports[one.name]  # of reading them, just now or for an earlier stage
+
+        def encoded() -> Iterator[TokenPair]:
+            nonlocal n_long
+            while chunk := list(islice(texts, _CHUNK_SIZE)):
+                for text, (src, tgt) in zip(chunk, tokenizer.encode_pairs([text[:2] for text in chunk]), strict=True):
+                    if len(src) <= most_src and len(tgt) <= most_tgt:
+                        yield TokenPair(src, tgt, text.line)
+                    else:
+                        n_long += 1
+
+        try:
+            dataset = TokenDataset.build(folder, encoded(), tokenizer.vocab_sizes)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+        n_left_out = report.n_kept - n_long - len(dataset)
+        report.dropped += Counter({"held out or left out": n_left_out, f"longer than {longest} tokens": n_long})
+        report.n_kept = len(dataset)
+        for line in report.describe(one.label):
+            log.info(line)
+        if not len(dataset):
+            use = "validate" if one.name == "dev" else "train"
+            raise DataError(f"{one.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
+        return Made([folder / name for name in FILES])
+
+    inputs = {"text": one.sha256, "tokenizer": tokenizer.sha256, **pair.made}
+    settings = {**one.reading, "max_length": longest}
+    pair.run.manifest.product(f"ids {one.name}{pair.suffix}", inputs, settings, make)
+    return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
+
+
+def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
+    """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`. And the dev set."""
+    text, is_both_ways = Mixture(mixture.parts[: len(pair.sets)]), pair.config.training.both_directions == 1
+    ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
+    ways = ways if is_both_ways else ways[:1]
+
+    def make() -> Made:
+        counters = [AbbreviationCounter() for _ in ways]
+        for one in pair.trained(*pair.sets):
+            for counter, (_, side) in zip(counters, ways, strict=True):
+                counter.add(one[side])
+        builders, files = [ProfileBuilder(counter.abbreviations()) for counter in counters], []
+        for one in _kept_pairs(pair, text):
+            for builder, (_, side) in zip(builders, ways, strict=True):
+                builder.add(one[side])
+        for builder, (way, side) in zip(builders, ways, strict=True):
+            n = len(way)
+            chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))
+            longest = max(int(way.lengths(chunk)[0].max()) for chunk in chunks)
+            lengths = way.lengths(np.arange(0, n, -(-n // _MOST_LENGTHS)))  # of pairs from all of the text
+            profile = builder.profile(*lengths, longest, pair.files.spellings()[side])
+            known = known_characters(pair.parent, (pair.data.src_lang, pair.data.tgt_lang)[side])
+            files.append(pair.files.profile_file(is_reverse=side == 1))
+            write_text(files[-1], profile.knowing(known).model_dump_json(indent=2) + "\n")
+        return Made(files)
+
+    products = pair.run.manifest.products
+    inputs = {one.name: products[f"ids {one.name}{pair.suffix}"].sha256 for one in pair.sets}
+    settings = {"both_directions": is_both_ways}
+    pair.run.manifest.product(f"statistics{pair.suffix}", {**inputs, **pair.of_runs}, settings, make)
+    # With no-break spaces only where translations can have them, so that samples show the same.
+    dev_pairs = [one._replace(tgt=tokenizer.normalize_tgt(one.tgt)) for one in pair.dev_pairs]
+    dataset, profile = _dataset(pair, pair.dev, tokenizer), pair.files.load_profile()
+    assert profile is not None
+    dev = Mixture([Part(dataset, src_tags=tokenizer.tags_for(pair.data.tgt_lang))])
+    return PreparedPair(pair.data, profile, dev, dev_pairs)
+
+
+def _kept_pairs(pair: PairText, mixture: Mixture) -> Iterator[SentencePair]:
+    """Those whose ids are in the mixture, in the order of both."""
+    for one, part in zip(pair.sets, mixture.parts, strict=True):
+        lines = map(part.dataset.line, range(len(part.dataset)))
+        wanted = next(lines, None)
+        for found in pair.trained(one):
+            if found.line == wanted:
+                wanted = next(lines, None)
+                yield found

@@ -352,42 +352,6 @@ def test_a_changed_or_damaged_parent_hands_nothing_on_before_it_is_mended(run, m
     assert not RunDir(Path("other")).manifest.products
 
 
-<<<<<<< HEAD
-def test_a_network_that_is_not_the_parents_is_reported(run, mt):
-    answer = mt(*FROM, "--set", "model.norm=post", "--set", "model.dropout=0.4")
-    assert "the network differs from that of runs/es-gn: model.norm is post here, pre there" in answer.said, answer.said
-
-
-def test_what_is_frozen_before_it_has_learnt_anything_is_told(run, mt):
-    shutil.copy("train.gn", "train.aym")
-    command = ["train", "train.es", "train.aym", *SMALL, "--from", "runs/es-gn", "--set"]
-    answer = mt(*command, "training.freeze=[encoder]", "--set", "model.n_encoder_layers=2")
-    told = "warning: training.freeze: what runs/es-gn has not learnt of "
-    [warning] = [line for line in answer.said if line.startswith(told)]
-    assert (
-        answer.code == 0 and warning.endswith(" is never learnt; leave out that part") and "encoder_layers.1" in warning
-    )
-    Path("train.aym").write_text(Path("train.gn").read_text().replace("a", "qhu"))
-    answer = mt(*command, "training.freeze=[embeddings]", "--run-dir", "new")
-    assert any(line.startswith(f"{told}src_embeddings.token.weight") for line in answer.said), answer.said
-    answer = mt(*command, "training.freeze=[encoder]", "--run-dir", "newer")
-    assert answer.code == 0 and not any(line.startswith(told) for line in answer.said), answer.said
-
-
-def test_two_codes_of_one_language_are_told(run, mt):
-    command = [*FROM, "--run-dir"]
-    answer = mt(*command, "new", "--tgt-lang", "grn")
-    told = (
-        "warning: runs/es-gn calls its languages es, gn, and none of them grn; if gn is the same one, name it so with"
-        " --src-lang or --tgt-lang"
-    )
-    assert answer.code == 0 and told in answer.said, answer.said
-    answer = mt(*command, "newer", "--tgt-lang", "ay")
-    assert answer.code == 0 and not any("calls its languages" in line for line in answer.said)
-
-
-=======
->>>>>>> d06f8f0 (Let one file have the stages of a language pair, as functions that the chain calls)
 def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
     Path("mine.yaml").write_text(
         "data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\ntraining: {max_steps: 1}\n"
@@ -397,16 +361,6 @@ def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
     assert RunDir(Path("new")).load_config().model == run.load_config().model
 
 
-<<<<<<< HEAD
-=======
-def test_a_run_is_evaluated_although_its_parent_is_damaged(run, mt):
-    assert mt("train", "train.es", "train.gn", *SMALL, "--from", "runs/es-gn").code == 0
-    Path("runs/es-gn/config.yaml").write_text("x: [")
-    answer = mt("evaluate", "runs/es-gn-2")
-    assert answer.code == 0 and any("so nothing tells what was forgotten of runs/es-gn" in line for line in answer.said)
-
-
->>>>>>> d06f8f0 (Let one file have the stages of a language pair, as functions that the chain calls)
 def test_one_way_and_both_ways_are_compared_on_the_sets_that_they_share(run, mt):
     both = ["--set", "training.both_directions=1", "--run-dir", "both"]
     assert mt(*TRAIN, *both).code == 0

@@ -116,6 +116,8 @@ class _Draft:
         expected = "give the path of a YAML config, such as configs/phrasebook.yaml"
         if (path / "config.yaml").is_file():
             expected = f"to continue the run in it, give {path / 'config.yaml'}"
+        if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe could wait for ever
+            raise ConfigError(f"{path}: a pipe or a device; {expected}")
         try:
             with path.open("rb") as file:
                 raw = file.read(_MAX_BYTES + 1)

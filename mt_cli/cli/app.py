@@ -11,15 +11,17 @@ import importlib
 import io
 import keyword
 import logging
+import os
 import signal
 import sys
-import traceback
 from typing import Any
 
 import typer
+from tqdm import tqdm
 
-from mt_cli.cli.streams import TerminalHandler, UnfailingStderr, open_closed_streams, silence
+from mt_cli.display import escaped
 from mt_cli.errors import Interrupted, MTError, is_device_failure, is_out_of_memory, is_out_of_threads
+from mt_cli.processes import rank
 
 log = logging.getLogger(__name__)
 
@@ -27,18 +29,6 @@ COMMANDS = (
     "train", "check", "translate", "evaluate", "report", "score", "explain", "export", "import", "fetch", "config",
     "version",
 )  # fmt: skip
-OTHER_OPTIONS = {  # what a command had before, or other programs have: of a command, what to use instead
-    ("translate", "--score"): "is a command of its own now; use: mt score RUN --src SOURCES --ref REFERENCES",
-    ("translate", "--trace"): "is a command of its own now; use: mt explain RUN [INPUT]",
-    ("translate", "--attention"): "is a command of its own now; use: mt explain RUN [INPUT] --attention PAGE.html",
-    ("translate", "-i"): "is no option; the file stands behind the run: mt translate RUN INPUT",
-    ("translate", "--input"): "is no option; the file stands behind the run: mt translate RUN INPUT",
-    ("translate", "--beam"): "is no option; use --beam-size",
-    ("evaluate", "--test"): "is no option; the sets of the config are scored, or --src SOURCES --ref REFERENCES",
-    ("train", "--epochs"): "is no option; use --minutes, or --set training.max_steps=STEPS",
-    ("train", "--steps"): "is no option; use --minutes, or --set training.max_steps=STEPS",
-    ("mt", "--version"): "is a command; use: mt version",
-}
 
 
 def main() -> None:
@@ -46,11 +36,17 @@ def main() -> None:
 
     The exit code is 0, or 1 (data, model, runtime), 2 (usage, config), or 129, 130 or 143 (stopped by a signal, saved).
     """
-    open_closed_streams()
-    _show_log()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by 2>&-: the next file that is opened would get its number
+            descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)  # using it still fails
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # UTF-8 as the input is, in any locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    package = logging.getLogger("mt_cli")
+    package.setLevel(logging.INFO)
+    if not package.handlers:
+        package.addHandler(TerminalHandler())
     stderr: Any = UnfailingStderr(sys.stderr)
     try:
         with contextlib.redirect_stderr(stderr):
@@ -61,11 +57,36 @@ def main() -> None:
         sys.exit(1)
 
 
-def _show_log() -> None:
-    package = logging.getLogger("mt_cli")
-    package.setLevel(logging.INFO)
-    if not any(isinstance(handler, TerminalHandler) for handler in package.handlers):
-        package.addHandler(TerminalHandler())
+def silence(stream: Any) -> None:
+    """Sends all further output of a stream to the null device."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class UnfailingStderr:
+    """stderr whose writes never fail: training goes on when its terminal was closed or the reader of its log has gone."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            silence(self._stream)
+
+
+class TerminalHandler(logging.Handler):
+    """Shows each log record as a line on stderr, above any progress bar; of several processes, errors and those of the first."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        prefix = {logging.WARNING: "warning: ", logging.ERROR: "error: "}.get(record.levelno, "")
+        if rank() == 0 or record.levelno >= logging.ERROR:
+            process = f"process {rank()}: " if rank() else ""
+            tqdm.write(prefix + process + escaped(record.getMessage()), file=sys.stderr)
 
 
 def _run() -> int:
@@ -112,46 +133,25 @@ def _make_command(names: tuple[str, ...]) -> Any:
     return typer.main.get_command(app)
 
 
-def _is_torch_half_loaded(error: Exception) -> bool:
-    """Whether a limit of memory may have ended an import within torch, which goes on without the module that failed."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    is_of_torch = isinstance(error, ImportError) and (error.name or "").startswith("torch.")
-    return is_of_torch and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
 def _report_failure(error: Exception) -> int:
     """Shows an error that is not an MTError and returns its exit code. Raises it again if it is a bug."""
-    if is_out_of_memory(error) or _is_torch_half_loaded(error):
-        frames = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, ImportError) or any("importlib" in frame.filename for frame in frames):
-            log.error("out of memory while loading torch; close other programs, or raise the limit (ulimit -v)")
-        else:
-            log.error("out of memory; use a smaller model, batch or beam")
-        return 1
-    if is_out_of_threads(error):
-        log.error("the system starts no more threads; close other programs, or raise the limit (ulimit -u)")
-        return 1
-    if is_device_failure(error):
-        log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
-        return 1
-    if isinstance(error, OSError):
-        if error.filename is not None:
-            log.error(f"{error.filename}: {error.strerror}")
-        else:
-            log.error(f"cannot write the output: {error.strerror}")
-            silence(sys.stdout)  # what is buffered cannot be written either
-        return 1
     # Typer carries its own copy of click, whose usage errors have no public name.
-    if not hasattr(error, "format_message"):
-        raise error
-    context = getattr(error, "ctx", None)
-    option = getattr(error, "option_name", None)
-    if context is not None and (instead := OTHER_OPTIONS.get((str(context.info_name), str(option)))):
-        log.error(f"{option} {instead}")
+    if hasattr(error, "format_message"):
+        message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+        context = getattr(error, "ctx", None)
+        log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
         return 2
-    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
-    return 2
+    if is_out_of_memory(error):
+        log.error("out of memory; use a smaller model, batch or beam, or raise the limit (ulimit -v)")
+    elif is_out_of_threads(error):
+        log.error("the system starts no more threads; close other programs, or raise the limit (ulimit -u)")
+    elif is_device_failure(error):
+        log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
+    elif isinstance(error, OSError) and error.filename is not None:
+        log.error(f"{error.filename}: {error.strerror}")
+    elif isinstance(error, OSError):
+        log.error(f"cannot write the output: {error.strerror}")
+        silence(sys.stdout)  # what is buffered cannot be written either
+    else:
+        raise error
+    return 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,9 @@ import typer
 from mt_cli.cli.options import (
     ColumnsOption,
     CorpusArgument,
-    SetOption,
+    DevOption,
     SrcLangOption,
+    TestOption,
     TgtLangOption,
     catch_ctrl_c,
 )
@@ -30,11 +30,11 @@ def check(
     src_lang: SrcLangOption = None,
     tgt_lang: TgtLangOption = None,
     columns: ColumnsOption = None,
-    dev: Annotated[
-        list[Path] | None, typer.Option("--dev", help="The dev set: a table, or given twice, for source and target.")
+    dev: DevOption = None,
+    test: TestOption = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
     ] = None,
-    test: Annotated[list[Path] | None, typer.Option("--test", help="A test set, likewise.")] = None,
-    overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: 100 examples of a fault instead of 3.")] = False,
     dropped: Annotated[
         Path | None,
@@ -54,18 +54,14 @@ def check(
 
     from mt_cli.checking.check import check as check_corpus  # here, because it imports numpy
 
-    if sys.stderr.isatty():
-        log.info("looking the corpus through ...")
     reports = {pair.name: check_corpus(pair) for pair in pairs}
     if as_json:
-        found = [json.loads(report.as_json()) for report in reports.values()]
-        named = found[0] if len(found) == 1 else dict(zip(reports, found, strict=True))
-        print(json.dumps(named, indent=1, ensure_ascii=False))
+        objects = {name: json.loads(report.as_json()) for name, report in reports.items()}
+        print(json.dumps(objects if len(pairs) > 1 else objects[pairs[0].name], indent=1, ensure_ascii=False))
     else:
         width = min(80, max(40, shutil.get_terminal_size((80, 24)).columns))
-        headings = [f"{name}\n\n" if len(pairs) > 1 else "" for name in reports]
-        tables = [report.as_table(width) for report in reports.values()]
-        print("\n\n".join(map("".join, zip(headings, tables, strict=True))))
+        tables = {name: report.as_table(width) for name, report in reports.items()}
+        print("\n\n".join(f"{name}\n\n{table}" if len(pairs) > 1 else table for name, table in tables.items()))
     if dropped is not None:
         reports[pairs[0].name].write_dropped(dropped)
     return 1 if any(report.is_fatal for report in reports.values()) else 0

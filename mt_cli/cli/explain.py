@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +22,7 @@ from mt_cli.cli.options import (
     refuse_structured,
     runs_and_input,
 )
-from mt_cli.cli.pipe import LineProcess, process_lines
-from mt_cli.cli.streams import open_input
+from mt_cli.cli.pipe import Batches, open_input, process_lines
 from mt_cli.explain.page import AttentionPage
 
 if TYPE_CHECKING:
@@ -60,42 +59,38 @@ def explain(
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
         catch_ctrl_c()
-        process = ExplainLines(translator, page)
+        process = partial(attend, translator, page) if page is not None else partial(trace, translator)
         process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
 
 
-@dataclass
-class ExplainLines(LineProcess):
-    """Shows greedy search step by step, several lines for each line; or translates, and adds the attention of each line to a
-    page, until that is full."""
+def trace(translator: Translator, batches: Batches) -> Iterator[list[str]]:
+    """Greedy search step by step: several lines for each line."""
+    from mt_cli.explain.trace import trace as trace_line
 
-    translator: Translator
-    page: AttentionPage | None
-    n_shown: int = 0  # lines that are on the page
+    for _, lines in batches:
+        yield [step for line in lines for step in (list(trace_line(translator, line)) or [""])]
 
-    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        from mt_cli.explain.attention import attention_maps
-        from mt_cli.explain.trace import trace
 
-        if self.page is None:
-            return [step for line in lines for step in (list(trace(self.translator, line)) or [""])]
-        translations = self.translator.translations(lines, first_line=n_before)
+def attend(translator: Translator, page: AttentionPage, batches: Batches) -> Iterator[list[str]]:
+    """Translates, and adds the attention of each line to a page, until that is full."""
+    from mt_cli.explain.attention import attention_maps
+
+    n_lines, n_shown = 0, 0
+    for n_before, lines in batches:
+        translations = translator.translations(lines, first_line=n_before)
+        n_lines = n_before + len(lines)
         for translation in translations:
             for part in translation.parts:
-                if self.page.is_full:
+                if page.is_full:
                     break
-                self.page.add(attention_maps(self.translator, part))
+                page.add(attention_maps(translator, part))
             else:
-                self.n_shown += 1
-        return [one.text for one in translations]
-
-    def finish(self, n_lines: int) -> None:
-        if self.page is None:
-            return
-        self.page.write()
-        log.info(f"attention: {self.page.file}")
-        if self.n_shown < n_lines:
-            log.warning(
-                f"{self.page.file} shows the first {self.n_shown:,} of {n_lines:,} lines, as browsers cannot open larger"
-                " pages; explain the others separately"
-            )
+                n_shown += 1
+        yield [one.text for one in translations]
+    page.write()
+    log.info(f"attention: {page.file}")
+    if n_shown < n_lines:
+        log.warning(
+            f"{page.file} shows the first {n_shown:,} of {n_lines:,} lines, as browsers cannot open larger pages; explain"
+            " the others separately"
+        )

@@ -37,9 +37,7 @@ def export(
     if folder.exists():
         raise UsageError(f"{folder} exists already; delete it or choose another DIR")
     if to == "marian" and quantization is not None:
-        raise UsageError(
-            "--quantization is for ctranslate2 and argos; a Hugging Face folder holds float32; leave out --quantization"
-        )
+        raise UsageError("--to marian writes float32; leave out --quantization")
 
     from mt_cli.decoding.translator import Translator
 

@@ -11,7 +11,6 @@ import typer
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError, as_typed
 from mt_cli.files import new_folder
-from mt_cli.run.directions import target_option
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -31,9 +30,7 @@ def import_(
     ] = None,
     tgt_lang: Annotated[
         str | None,
-        typer.Option(
-            help="Language code of the target, if not that of tokenizer_config.json; of several, the only one to keep."
-        ),
+        typer.Option(help="The same of the target; of a model with several languages the one to translate into."),
     ] = None,
 ) -> None:
     """Make a run of a Hugging Face Marian model. OPUS-MT publishes such models: to translate with, to fine-tune, to export.
@@ -49,5 +46,4 @@ def import_(
     catch_ctrl_c()
     with new_folder(run) as unfinished:
         import_marian(folder, RunDir(unfinished), src_lang, tgt_lang, command_line())
-    target = target_option(RunDir(run).load_config())
-    log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}{target}")
+    log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}")

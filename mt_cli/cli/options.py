@@ -7,7 +7,7 @@ import inspect
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -39,10 +39,6 @@ BadInputOption = Annotated[
     Literal["error", "replace"],
     typer.Option(help="A line that is not UTF-8: stop, or replace what is wrong by U+FFFD."),
 ]
-
-
-# The corpus -----------------------------------------------------------------------------------------------------------
-
 CorpusArgument = Annotated[
     list[Path],
     typer.Argument(
@@ -56,25 +52,11 @@ ColumnsOption = Annotated[
 ]
 DevOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--dev",
-        help="The dev set: a table, or given twice, for source and target. Default: a part of the corpus is held out.",
-    ),
+    typer.Option("--dev", help="The dev set: a table, or given twice, for source and target. Default: held out."),
 ]
 TestOption = Annotated[
     list[Path] | None,
     typer.Option("--test", help="A test set for `mt evaluate`: a table, or given twice, for source and target."),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
-]
-SweepOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
-    ),
 ]
 
 
@@ -91,44 +73,41 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_search(*, overrides: list[str] | None = None, **arguments: Any) -> None:
-            options = {key: arguments.pop(key, None) for key in keys}
-            given = {key: value for key, value in options.items() if value is not None}
+            given = {key: value for key in keys if (value := arguments.pop(key, None)) is not None}
             search = read_search_options(given, overrides or ())
             if unwanted := [key for key in without if key in search]:
                 raise UsageError(f"--set decoding.{unwanted[0]} has no effect here; leave it out")
             command(**arguments, search=search)
 
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own["search"]
-        signature = inspect.Signature([*own.values(), *map(_option, keys), _SET])
-        with_search.__signature__ = signature  # type: ignore[attr-defined] # which Typer reads
-        with_search.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        # Typer reads the signature and the annotations of a command.
+        own = inspect.signature(command, eval_str=True).parameters
+        options = {key: _option_of_key(key) for key in keys} | {"overrides": _SET}
+        parameters = [parameter for name, parameter in own.items() if name != "search"] + [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in options.items()
+        ]
+        with_search.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_search.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_search
 
     return decorate
 
 
-def _parameter(name: str, annotation: Any, option: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=Annotated[annotation | None, option])
-
-
-_SET = _parameter(
-    "overrides",
-    list[str],
+_SET = Annotated[
+    list[str] | None,
     typer.Option("--set", metavar="decoding.KEY=VALUE", help="Replace a value of the run's config; repeatable."),
-)
+]
 
 
-def _option(key: str) -> inspect.Parameter:
-    """The option for a key of `decoding`: its type is the key's, its help the first sentence of the key's explanation."""
+def _option_of_key(key: str) -> Any:
+    """The option for a key of `decoding`: its type is the key's, its help the first sentence of the key's description."""
     field = DecodingConfig.model_fields[key]
     annotation: Any = field.annotation
-    if get_origin(annotation) in {Union, type(int | None)}:  # such as float | None
-        annotation = next(one for one in get_args(annotation) if one is not type(None))
+    if type(None) in get_args(annotation):  # such as float | None
+        annotation = get_args(annotation)[0]
     summary = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
-    names = [f"--{key.replace('_', '-')}"]  # given by name, so that a flag gets no opposite such as --no-sample
-    return _parameter(key, annotation, typer.Option(*names, help=f"{summary}."))
+    name = f"--{key.replace('_', '-')}"  # given by name, so that a flag gets no opposite such as --no-sample
+    return Annotated[annotation | None, typer.Option(name, help=f"{summary}.")]
 
 
 def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -> None:
@@ -161,34 +140,27 @@ def only_file(option: str, files: list[Path] | None) -> Path | None:
     return files[0] if files else None
 
 
-_NOT_PLAIN_TEXT = {  # of which line by line markup, identifiers and time stamps would be taken for sentences
-    "csv tsv xls xlsx ods": "save the column of sentences as a text file",
-    "doc docx odt rtf pdf epub pptx htm html md": "save it as plain text with a sentence on each line",
-    "po pot xlf xliff sdlxliff srt vtt tmx json jsonl yaml yml properties strings xml resx": (
-        "copy its sentences into a text file, one on each line"
-    ),
-}
+_STRUCTURED = (
+    "csv tsv xls xlsx ods doc docx odt rtf pdf epub pptx htm html md po pot xlf xliff sdlxliff srt vtt tmx json jsonl yaml"
+    " yml properties strings xml resx"
+)
 
 
-def refuse_structured(*files: Path | None, accepted: str = "") -> None:
-    """Raises UsageError for files that hold more than lines of text, by their names."""
+def refuse_structured(*files: Path | None) -> None:
+    """Raises UsageError for files, by their names, of which markup, identifiers and time stamps would be taken for lines."""
     for file in filter(None, files):
         ending = file.name.lower().removesuffix(".gz").rpartition(".")[2]
-        for endings, remedy in _NOT_PLAIN_TEXT.items():
-            if ending in endings.split() and ending != accepted:
-                raise UsageError(
-                    f"{file}: a .{ending} file, expected plain text with a sentence on each line; {remedy}"
-                )
-
-
-# Runs ----------------------------------------------------------------------------------------------------------------
+        if ending in _STRUCTURED.split():
+            raise UsageError(
+                f"{file}: a .{ending} file, expected plain text; save its sentences in a text file, one on each line"
+            )
 
 
 def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
     """Directories are runs; the file that may come after them is the input."""
     runs = [path for path in paths if path.is_dir()]
     others = [path for path in paths if not path.is_dir()]
-    if not runs or paths[0] in others:
+    if not paths[0].is_dir():
         if paths[0].is_file():
             raise RunDirError(
                 f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, and then the file"

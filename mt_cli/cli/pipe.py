@@ -1,4 +1,4 @@
-"""Commands as part of a pipe: lines are read as they arrive, processed, and written at once."""
+"""Lines in, lines out: lines are read as they arrive, processed, and their output is written at once."""
 
 from __future__ import annotations
 
@@ -9,35 +9,45 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Protocol
+from typing import Any
 
 from tqdm import tqdm
 
 from mt_cli.data.lines import NotUtf8Error, decode_line
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError, as_typed
 
 log = logging.getLogger(__name__)
 
 _END_KEYS = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
 _MAX_LINES = 2048  # processed at a time: enough to fill batches with lines of one length
 
+Batches = Iterator[tuple[int, list[str]]]  # the number of lines before, and the next lines
 
-class LineProcess(Protocol):
-    """Turns input lines into output lines."""
 
-    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        """The output for the next lines of the input, after the first `n_before`."""
-        ...
+def process_lines(
+    source: io.RawIOBase,
+    name: str,
+    process: Callable[[Batches], Iterable[list[str]]],
+    out: Any,
+    replaces_bad_input: bool,
+) -> None:
+    """Writes the lines that `process` yields for each batch of lines of `source`, which messages call `name`.
 
-    def written(self) -> None:
-        """Called when the output of a call is written: logs what is to stand below it."""
-        return
-
-    def finish(self, n_lines: int) -> None:
-        """Called after the last of `n_lines`: reports what is only known at the end, or raises MTError."""
-        return
+    At a terminal a prompt asks for each line. Raises DataError for a line that is not UTF-8, unless U+FFFD is to replace the
+    invalid bytes.
+    """
+    if is_interactive := is_terminal(source):
+        log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
+    with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
+        for lines in process(_read_batches(source, name, replaces_bad_input, is_interactive, bar)):
+            rest = memoryview("".join(line + "\n" for line in lines).encode())
+            with _delayed_ctrl_c():
+                while rest:  # under PYTHONUNBUFFERED stdout is a raw file, which may take only a part
+                    rest = rest[out.write(rest) or 0 :]
+                out.flush()
 
 
 def is_terminal(source: io.RawIOBase) -> bool:
@@ -47,31 +57,70 @@ def is_terminal(source: io.RawIOBase) -> bool:
         return False
 
 
-def process_lines(
-    source: io.RawIOBase, name: str, process: LineProcess, out: BinaryIO, replaces_bad_input: bool
-) -> None:
-    """Reads lines until the end of `source` and writes what `process` makes of them.
+@contextlib.contextmanager
+def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
+    """The file, or stdin, without a buffer: it gives what has arrived without waiting for more, as a coprocess needs. At a
+    console of Windows too it gives UTF-8."""
+    if file is None:
+        stdin: Any = sys.stdin
+        yield stdin.buffer.raw
+        return
+    try:
+        source = file.open("rb", buffering=0)
+    except OSError as error:
+        remedy = "give a text file, or none to read stdin"
+        if " " in str(file) and not file.exists():
+            remedy = f"a sentence needs a pipe: echo {as_typed(file)} | mt translate RUN"
+        raise DataError(f"{file}: {error.strerror}; {remedy}") from None
+    with source:
+        if file.is_char_device() and file != Path(os.devnull) and not source.isatty():
+            raise DataError(f"{file}: a device, which may have no end; give a text file, or none to read stdin")
+        yield source
 
-    `name` is what messages call the input. At a terminal a prompt asks for each line. Raises DataError for a line that is
-    not UTF-8, unless U+FFFD is to replace the invalid bytes.
-    """
-    n_lines, is_interactive = 0, is_terminal(source)
-    if is_interactive:
-        log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
-    with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
-        for arrived in _read_arriving(source, is_interactive):
-            size = 1 if is_interactive else _MAX_LINES
-            for start in range(0, len(arrived), size):
-                texts, error = _decode(arrived[start : start + size], n_lines, name, replaces_bad_input)
-                output = "".join(line + "\n" for line in process(texts, n_lines)).encode() if texts else b""
-                with _delay_ctrl_c():
-                    _write(output, out)
-                process.written()
-                n_lines += len(texts)
-                bar.update(len(texts))
-                if error is not None:
-                    raise error
-    process.finish(n_lines)
+
+@contextlib.contextmanager
+def open_output(file: Path | None) -> Iterator[Any]:
+    """The new file, or stdout. A file to which nothing was written is removed when the work fails."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        out = file.open("xb", buffering=0)
+    except FileExistsError:
+        raise UsageError(f"{file} exists already; choose another --output") from None
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror}; choose another --output") from None
+    try:
+        with out:
+            yield out
+    except BaseException:
+        if file.stat().st_size == 0:
+            file.unlink()  # otherwise the next try would be refused
+        raise
+
+
+def _read_batches(
+    source: io.RawIOBase, name: str, replaces_bad_input: bool, is_interactive: bool, bar: tqdm[Any]
+) -> Batches:
+    n_before, size = 0, 1 if is_interactive else _MAX_LINES
+    for arrived in _read_arriving(source, is_interactive):
+        for start in range(0, len(arrived), size):
+            texts = list[str]()
+            try:
+                for number, raw in enumerate(arrived[start : start + size], n_before + 1):
+                    try:
+                        texts.append(decode_line(raw, number, name))
+                    except NotUtf8Error as error:
+                        if not replaces_bad_input:
+                            raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
+                        texts.append(raw.decode("utf-8", errors="replace"))
+            except DataError:
+                if texts:
+                    yield n_before, texts
+                raise
+            yield n_before, texts
+            n_before += len(texts)
+            bar.update(len(texts))
 
 
 def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[bytes]]:
@@ -82,8 +131,7 @@ def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[
             sys.stderr.write("> ")
             sys.stderr.flush()
         try:
-            block = source.read(1 << 20)
-            if block is None:
+            if (block := source.read(1 << 20)) is None:
                 raise BlockingIOError(errno.EAGAIN, "nothing has arrived, and reading may not wait (O_NONBLOCK)")
         except OSError as error:
             raise DataError(f"cannot read the input: {error.strerror}; give a text file") from None
@@ -98,25 +146,8 @@ def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[
             unfinished = [more[-1]] if more[-1] else []
 
 
-def _decode(
-    lines: Sequence[bytes], n_before: int, name: str, replaces_bad_input: bool
-) -> tuple[list[str], DataError | None]:
-    """The text of the lines before the first that is not UTF-8, and the error of that one."""
-    texts = list[str]()
-    for number, raw in enumerate(lines, n_before + 1):
-        try:
-            texts.append(decode_line(raw, number, name))
-        except NotUtf8Error as error:
-            if not replaces_bad_input:
-                return texts, DataError(f"{error}; fix the line, or use --bad-input replace")
-            texts.append(raw.decode("utf-8", errors="replace"))
-        except DataError as error:  # of UTF-16 and gzip
-            return texts, error
-    return texts, None
-
-
 @contextlib.contextmanager
-def _delay_ctrl_c() -> Iterator[None]:
+def _delayed_ctrl_c() -> Iterator[None]:
     """Raises KeyboardInterrupt only after the block, so that the last line is written whole. A second Ctrl-C raises it at
     once: the reader of a full pipe may never read on."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # Ctrl-C does not raise KeyboardInterrupt
@@ -136,14 +167,3 @@ def _delay_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if received:
         raise KeyboardInterrupt
-
-
-def _write(output: bytes, out: BinaryIO) -> None:
-    """Writes all of it. Under PYTHONUNBUFFERED stdout is a raw file, whose `write` may take only a part."""
-    rest = memoryview(output)
-    while rest:
-        n_bytes = out.write(rest)
-        if n_bytes is None:
-            raise BlockingIOError(errno.EAGAIN, "its reader is slow, and writing may not wait (O_NONBLOCK)")
-        rest = rest[n_bytes:]
-    out.flush()

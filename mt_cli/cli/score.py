@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +24,7 @@ from mt_cli.cli.options import (
     refuse_missing_checkpoints,
     refuse_structured,
 )
-from mt_cli.cli.pipe import LineProcess, process_lines
-from mt_cli.cli.streams import open_input
+from mt_cli.cli.pipe import Batches, open_input, process_lines
 from mt_cli.data.corpus import read_lines
 from mt_cli.errors import DataError
 
@@ -60,43 +59,34 @@ def score(
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
         name = str(src or "stdin")
-        process = ScoreLines(translator, iter(read_lines(ref)), name)
+        process = partial(score_lines, translator, iter(read_lines(ref)), name)
         catch_ctrl_c()
         process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
 
 
-@dataclass
-class ScoreLines(LineProcess):
-    """Scores lines beside their references. A line that is longer than the model can read gets none: in parts it has no
-    probability as a whole."""
+def score_lines(translator: Translator, references: Iterator[str], name: str, batches: Batches) -> Iterator[list[str]]:
+    """Scores lines of the input `name` beside their references. A line that is longer than the model can read gets none: in
+    parts it has no probability as a whole."""
+    from mt_cli.data.tokenizer import EOS_ID
 
-    translator: Translator
-    references: Iterator[str]
-    name: str  # of the input, for messages
-
-    def __call__(self, lines: Sequence[str], n_before: int) -> list[str]:
-        from mt_cli.data.tokenizer import EOS_ID
-
-        references = list(islice(self.references, len(lines)))
-        if (n_lines := n_before + len(references)) < n_before + len(lines):
-            raise DataError(f"the references have {n_lines} lines, {self.name} more; make them line for line")
-        pairs = [self.translator.encode_pair(*sides) for sides in zip(lines, references, strict=True)]
-        limit, scored, output = self.translator.n_positions - 1, list[int](), [""] * len(lines)
+    limit, n_lines = translator.n_positions - 1, 0
+    for n_before, lines in batches:
+        chosen, n_lines = list(islice(references, len(lines))), n_before + len(lines)
+        if (n_found := n_before + len(chosen)) < n_lines:
+            raise DataError(f"the references have {n_found} lines, {name} more; make them line for line")
+        pairs = [translator.encode_pair(*sides) for sides in zip(lines, chosen, strict=True)]
+        scored, output = list[int](), [""] * len(lines)
         for i, (src_ids, tgt_ids) in enumerate(pairs):
             if (longest := max(len(src_ids), len(tgt_ids))) > limit:
                 log.warning(
-                    f"{self.name}:{n_before + i + 1}: {longest:,} tokens, the model reads {limit:,} at most; no score"
+                    f"{name}:{n_before + i + 1}: {longest:,} tokens, the model reads {limit:,} at most; no score"
                 )
             elif src_ids and tgt_ids:
                 scored.append(i)
-        for i, scores in zip(scored, self.translator.token_scores([pairs[i] for i in scored]), strict=True):
-            pieces = self.translator.tokenizer.tgt_pieces([*pairs[i][1], EOS_ID])
+        for i, scores in zip(scored, translator.token_scores([pairs[i] for i in scored]), strict=True):
+            pieces = translator.tokenizer.tgt_pieces([*pairs[i][1], EOS_ID])
             tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, scores, strict=True))
             output[i] = f"{math.fsum(scores):.6f}\t{tokens}"
-        return output
-
-    def finish(self, n_lines: int) -> None:
-        if next(self.references, None) is not None:
-            raise DataError(
-                f"the references have more than the {n_lines} lines of {self.name}; make them line for line"
-            )
+        yield output
+    if next(references, None) is not None:
+        raise DataError(f"the references have more lines than {name}, which has {n_lines}; make them line for line")

@@ -8,15 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import (
-    ColumnsOption,
-    CorpusArgument,
-    DevOption,
-    SrcLangOption,
-    SweepOption,
-    TestOption,
-    TgtLangOption,
-)
+from mt_cli.cli.options import ColumnsOption, CorpusArgument, DevOption, SrcLangOption, TestOption, TgtLangOption
 from mt_cli.cli.sweep import combinations, compare, train_each
 from mt_cli.config import Config
 from mt_cli.corpus_config import read_config, usual_run_dir
@@ -25,21 +17,24 @@ MonolingualOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Text in one language alone, to learn from by back-translation; repeatable. At least one file must be in the target language.",
+        help="Text in one language, to learn from by back-translation; repeatable. At least one file must be in the target language.",
     ),
 ]
 WordsOption = Annotated[
     list[Path] | None,
+    typer.Option(metavar="FILE", help="Words and short phrases to learn: a table, or given twice for two files."),
+]
+SweepOption = Annotated[
+    list[str] | None,
     typer.Option(
-        metavar="FILE",
-        help="A list of words and short phrases to learn as well: a table, or given twice for two files.",
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
     ),
 ]
 RunDirOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Where the run lives. Default: runs/ and the languages, or the name of the table or config; --clean, --monolingual and --words add their names."
-    ),
+    typer.Option(help="Where the run lives. Default: runs/ and the languages, or the name of the table or config."),
 ]
 
 
@@ -52,9 +47,7 @@ def train(
     test: TestOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            help="Fit the number of steps and the schedule to this time; training.max_steps and patience do not count."
-        ),
+        typer.Option(help="Fit steps and schedule to this time; training.max_steps and patience do not count."),
     ] = None,
     clean: Annotated[
         bool, typer.Option("--clean", help="Leave out the pairs that `mt check` would drop; left_out.tsv lists them.")
@@ -73,7 +66,7 @@ def train(
 ) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
 
-    What is not set is chosen from the corpus; the run's config.yaml tells each choice and its reason. The same command
+    What is not set is chosen from the corpus; the run's config.yaml has each choice and its reason. The same command
     again continues a run that was stopped or killed, and changes nothing in one that is finished.
 
     --set training.seed=1,2,3 trains three runs one after the other, runs/es-gn-seed-1 and so on, and compares them.

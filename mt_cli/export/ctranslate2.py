@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor, nn
+import torch
+from torch import nn
 
-from mt_cli.config import Config
 from mt_cli.data.languages import english_name
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
-from mt_cli.export.vocabulary import FORBIDDEN_BIAS, write_tokenizer
-from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.export.marian import FORBIDDEN_BIAS, write_tokenizer
 from mt_cli.model.embeddings import Embeddings
-from mt_cli.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 from mt_cli.model.positions import SinusoidPositions
 
 
@@ -38,9 +35,27 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
         from ctranslate2 import specs
     except ImportError:
         raise missing_extra("mt export --to ctranslate2", "ctranslate2", "ct2") from None
-    config, tokenizer = translator.config, translator.tokenizer
-    _refuse_unsupported(config)
-    spec = specs.TransformerSpec(*_empty_specs(specs, config))
+    tokenizer, model = translator.tokenizer, translator.config.model
+    for value, supported, key in (
+        (model.layer_norm, ("variance",), "layer_norm"),
+        (model.positions, ("rotary", "sinusoid"), "positions"),
+        (model.d_v, (model.d_k,), "value_dim"),
+    ):
+        if value not in supported:
+            raise UsageError(
+                f"model.{key} '{value}' has no place in a CTranslate2 model; train with {' or '.join(map(repr, supported))}"
+            )
+    common = {
+        "num_heads": model.n_heads,
+        "pre_norm": model.norm == "pre",
+        "activation": specs.common_spec.Activation[model.activation.upper()],
+        "layernorm_embedding": model.embedding_norm,
+        "head_dim": model.head_dim,
+        "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
+        "rotary_interleave": False,
+    }
+    encoder = specs.TransformerEncoderSpec(model.n_encoder_layers, **common)
+    spec = specs.TransformerSpec(encoder, specs.TransformerDecoderSpec(model.n_decoder_layers, **common))
     _fill(spec, translator)
     spec.register_source_vocabulary(tokenizer.src_vocabulary())
     spec.register_target_vocabulary(tokenizer.tgt_vocabulary())
@@ -48,7 +63,7 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
     spec.config.decoder_start_token = bos
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = config.model.layer_norm_epsilon
+    spec.config.layer_norm_epsilon = model.layer_norm_epsilon
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
@@ -84,60 +99,36 @@ def write_argos(translator: Translator, folder: Path, quantization: str = "int8"
         package.writestr(f"{name}/sentencepiece.model", tokenizer.models[0])
 
 
-def _refuse_unsupported(config: Config) -> None:
-    model = config.model
-    for value, supported, key in (
-        (model.layer_norm, ("variance",), "layer_norm"),
-        (model.positions, ("rotary", "sinusoid"), "positions"),
-        (model.d_v, (model.d_k,), "value_dim"),
-    ):
-        if value not in supported:
-            raise UsageError(
-                f"model.{key} '{value}' has no place in a CTranslate2 model; train with {' or '.join(map(repr, supported))}"
-            )
-
-
-def _empty_specs(specs: Any, config: Config) -> tuple[Any, Any]:
-    model = config.model
-    common = {
-        "num_heads": model.n_heads,
-        "pre_norm": model.norm == "pre",
-        "activation": specs.common_spec.Activation[model.activation.upper()],
-        "layernorm_embedding": model.embedding_norm,
-        "head_dim": model.head_dim,
-        "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
-        "rotary_interleave": False,
-    }
-    return (
-        specs.TransformerEncoderSpec(model.n_encoder_layers, **common),
-        specs.TransformerDecoderSpec(model.n_decoder_layers, **common),
-    )
-
-
 def _fill(spec: Any, translator: Translator) -> None:
-    model, tokenizer = translator.model, translator.tokenizer
-    _fill_stack(spec.encoder, spec.encoder.embeddings[0], model.src_embeddings, model.encoder_norm)
-    _fill_stack(spec.decoder, spec.decoder.embeddings, model.tgt_embeddings, model.decoder_norm)
-    for layer_spec, layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
-        assert isinstance(layer, EncoderLayer)
-        _fill_layer(layer_spec, layer)
-    for layer_spec, layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-        assert isinstance(layer, DecoderLayer)
-        _fill_layer(layer_spec, layer)
-        cross, cross_spec = layer.cross_attention, layer_spec.attention
-        _fill_norm(cross_spec.layer_norm, layer.cross_attention_norm.norm)
-        cross_spec.queries_scale = np.float32(1 / cross.temperature)
-        _fill_linears(cross_spec.linear[0], [cross.w_q])
-        _fill_linears(cross_spec.linear[1], [cross.w_k, cross.w_v])
-        _fill_linears(cross_spec.linear[2], [cross.w_o])
+    model = translator.model
+    _fill_ends(spec.encoder, spec.encoder.embeddings[0], model.src_embeddings, model.encoder_norm)
+    _fill_ends(spec.decoder, spec.decoder.embeddings, model.tgt_embeddings, model.decoder_norm)
+    for stack, layers in ((spec.encoder, model.encoder_layers), (spec.decoder, model.decoder_layers)):
+        layer: Any
+        for own, layer in zip(stack.layer, layers, strict=True):
+            attention, cross = layer.self_attention, getattr(layer, "cross_attention", None)
+            _fill_norm(own.self_attention.layer_norm, layer.self_attention_norm.norm)
+            own.self_attention.queries_scale = np.float32(1 / attention.temperature)
+            _fill_linears(own.self_attention.linear[0], attention.w_q, attention.w_k, attention.w_v)
+            _fill_linears(own.self_attention.linear[1], attention.w_o)
+            _fill_norm(own.ffn.layer_norm, layer.feed_forward_norm.norm)
+            _fill_linears(own.ffn.linear_0, layer.feed_forward.w_1)
+            _fill_linears(own.ffn.linear_1, layer.feed_forward.w_2)
+            if cross is not None:
+                _fill_norm(own.attention.layer_norm, layer.cross_attention_norm.norm)
+                own.attention.queries_scale = np.float32(1 / cross.temperature)
+                _fill_linears(own.attention.linear[0], cross.w_q)
+                _fill_linears(own.attention.linear[1], cross.w_k, cross.w_v)
+                _fill_linears(own.attention.linear[2], cross.w_o)
     spec.decoder.projection.weight = _array(model.scaled_projection())
-    own = model.projection.bias
-    bias = np.zeros(tokenizer.tgt_vocab_size, dtype=np.float32) if own is None else _array(own).copy()
-    bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
-    spec.decoder.projection.bias = bias
+    bias = model.projection.bias
+    n_pieces = translator.tokenizer.tgt_vocab_size
+    spec.decoder.projection.bias = np.zeros(n_pieces, np.float32) if bias is None else _array(bias).copy()
+    spec.decoder.projection.bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
 
 
-def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
+def _fill_ends(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:
+    """What stands before and after the layers of encoder or decoder."""
     embeddings_spec.weight = _array(embeddings.token.weight * embeddings.scale)
     spec.scale_embeddings = False
     if isinstance(embeddings.positions, SinusoidPositions):
@@ -146,34 +137,22 @@ def _fill_stack(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_n
         spec.position_encodings.encodings = np.zeros(
             (embeddings.positions.n_positions, embeddings.token.embedding_dim), np.float32
         )
-    if isinstance(embeddings.norm, LayerNorm):
+    if hasattr(embeddings.norm, "gamma"):
         _fill_norm(spec.layernorm_embedding, embeddings.norm)
-    if isinstance(final_norm, LayerNorm):
+    if hasattr(final_norm, "gamma"):
         _fill_norm(spec.layer_norm, final_norm)
 
 
-def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    attention: MultiHeadAttention = layer.self_attention
-    _fill_norm(spec.self_attention.layer_norm, layer.self_attention_norm.norm)
-    spec.self_attention.queries_scale = np.float32(1 / attention.temperature)
-    _fill_linears(spec.self_attention.linear[0], [attention.w_q, attention.w_k, attention.w_v])
-    _fill_linears(spec.self_attention.linear[1], [attention.w_o])
-    _fill_norm(spec.ffn.layer_norm, layer.feed_forward_norm.norm)
-    _fill_linears(spec.ffn.linear_0, [layer.feed_forward.w_1])
-    _fill_linears(spec.ffn.linear_1, [layer.feed_forward.w_2])
-
-
-def _fill_linears(spec: Any, linears: list[Any]) -> None:
+def _fill_linears(spec: Any, *linears: Any) -> None:
     """Several matrices with one input as one. A convolution of kernel 1 is a matrix with one more dimension."""
     spec.weight = np.concatenate([_array(linear.weight.flatten(1)) for linear in linears])
     if linears[0].bias is not None:
         spec.bias = np.concatenate([_array(linear.bias) for linear in linears])
 
 
-def _fill_norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, LayerNorm)
+def _fill_norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
 
 
-def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
     return tensor.detach().float().cpu().contiguous().numpy()

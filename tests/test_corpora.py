@@ -159,18 +159,16 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
 
 
-def test_a_corpus_that_was_changed_is_prepared_anew_and_one_in_another_place_is_the_same(two, caplog):
+def test_a_corpus_that_was_changed_is_prepared_anew_and_one_without_a_pair_is_refused(two, caplog):
     caplog.set_level("INFO")
     prepared()
     Path("moved.tsv").write_bytes(Path("b.tsv").read_bytes())
-    prepared(corpora=CORPORA.replace("b.tsv", "moved.tsv"))
+    moved = CORPORA.replace("b.tsv", "moved.tsv")
+    prepared(corpora=moved)
     assert "made anew" not in caplog.text
     change("b.tsv", 3, "red\trot")
-    assert prepared().train.pair(82).src != prepared(corpora=CORPORA.replace("b.tsv", "moved.tsv")).train.pair(82).src
+    assert prepared().train.pair(82).src != prepared(corpora=moved).train.pair(82).src
     assert "made anew: ids train-2 (other text" in caplog.text
-
-
-def test_a_corpus_without_a_pair_is_refused_by_name(two):
     Path("c.tsv").write_text("the " * 400 + "\tdas\n")
     with pytest.raises(DataError, match=r"^c\.tsv: no pair is left to train on; see data\.max_length"):
         prepared(corpora=CORPORA[:-1] + ", {files: c.tsv}]")

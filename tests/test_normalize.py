@@ -44,6 +44,11 @@ def test_no_break_spaces_are_kept_where_they_are_asked_for(text, expected):
     assert normalize(text, keep_no_break_spaces=True) == expected
 
 
+def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
+    assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
+    assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.text(st.characters() | st.sampled_from(" \t\u00a0\u202f\u3000\u0301a")))
 def test_what_is_kept_is_all_that_folding_takes_away(text):
@@ -51,11 +56,6 @@ def test_what_is_kept_is_all_that_folding_takes_away(text):
     assert normalize(once, keep_no_break_spaces=True) == once == once.strip()
     assert re.search(r"\s\s", once) is None and len(once.splitlines()) <= 1
     assert normalize(once) == normalize(text)
-
-
-def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
-    assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
-    assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
 
 
 @settings(max_examples=400, deadline=None)

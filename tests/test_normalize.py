@@ -86,13 +86,11 @@ def test_of_many_combining_marks_only_the_text_around_them_is_composed(marks, mo
 
 
 def test_every_character_that_combines_counts_as_a_mark():
-    """Also one that is decomposed into marks; and the quick look misses none."""
+    """Also one that is decomposed into marks."""
     characters = [char for char in map(chr, range(0x110000)) if not 0xD800 <= ord(char) < 0xE000]
     marks = [char for char in characters if unicodedata.combining(unicodedata.normalize("NFD", char)[0])]
     assert len(marks) > 800
-    for mark in marks:
-        assert module._MAYBE_MANY_MARKS.search(mark * 31), ascii(mark)
-        assert module._runs_of_many_marks().fullmatch(mark * 31), ascii(mark)
+    assert all(module._MAYBE_MANY_MARKS.fullmatch(mark * 31) for mark in marks)
 
 
 MARKED = st.text(st.sampled_from("ae\u0301\u0323\u0344\u0958\u09bc\u0f73\u1161가 "), max_size=12)

@@ -12,6 +12,7 @@ from typing import cast
 
 from mt_cli.config import DataConfig
 from mt_cli.data.corpus import CorpusReport, Place, SentencePair, read_pairs, read_raw_pairs, sha256_of
+from mt_cli.data.languages import language, languages_of_files
 from mt_cli.errors import UsageError
 
 FormatPlace = Callable[[Place], str]
@@ -164,8 +165,7 @@ def joined_sha256(sha256: list[str]) -> str:
 def refuse_exchanged(data: DataConfig) -> None:
     """Raises UsageError for a corpus, a dev or test set or a list of words whose names or header say exactly the opposite of
     src_lang and tgt_lang; and as `find_layout` does for a table."""
-    from mt_cli.data.languages import language, languages_of_files  # here, because translations need no tables
-    from mt_cli.data.tables import find_layout, format_columns_option
+    from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
 
     for pair in data.directions:
         sets = [(one.files, pair.columns) for one in pair.corpora]

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 import string
-import sys
 import unicodedata
-from functools import cache
 
 # Everything that some program takes for a line end, and every other control character: a space to the model.
 # sentencepiece writes a space as U+2581, so U+2581 is a space here, too.
 _SPACES = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
+# Where combining marks can be: NFC takes quadratic time for marks in a row, and longer runs than any script needs stay as
+# they are. Unicode's stream-safe text format (UAX #15) has the same bound.
+_MAYBE_MANY_MARKS = re.compile(r"([^\w\x00-\u02ff]{31,})")
 
 
 def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
@@ -25,8 +26,14 @@ def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
     Where no-break spaces are kept, a run of whitespace that has one becomes the first one that it has.
     """
     if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
-        return _SPACES.sub(_one_space, _compose(text)).strip(f" {NO_BREAK_SPACES}")
-    return _SPACES.sub(" ", _compose(text)).strip(" ")
+        text = _SPACES.sub(_one_space, text).strip(f" {NO_BREAK_SPACES}")
+    else:
+        text = _SPACES.sub(" ", text).strip(" ")
+    if not _MAYBE_MANY_MARKS.search(text):
+        return unicodedata.normalize("NFC", text)
+    parts = _MAYBE_MANY_MARKS.split(text)  # every other part is such a run
+    parts[::2] = [unicodedata.normalize("NFC", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _one_space(run: re.Match[str]) -> str:
@@ -38,26 +45,6 @@ def edge_spaces(line: str) -> tuple[str, str]:
     """The spaces, tabs and no-break spaces at the beginning and at the end of a line that is not blank."""
     spaces = f" \t{NO_BREAK_SPACES}"
     return line[: len(line) - len(line.lstrip(spaces))], line[len(line.rstrip(spaces)) :]
-
-
-_MAX_MARKS = 30  # combining marks in a row; Unicode's stream-safe text format (UAX #15) has the same bound
-_MAYBE_MANY_MARKS = re.compile(rf"[^\w\x00-\u02ff]{{{_MAX_MARKS + 1}}}")  # quick: matches all long runs of marks
-
-
-def _compose(text: str) -> str:
-    """NFC, which takes quadratic time for combining marks in a row: runs longer than any script needs stay as they are."""
-    if not _MAYBE_MANY_MARKS.search(text):
-        return unicodedata.normalize("NFC", text)
-    pieces = _runs_of_many_marks().split(text)  # every other piece is such a run
-    pieces[::2] = [unicodedata.normalize("NFC", piece) for piece in pieces[::2]]
-    return "".join(pieces)
-
-
-@cache
-def _runs_of_many_marks() -> re.Pattern[str]:
-    marks = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(char)]
-    marks += ["\u0f73", "\u0f75", "\u0f81"]  # of class 0 themselves, but each is composed of two marks
-    return re.compile(f"([{''.join(marks)}]{{{_MAX_MARKS + 1},}})")
 
 
 # Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters

@@ -73,16 +73,19 @@ class AttentionPage:
         return self._n_characters >= _MAX_CHARACTERS
 
     def add(self, maps: AttentionMaps) -> None:
-        languages = {name: getattr(maps, name).replace("_", "-") for name in ("src_lang", "tgt_lang")}
-        alignment = " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment)
         self._sentences.append(
-            {"source": maps.source, "translation": maps.translation, "alignment": alignment, **languages}
+            {
+                "source": maps.source,
+                "translation": maps.translation,
+                "src_lang": maps.src_lang.replace("_", "-"),
+                "tgt_lang": maps.tgt_lang.replace("_", "-"),
+                "alignment": " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment),
+            }
         )
-        pieces = {name: getattr(maps, name) for name in ("src_pieces", "tgt_pieces", "tgt_inputs")}
-        thousandths = {  # short, and more exact than a colour can show
-            name: (1000 * getattr(maps, name)).round().int().tolist() for name in ("encoder", "decoder", "cross")
-        }
-        self._weights.append(safe_json(languages | pieces | thousandths))
+        shown = {name: getattr(maps, name) for name in ("src_pieces", "tgt_pieces", "tgt_inputs")}
+        for name in ("encoder", "decoder", "cross"):  # in thousandths, which are more exact than a colour can show
+            shown[name] = (1000 * getattr(maps, name)).round().int().tolist()
+        self._weights.append(safe_json(shown))
         self._n_characters += len(self._weights[-1])
 
     def write(self) -> None:

@@ -45,7 +45,6 @@ _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "g
 _MAX_POINTS = 600  # of a curve; more cannot be told apart on a screen
 _MAX_BYTES = 1 << 31  # of a file: the check of a large corpus lists many pairs
 
-Point = tuple[int, float | None, float | None]  # step, minute and value; None: not known, or not finite
 T = TypeVar("T")
 
 # A run as its files describe it ---------------------------------------------------------------------------------------
@@ -101,6 +100,9 @@ class RunReport:
         self.n_left_out = self._read(files.left_out_file, lambda table: max(0, table.count(b"\n") - 1)) or 0
         provenance = self._read(run.provenance_file, Provenance.model_validate_json)
         self.starts = provenance.starts if provenance else []
+        validations = [record for record in self.records if record.chrf is not None]
+        self.best = next((record for record in reversed(validations) if record.is_best), None)
+        self.is_finished = bool(validations) and validations[-1] is self.records[-1] and validations[-1].is_last
         if others:
             self.notes.append(f"The corpus that is shown is that of {pair.name}, the first language pair.")
 
@@ -115,15 +117,10 @@ class RunReport:
             self.notes.append(f"{file} cannot be read: {str(error).splitlines()[0]}")
         return None
 
-    @property
-    def best(self) -> Record | None:
-        """The validation whose checkpoint is the best."""
-        return next((one for one in reversed(self.records) if one.is_best and one.chrf is not None), None)
-
-    @property
-    def curves(self) -> dict[str, list[Point]]:
+    def for_script(self) -> dict[str, Any]:
+        """What the script of the page reads. The points of a curve are step, minute and value; None: not known, or not finite."""
+        training, curves = self.config.training, dict[str, list[tuple[int, float | None, float | None]]]()
         minutes = {one.step: round(one.elapsed_seconds / 60, 3) for one in self.times}
-        curves = {}
         for key in _CURVES:
             values = [(one.step, getattr(one, key)) for one in (*self.records, *self.times)]
             if known := [(step, value) for step, value in values if value is not None]:
@@ -132,22 +129,13 @@ class RunReport:
                     (step, minutes.get(step), float(f"{value:.5g}") if math.isfinite(value) else None)
                     for step, value in known[:-1:stride] + known[-1:]
                 ]
-        return curves
-
-    def for_script(self) -> dict[str, Any]:
-        """What the script of the page reads."""
-        training = self.config.training
         return {
             "name": self.name,
-            "curves": self.curves,
+            "curves": curves,
             "best_step": self.best.step if self.best else None,
             "max_steps": training.max_steps if training.minutes is None else None,
             "minutes": training.minutes,
         }
-
-    @property
-    def is_finished(self) -> bool:
-        return bool(self.records) and self.records[-1].is_last and self.records[-1].chrf is not None
 
     @cached_property
     def summary(self) -> list[str]:

@@ -38,9 +38,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
@@ -223,15 +223,6 @@ def _suggest(path: Path) -> str:
 _SPELLINGS = TypeAdapter(dict[Literal["src", "tgt"], Spelling], config=ConfigDict(strict=True))
 
 
-class _MadeCorpus(BaseModel):
-    """The facts of a corpus that the run has made for itself."""
-
-    model_config = ConfigDict(strict=True)
-
-    n_pairs: int = Field(ge=0)  # 0: there is none
-    weight: Annotated[float, Field(ge=0.001, le=1000)] = 1.0  # how often an epoch has each of them
-
-
 class PairFiles:
     """What a run keeps of one language pair: in its own folder, or in one for each of several pairs."""
 
@@ -286,13 +277,14 @@ class PairFiles:
         """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent."""
         made = list[Corpus]()
         for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
-            try:
-                facts = _MadeCorpus.model_validate({"n_pairs": 0, **self.manifest.facts(name)})
-            except ValidationError:
-                raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
-            if facts.n_pairs:
-                is_synthetic = name == "synthetic"
-                made.append(Corpus(files=files, weight=facts.weight, synthetic=is_synthetic, hold_out=is_synthetic))
+            facts, is_synthetic = self.manifest.facts(name), name == "synthetic"
+            if facts.get("n_pairs"):
+                try:
+                    made.append(
+                        Corpus(files=files, weight=facts["weight"], synthetic=is_synthetic, hold_out=is_synthetic)
+                    )
+                except (KeyError, ValidationError):
+                    raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
         return self.pair.model_copy(update={"train": [*self.pair.corpora, *made]}) if made else self.pair
 
     def synthetic_files(self) -> list[str]:

@@ -178,12 +178,6 @@ def test_help_and_version_are_results(mt):
 # mt translate --------------------------------------------------------------------------------------------------------
 
 
-def test_the_tiny_run_knows_its_words(mt, trained_run):
-    answer = mt("translate", trained_run, stdin=b"cat\nhouse\nred\ntree\n")
-    assert (answer.code, answer.err) == (0, b"")
-    assert answer.lines == ["Katze", "Haus", "rot", "Baum"]
-
-
 NASTY = {
     "a line for a line": (b"cat\ndog\n", 2),
     "no final newline": (b"cat\ndog", 2),
@@ -357,20 +351,6 @@ def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path, 
     )
 
 
-def test_a_checkpoint_can_be_chosen(mt, trained_run):
-    outs = {name: mt("translate", trained_run, "--checkpoint", name, stdin=b"cat\n") for name in ("last", "step-160", "step-80")}  # fmt: skip
-    assert all(answer.code == 0 and len(answer.lines) == 1 for answer in outs.values())
-    assert outs["last"].out == outs["step-160"].out
-
-
-def test_a_damaged_checkpoint_is_refused_in_one_line(mt, a_run):
-    name = (a_run / "best").read_text().strip()
-    (a_run / name).write_bytes((a_run / name).read_bytes()[:-100])
-    answer = mt("translate", a_run, stdin=b"cat\n")
-    assert (answer.code, answer.out, len(answer.said)) == (1, b"", 1)
-    assert answer.said[0].startswith(f"error: {a_run}/{name}: damaged or not a checkpoint (")
-
-
 def test_a_run_translates_wherever_it_is_moved_and_without_its_data(mt, a_run, tmp_path, monkeypatch):
     moved = tmp_path / "ein anderer Ort"
     shutil.move(a_run, moved)
@@ -446,17 +426,6 @@ def test_output_that_is_taken_in_parts_is_written_whole(mt, trained_run, monkeyp
     assert (answer.code, out.taken) == (0, b"Katze\n" * 50)
 
 
-def test_results_are_utf_8_in_every_locale(mt_process, tmp_path):
-    (tmp_path / "tür").write_text("Katze\n")
-    latin = os.fsdecode(b"t\xfcr")
-    (tmp_path / latin).write_text("Katze\n")
-    for name, encoding in (("tür", "ascii"), ("tür", "latin-1"), (latin, "ascii")):
-        command = ["evaluate", "--hyp", name, "--ref", name]
-        before = f"import sys; sys.stdout.reconfigure(encoding={encoding!r})"  # as Python finds it in such a locale
-        code, out, _ = finish(mt_process(*command, cwd=tmp_path, before=before))
-        assert code == 0 and ("tür" if name == "tür" else "t\\udcfcr") in out.decode("utf-8")
-
-
 def test_the_commit_is_that_of_the_code_and_not_of_a_users_repository(tmp_path, monkeypatch):
     file = tmp_path / "env" / "provenance.py"
     file.parent.mkdir()
@@ -493,18 +462,6 @@ def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):
             assert process.wait(timeout=60) == 0
             assert process.stdout.read() == b"", "the prompt is no result"
             assert process.stderr.read().strip() == b">"
-    finally:
-        os.close(master)
-
-
-def test_a_file_is_read_without_a_prompt_whatever_its_name(mt_process, tiny, trained_run):
-    Path("stdin").write_text("cat\n")
-    master, slave = pty.openpty()
-    try:
-        with mt_process("translate", trained_run, "stdin", stdin=slave) as process:
-            os.close(slave)
-            assert process.wait(timeout=60) == 0
-            assert (process.stdout.read(), process.stderr.read()) == (b"Katze\n", b"")
     finally:
         os.close(master)
 
@@ -556,33 +513,19 @@ def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_
 # mt evaluate ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def translated(mt, trained_run, tiny):
-    """The test set's translations in `hyp`."""
-    Path("hyp").write_bytes(mt("translate", trained_run, "test.en").out)
-    return Path("hyp")
-
-
 def sacrebleu_scores(hyp: str, ref: str) -> list[dict]:
     command = [sys.executable, "-m", "sacrebleu", ref, "-i", hyp, "-m", "bleu", "chrf", "ter", "-w", "8"]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def test_scores_of_a_run_are_those_of_sacrebleu_on_its_translations(mt, trained_run, translated):
+def test_scores_of_a_run_are_those_of_sacrebleu_on_its_translations(mt, trained_run, tiny):
+    Path("hyp").write_bytes(mt("translate", trained_run, "test.en").out)
     answer = mt("evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--json")
     (result,) = json.loads(answer.out)
     theirs = sacrebleu_scores("hyp", "test.de")
     assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
     assert list(result["signatures"].values()) == [metric["signature"] for metric in theirs]
     assert result["checkpoint"] == "best" and result["n_sentences"] == 12 and result["loss"] > 0
-
-
-def test_scores_of_a_file_are_those_of_sacrebleu(mt, translated):
-    answer = mt("evaluate", "--hyp", "hyp", "--ref", "test.de", "--json")
-    assert (answer.code, answer.err) == (0, b"")
-    (result,) = json.loads(answer.out)
-    theirs = sacrebleu_scores("hyp", "test.de")
-    assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
 
 
 def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, trained_run, tiny):
@@ -596,15 +539,6 @@ def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, t
     (held_out,) = [result for result in results if result["test_set"] == "held_out"]
     score = f"{held_out['bleu']:.1f} ± {held_out['intervals']['bleu']['half_width']:.1f}"
     assert score in next(line for line in answer.lines if "held_out" in line)
-
-
-def test_several_runs_and_checkpoints_are_compared(mt, trained_run, a_run, tiny):
-    answer = mt("evaluate", trained_run, a_run, "--checkpoint", "step-80", "--checkpoint", "last", "--json")
-    results = [r for r in json.loads(answer.out) if r["test_set"] == "held_out"]
-    assert [(r["run"], r["checkpoint"], r["step"]) for r in results] == [
-        (str(run), name, step) for run in (trained_run, a_run) for name, step in (("step-80", 80), ("last", 160))
-    ]
-    assert [r["bleu"] for r in results[:2]] == [r["bleu"] for r in results[2:]]
 
 
 def test_a_test_set_keeps_its_blank_lines(mt, trained_run, tiny):
@@ -697,29 +631,6 @@ def test_a_run_goes_on_with_the_same_text_at_another_place(mt, tiny, trained_run
     answer = mt("train", "tiny.yaml", *more, *(word for override in moved for word in ("--set", override)))
     assert answer.code == 0 and "continuing runs/tiny from step 160" in answer.said
     assert mt("evaluate", "runs/tiny").code == 0, "it is found where it is now"
-
-
-def test_a_run_goes_on_by_its_own_config(mt, tiny, trained_run):
-    shutil.copytree(trained_run, tiny / "runs" / "mine")
-    answer = mt("train", "runs/mine/config.yaml", "--set", "training.max_steps=161", "--set", "training.n_samples=0")
-    assert answer.code == 0 and "continuing runs/mine from step 160" in answer.said
-    assert not Path("runs/config").exists()
-
-
-@pytest.mark.parametrize("name", ["train.en", "dev.de"])
-def test_a_run_whose_data_changed_is_refused(mt, tiny, trained_run, name):
-    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
-    before = files_of(copy)
-    text = Path(name).read_text()
-    Path(name).write_text(text.replace("cat", "fox", 1).replace("Katze", "Fuchs", 1))
-    answer = mt("train", "tiny.yaml", "--set", "training.max_steps=200")
-    assert (answer.code, len(answer.said)) == (1, 1)
-    assert answer.said[0].startswith(
-        f"error: runs/tiny: the {name.partition('.')[0]} files are not those this run began with"
-    )
-    assert answer.said[0].endswith("--from runs/tiny")
-    after = files_of(copy)
-    assert {name for name in before if after.get(name) != before[name]} <= {"config.yaml"}
 
 
 ANY_LINES = st.lists(st.sampled_from([b"cat", *PIECES]), max_size=20).map(b"".join) | st.binary(max_size=40)
@@ -827,7 +738,13 @@ def stopped_while_loading(module: str, *arguments: object) -> subprocess.Complet
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
-def test_a_run_is_trained_on_from_within_its_directory(mt, tiny, trained_run, monkeypatch):
-    monkeypatch.chdir(shutil.copytree(trained_run, tiny / "runs" / "mine"))
-    answer = mt("train", "config.yaml")
-    assert answer.code in (0, 1) and "Traceback" not in answer.err.decode(), answer.said
+@pytest.mark.parametrize("config", ["runs/mine/config.yaml", "config.yaml"])
+def test_a_run_goes_on_by_its_own_config(mt, tiny, trained_run, monkeypatch, config):
+    run = shutil.copytree(trained_run, tiny / "runs" / "mine")
+    if config == "config.yaml":  # from within the run; its text is named by paths from where it was begun
+        for file in tiny.glob("*.??"):
+            shutil.copy(file, run)
+        monkeypatch.chdir(run)
+    answer = mt("train", config, "--set", "training.max_steps=161", "--set", "training.n_samples=0")
+    assert answer.code == 0 and any(line.endswith(" from step 160") for line in answer.said), answer.said
+    assert not (tiny / "runs" / "config").exists()

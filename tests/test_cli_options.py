@@ -10,7 +10,6 @@ import pytest
 
 from mt_cli.config import DecodingConfig
 from mt_cli.config_file import read_search_options
-from mt_cli.decoding.translator import Translator
 from mt_cli.errors import ConfigError
 
 Mt = Callable[..., Any]
@@ -66,12 +65,6 @@ def test_a_new_key_is_at_once_an_option_of_every_command(
     Path("RUN").symlink_to(trained_run)
     out, err = mt_process(*arguments, before=TRIAL).communicate()
     assert told in (out + err).decode()
-
-
-def test_python_has_the_same_options(trained_run: Path) -> None:
-    translator = Translator.load(trained_run)
-    for key, field in DecodingConfig.model_fields.items():
-        assert getattr(translator.settings(**{key: field.default}), key) == field.default
 
 
 def test_a_set_and_an_option_of_the_same_key_give_the_option() -> None:

@@ -411,7 +411,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is chang
     "words": (with_content("source.spm", sentencepiece_model(WORDS, model_type="word", vocab_size=12)), "source.spm", "of words"),
     "pipe": (with_pipe(WEIGHTS), WEIGHTS, "is a pipe or a device"),
     "pipe-for-ids": (with_pipe(VOCABULARY), VOCABULARY, "is a pipe or a device"),
-    "too-large": (lambda folder: os.truncate(folder / VOCABULARY, 1 << 27), VOCABULARY, "more than 67,108,864 bytes"),
+    "too-large": (lambda folder: os.truncate(folder / VOCABULARY, 1 << 33), VOCABULARY, "damaged"),
     "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), WEIGHTS, f"{FIRST} has values that are not finite"),
     "one-number": (
         with_weights(lambda w: w.update({FIRST: torch.zeros(1).expand_as(w[FIRST])}), is_pickle=True),

@@ -60,9 +60,6 @@ TestOption = Annotated[
 ]
 
 
-# Options of a search -------------------------------------------------------------------------------------------------
-
-
 def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command an option for each key of `decoding` but those in `without`, and `--set decoding.KEY=VALUE`.
 
@@ -114,14 +111,10 @@ def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -
     """Raises UsageError when an option was given that the search would ignore."""
     unused = settings.keys_without_effect()
     if ignored := [key for key in search if key in unused]:
-        options = spell(ignored)
-        raise UsageError(f"only {unused[ignored[0]]} uses {options}; leave out {options}")
+        refuse_options(f"only {unused[ignored[0]]} uses {_spell(ignored)}", dict.fromkeys(ignored, True))
 
 
-# Refusals ------------------------------------------------------------------------------------------------------------
-
-
-def spell(options: list[str]) -> str:
+def _spell(options: list[str]) -> str:
     """`--beam-size and --seed`."""
     return " and ".join(f"--{name.replace('_', '-')}" for name in options)
 
@@ -130,7 +123,7 @@ def refuse_options(reason: str, options: Mapping[str, Any]) -> None:
     """Raises UsageError if any of the options was given."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        raise UsageError(f"{reason}; leave out {spell(given)}")
+        raise UsageError(f"{reason}; leave out {_spell(given)}")
 
 
 def only_file(option: str, files: list[Path] | None) -> Path | None:

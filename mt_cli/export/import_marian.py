@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +30,7 @@ from mt_cli.run.checkpoint import build_model, load_foreign_weights, meta_model,
 from mt_cli.run.provenance import record_start
 from mt_cli.run.run_dir import RunDir
 
-_MAX_BYTES = 1 << 26  # of a small file: several times those of the largest vocabulary
+_MAX_BYTES = 1 << 26  # that are read of a small file: several times those of the largest vocabulary
 _LFS_POINTER = b"version https://git-lfs"
 _NEVER = -100.0  # a logit beside which that of any other token is all
 _CODE = re.compile(r">>([A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*)<<")  # with a language code as a config's
@@ -51,6 +50,7 @@ _KEYS_OF = {  # the keys that a file has in place of config.json where it is the
     "tokenizer_config.json": ("source_lang", "target_lang", "separate_vocabs"),
 }
 _Value = TypeVar("_Value")
+_Values = Mapping[str, Any]  # by the keys of the JSON files
 
 
 def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str | None, command: str) -> None:
@@ -101,23 +101,18 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     record_start(run, command=command, imported_from=str(path.resolve()), sha256=hashes)
 
 
-def _open(file: Path) -> BufferedReader:
-    """Raises CheckpointError for a file that is missing or not fetched, RunDirError for a folder, a pipe or a device."""
+def _read(file: Path, n_bytes: int = _MAX_BYTES) -> bytes:
+    """The beginning of a file. Raises CheckpointError for one that is missing or not fetched, RunDirError for a folder, a pipe
+    or a device."""
     try:
         refuse_special_file(file)
-        handle = file.open("rb")
+        with file.open("rb") as handle:
+            content = handle.read(n_bytes)
     except OSError as error:
         raise CheckpointError(f"{file}: {error.strerror}; it belongs to a Marian model") from None
-    if handle.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
+    if content.startswith(_LFS_POINTER):
         raise CheckpointError(f"{file}: a pointer of Git LFS in place of the file; fetch it with git lfs pull")
-    return handle
-
-
-def _read(file: Path) -> bytes:
-    with _open(file) as handle:
-        if file.stat().st_size > _MAX_BYTES:
-            raise CheckpointError(f"{file}: more than {_MAX_BYTES:,} bytes, which no Marian model has there")
-        return handle.read()
+    return content
 
 
 def _read_json(file: Path, values: type[_Value]) -> dict[str, _Value]:
@@ -130,7 +125,7 @@ def _read_json(file: Path, values: type[_Value]) -> dict[str, _Value]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _read_ids(file: Path, keys: Mapping[str, Any]) -> dict[str, int]:
+def _read_ids(file: Path, keys: _Values) -> dict[str, int]:
     """The id of each piece. Raises CheckpointError unless they are 0, 1, 2 and so on, with those of config.json."""
     ids = _read_json(file, int)
     symbols = {"<unk>": ids.get("<unk>"), "<pad>": keys.get("pad_token_id"), "</s>": keys.get("eos_token_id")}
@@ -142,9 +137,7 @@ def _read_ids(file: Path, keys: Mapping[str, Any]) -> dict[str, int]:
     return ids
 
 
-def _config(
-    path: Path, keys: Mapping[str, Any], codes: list[str], src_lang: str | None, tgt_lang: str | None
-) -> Config:
+def _config(path: Path, keys: _Values, codes: list[str], src_lang: str | None, tgt_lang: str | None) -> Config:
     """Of the tokenizer and of the ties of its matrices config.json says nothing."""
     src = src_lang or keys["source_lang"]
     tgt = tgt_lang or (codes[0] if len(codes) == 1 else keys["target_lang"])
@@ -188,9 +181,9 @@ def _config(
             "no_repeat_ngram": keys["no_repeat_ngram_size"],
         },
     }
-    made, kinds = dict[str, Any](), (("data", DataConfig), ("model", ModelConfig), ("decoding", DecodingConfig))
-    section: type[BaseModel]
-    for name, section in kinds:
+    sections: dict[str, type[BaseModel]] = {"data": DataConfig, "model": ModelConfig, "decoding": DecodingConfig}
+    made = dict[str, Any]()
+    for name, section in sections.items():
         try:
             made[name] = section.model_validate(values[name])
         except ValidationError as error:
@@ -206,11 +199,7 @@ def _config(
 
 
 def _tokenizer(
-    path: Path,
-    keys: Mapping[str, Any],
-    src_ids: Mapping[str, int],
-    tgt_ids: Mapping[str, int],
-    tags: Mapping[str, int],
+    path: Path, keys: _Values, src_ids: dict[str, int], tgt_ids: dict[str, int], tags: dict[str, int]
 ) -> tuple[Tokenizer, Tensor, Tensor]:
     """Our tokenizer, and for each piece of its two vocabularies the row of Marian's matrices that it has."""
     # In the order of our ids. No source has a begin symbol, so any row will do there.
@@ -234,13 +223,13 @@ def _tokenizer(
 
 
 def _weights(
-    file: Path, keys: Mapping[str, Any], config: Config, tokenizer: Tokenizer, n_src: int, n_tgt: int
+    file: Path, keys: _Values, config: Config, tokenizer: Tokenizer, n_src: int, n_tgt: int
 ) -> dict[str, Tensor]:
     """By our names, the dimensions in our order; embeddings and projection with the rows of Marian's vocabularies.
 
     Raises CheckpointError where the file has other weights than config.json says.
     """
-    _open(file).close()
+    _read(file, len(_LFS_POINTER))
     found = load_foreign_weights(file)
     for name, weight in found.items():
         if type(weight) is Tensor and weight.is_contiguous() and weight.dtype in (torch.float16, torch.bfloat16):
@@ -248,7 +237,7 @@ def _weights(
     wanted = {
         name: tuple(w.shape) for name, w in meta_model(config, tokenizer).state_dict().items() if is_of_layers(name)
     }
-    expected = {marian_name(name)[0]: shape for name, shape in wanted.items()}
+    expected = {marian_name(name): shape for name, shape in wanted.items()}
     # Matrices that are one and the same have one name in the file, or each its own.
     shared, src, tgt = (f"model.{role}.weight" for role in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
     projection, bias = "lm_head.weight", "final_logits_bias"
@@ -268,10 +257,8 @@ def _weights(
             raise CheckpointError(f"{file}: {str(name)[:80]} is {shape}, {right}")
         if not found[name].isfinite().all():
             raise CheckpointError(f"{file}: {name} has values that are not finite; fetch it again")
-    order, own = marian_order(width).argsort(), dict[str, Tensor]()
-    for mine in wanted:
-        theirs, dimensions = marian_name(mine)
-        own[mine] = reordered(found[theirs], dimensions, order)
+    order = marian_order(width).argsort()
+    own = {mine: reordered(mine, found[marian_name(mine)], order) for mine in wanted}
     own |= {f"{mine}.weight": found[theirs][:, order] for mine, theirs in chosen.items()}
     own["projection.bias"] = found[bias][0] if bias in found else torch.zeros(n_tgt)
     return own

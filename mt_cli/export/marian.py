@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -109,13 +108,11 @@ def is_of_layers(name: str) -> bool:
     return name.startswith(("encoder_", "decoder_"))
 
 
-def marian_name(name: str) -> tuple[str, tuple[int, ...]]:
-    """Marian's name of a weight of the layers, and which of its dimensions are d_model."""
-    gives_d_model = re.search(r"gamma|beta|w_o|w_2", name)
-    dimensions = (0,) if gives_d_model else (1,) if name.endswith(".weight") else ()
+def marian_name(name: str) -> str:
+    """Marian's name of a weight of the layers."""
     for mine, theirs in _RENAMED.items():
         name = name.replace(mine, theirs)
-    return name, dimensions
+    return name
 
 
 def marian_order(d_model: int) -> Tensor:
@@ -123,11 +120,12 @@ def marian_order(d_model: int) -> Tensor:
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
-def reordered(weight: Tensor, dimensions: Sequence[int], order: Tensor) -> Tensor:
-    """The weight whose rows, columns or both are in another order."""
-    for dimension in dimensions:
-        weight = weight.index_select(dimension, order)
-    return weight
+def reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
+    """The weight of this name with its dimension of d_model in another order: that of what a part gives, or of what it is
+    given. The bias of a part that gives another has none."""
+    if re.search(r"gamma|beta|w_o|w_2", name):
+        return weight[order]
+    return weight[:, order] if weight.dim() == 2 else weight
 
 
 def _weights(translator: Translator) -> dict[str, Tensor]:
@@ -139,11 +137,10 @@ def _weights(translator: Translator) -> dict[str, Tensor]:
     fold = math.sqrt(config.d_model // config.n_heads) / (config.attention_temperature or math.sqrt(config.d_k))
     for mine, weight in own.items():
         if is_of_layers(mine):
-            theirs, dimensions = marian_name(mine)
             weight = weight.flatten(1) if weight.dim() == 3 else weight  # of a convolution with kernel size 1
-            weights[theirs] = reordered(weight, dimensions, order) * (fold if ".w_q." in mine else 1.0)
+            weights[marian_name(mine)] = reordered(mine, weight, order) * (fold if ".w_q." in mine else 1.0)
             if not config.attention_bias and "attention.w_" in mine:
-                weights[theirs.replace("weight", "bias")] = torch.zeros(weight.size(0))
+                weights[marian_name(mine).replace("weight", "bias")] = torch.zeros(len(weight))
     src, tgt = own["src_embeddings.token.weight"][:, order], own["tgt_embeddings.token.weight"][:, order]
     projection = model.scaled_projection().float().cpu()[:, order]
     if config.norm == "pre":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
-from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
+from mt_cli.errors import MTError, UsageError, as_typed
 from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
 
@@ -44,9 +44,7 @@ def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
                 words = re.findall(r"[\w.+-]+", override.partition("=")[2])
                 suffix += f"-{part if last_parts.count(part) == 1 else key}-{'-'.join(words) or 'null'}"
         if suffix in found:
-            raise UsageError(
-                f"--set: two runs would be called {suffix[1:]}; train one of them by itself, with --run-dir"
-            )
+            raise UsageError(f"--set: two runs would be called {suffix[1:]}; train one by itself, with --run-dir")
         found[suffix] = list(chosen)
     return found
 
@@ -64,7 +62,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
         try:
             train(config, run, signals, began, _write_own_page if config.training.report else None)
             trained.append(run)
-        except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
+        except MTError as error:
             if len(configs) == 1:
                 raise
             for problem in error.args:

@@ -21,8 +21,6 @@ from mt_cli.errors import DataError
 from mt_cli.run.directions import Direction
 from mt_cli.run.run_dir import RunDir
 
-# Whether translations depend on their sources --------------------------------------------------------------------------
-
 _ABOVE_COPY = 5.0  # chrF; words that both languages share move it by as much
 _ABOVE_CONSTANT = 2.5  # chrF; sentences of a dev set in another order have at most 1.7 more, in seven languages
 _FEW_DISTINCT = 0.25
@@ -69,8 +67,6 @@ def judge(outputs: Sequence[str], references: Sequence[str], sources: Sequence[s
 def _copied_chrf(sources: tuple[str, ...], references: tuple[str, ...]) -> float:
     return CHRF().corpus_score(sources, [references]).score
 
-
-# Translation memory -----------------------------------------------------------------------------------------------------
 
 _ORDERS = (2, 3)  # bigrams find more in Chinese, trigrams more in alphabets; with 4 no corpus that was tried gained
 _MAX_SEARCHED = 5_000_000  # characters of different sources: up to 500 MB, and 10 ms for a search

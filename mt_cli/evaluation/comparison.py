@@ -91,20 +91,15 @@ class SetScores:
         return f"{self.label} on {self.test_set.name}: {scores}"
 
     def cell(self, metric: str) -> str:
-        """A score with its interval."""
         return f"{getattr(self.scores, metric):.1f} ± {self.intervals[metric].half_width:.1f}"
 
     @property
     def label(self) -> str:
         """What the system is called: its run or its file, and its checkpoint if that is not the best."""
-        return self.system if self.checkpoint in {"", "best"} else f"{self.system} ({self.checkpoint})"
-
-    @property
-    def checkpoint(self) -> str:
-        return str(self.facts.get("checkpoint", ""))
+        checkpoint = self.facts.get("checkpoint", "best")
+        return self.system if checkpoint == "best" else f"{self.system} ({checkpoint})"
 
     def signature(self, metric: str) -> str:
-        """That of the score with its interval."""
         return self.counts[metric].signature(bs=N_RESAMPLES, seed=SEED)
 
     def as_json(self) -> dict[str, Any]:
@@ -132,7 +127,8 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
     for result in results:
         if result.kind == "run":
             signatures = result.scores.signatures.values()
-            same = (result.facts["config_sha256"], result.test_set.sha256, result.checkpoint, *signatures)
+            origin = result.facts["config_sha256"], result.facts.get("checkpoint", "best")
+            same = (*origin, result.test_set.sha256, *signatures)
             groups.setdefault(same, {}).setdefault(result.facts["seed"], result)
     for group in groups.values():
         if len(group) > 1:

@@ -185,9 +185,6 @@ def _tokenizer_of(direction: Direction, requested: str | None) -> str:
     return bleu_tokenizer(requested or direction.data.bleu_tokenize, direction.data.tgt_lang)
 
 
-# Test sets ------------------------------------------------------------------------------------------------------------
-
-
 def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[Direction, list[TestSet]]]:
     """The directions in which the run is scored, and the sets of each: the dev set and each test set of its config and of the
     run that it began with; or `files`. All are read before the first is translated."""

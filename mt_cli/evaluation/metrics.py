@@ -53,7 +53,6 @@ class Counts:
         return [self.score_of(row) for row in self.by_sentence.tolist()]
 
     def score_of(self, row: list[float] | npt.NDArray[np.float32]) -> float:
-        """The score of one row, or of a sum of rows."""
         score: float = self.metric._compute_score_from_stats(row).score  # type: ignore[arg-type] # any sequence
         return score
 
@@ -63,9 +62,6 @@ class Counts:
         for key, value in resampling.items():
             signature.update(key, value)
         return str(signature)
-
-
-# Languages ------------------------------------------------------------------------------------------------------------
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
@@ -101,14 +97,11 @@ def language_of_script(lines: Iterable[str]) -> str:
     return languages.most_common(1)[0][0] if languages.total() else ""
 
 
-# Scores ---------------------------------------------------------------------------------------------------------------
-
-
 def count_texts(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str, ter: TER | None = None
 ) -> dict[str, Counts]:
-    """What `bleu`, `chrf` and, if it is given, `ter` count, as the `sacrebleu` command does; `references` has the lines of
-    each file of references. Raises DataError when the numbers of lines differ."""
+    """What `bleu`, `chrf` and `ter`, if it is given, count, as the `sacrebleu` command does. `references`: the lines of each
+    file. Raises DataError when the numbers of lines differ."""
     for lines in references:
         if len(hypotheses) != len(lines):
             raise DataError(f"{len(hypotheses)} hypotheses, {len(lines)} references; they must be line for line")

@@ -1,8 +1,8 @@
 """How far a score could be off by chance, and whether two systems differ by more than chance.
 
-The intervals are those of `sacrebleu --confidence`, the tests those of `sacrebleu --paired-bs` and `--paired-ar`, with the
-same random numbers. sacrebleu holds all resamples at once, 80 KB for each sentence; here they are drawn 32 at a time and
-summed by a matrix product, which is exact, as counts are whole numbers.
+Intervals are those of `sacrebleu --confidence`, tests those of `--paired-bs` and `--paired-ar`, with the same random numbers.
+sacrebleu holds all resamples at once, 80 KB for each sentence; here they are drawn 32 at a time and summed by a matrix
+product, which is exact, as counts are whole numbers.
 """
 
 from __future__ import annotations

@@ -70,14 +70,14 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _rows(results: Sequence[SetScores]) -> list[list[str]]:
     """The titles of the columns that have a value, and the cells of each row."""
-    shows_checkpoints = any(result.checkpoint not in {"", "best"} for result in results)
+    shows_checkpoints = any(result.label != result.system for result in results)
     rows, means = list[dict[str, str]](), dict[tuple[str, ...], dict[str, str]]()
     for result in results:
         row = {"translations" if result.kind == "file" else "run": result.system}
         if result.kind != "file":
             row["test set"] = result.test_set.name
         if shows_checkpoints:
-            row["checkpoint"] = result.checkpoint
+            row["checkpoint"] = result.facts.get("checkpoint", "")
         row |= {TITLES[name]: result.cell(name) for name in result.counts}
         if result.loss is not None:
             row |= {"loss": f"{result.loss:.3f}", "perplexity": f"{perplexity(result.loss):.2f}"}

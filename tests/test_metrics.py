@@ -84,6 +84,10 @@ def test_a_run_is_scored_against_several_references(mt, trained_run, tiny):
     references = [Path(name).read_text().splitlines() for name in ("test.de", "other.de")]
     outputs = mt("translate", trained_run, "test.en").lines
     assert json.loads(mt(*command).out)[0]["chrf"] == CHRF().corpus_score(outputs, references).score
+    Path("other.de").write_text("Ka\u0308tzchen\n" * 12)
+    assert mt(*command).said == [
+        "warning: test.en: 12 references are not composed (NFC), as translations are, so they score too low"
+    ]
     Path("other.de").write_text("a\n")
     refused = mt(*command)
     assert refused.code == 1 and "other.de has 1" in refused.said[0]

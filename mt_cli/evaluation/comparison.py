@@ -75,7 +75,6 @@ class SetScores:
     outputs: list[str]
     counts: Mapping[str, Counts] = field(compare=False)
     facts: dict[str, Any]  # on its origin, for `--json`; of a run as RunEvaluator has them
-    warnings: list[str] = field(default_factory=list)  # reasons why scores mislead
     note: str = ""  # on how it was scored
     loss: float | None = None
     sentences_per_second: float | None = None

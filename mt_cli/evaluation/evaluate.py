@@ -73,15 +73,16 @@ def evaluate(
     results = list(_file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang)) if hyp else []
     for run in map(RunDir.existing, _paths(runs)):
         planned = _planned(run, [Path(src), *_paths(ref)] if src is not None else [], to)
-        for direction, sets in planned if baselines else []:
-            results += _baselines(run, direction, sets, tokenize)
+        for direction, sets in planned:
+            for one in sets:
+                for warning in one.warnings:
+                    log.warning(f"{one.name}: {warning}")
+            if baselines:
+                results += _baselines(run, direction, sets, tokenize)
         for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
             for direction, sets in planned:
                 evaluator = RunEvaluator(run, name, direction, device, tokenize, **search)
                 results += [evaluator.evaluate(test_set)[1] for test_set in sets]
-    for result in results:
-        for warning in result.warnings:
-            log.warning(f"{result.test_set.name}: {warning}")
     return Evaluation(results)
 
 
@@ -156,15 +157,12 @@ class RunEvaluator:
         outputs = [translation.text for translation in translations]
 
         pairs = map(translator.encode_pair, sources, references[0])
-        encoded = [TokenPair(*pair, line) for line, pair in enumerate(pairs, 1) if all(pair)]
-        fitting = [pair for pair in encoded if max(len(pair.src), len(pair.tgt)) <= config.data.max_length]
+        most = config.data.max_length
+        fitting = [TokenPair(*pair, 0) for pair in pairs if all(0 < len(side) <= most for side in pair)]
         loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), config.training.batch_tokens)
-        warnings = list(test_set.warnings)
-        if n := len(encoded) - len(fitting):
-            warnings.append(f"loss and perplexity are without {n:,} pairs that are too long to be read at once")
         counts = count_texts(outputs, references, self._tokenize, ter_of(config.data.tgt_lang))
         known = loss if math.isfinite(loss) else None
-        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, warnings, "", known, speed)
+        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, "", known, speed)
         return translations, scores
 
 
@@ -178,7 +176,7 @@ def _baselines(
         for name, outputs in (("copy of the source", one.sources), ("translation memory", translated)):
             ter = ter_of(direction.data.tgt_lang)
             counts = count_texts(outputs, one.references, _tokenizer_of(direction, tokenize), ter)
-            yield SetScores("baseline", name, one, outputs, counts, {}, one.warnings)
+            yield SetScores("baseline", name, one, outputs, counts, {})
 
 
 def _tokenizer_of(direction: Direction, requested: str | None) -> str:

@@ -21,7 +21,7 @@ from mt_cli.data.corpus import (
     read_copy,
     read_lines,
     read_pairs,
-    read_test_set,
+    read_raw_pairs,
     sha256_of,
     write_copy,
 )
@@ -214,7 +214,7 @@ def test_a_pipe_and_a_device_are_refused_at_once_and_not_waited_for(pipe):
         read_lines(Path("/dev/zero"))
     for attempt in (
         lambda: list(read_pairs(files)),
-        lambda: read_test_set(files, on_bad_line="error", report=CorpusReport()),
+        lambda: list(read_raw_pairs(files, on_bad_line="error", report=CorpusReport())),
         lambda: sha256_of(files),
     ):
         with pytest.raises(DataError, match=f"^{pipe}: is not a regular file; "):

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.data import workbook
-from mt_cli.data.corpus import CorpusReport, read_pairs, read_test_set
+from mt_cli.data import tables
+from mt_cli.data.corpus import CorpusReport, read_pairs, read_raw_pairs
 from mt_cli.data.tables import TableLayout, find_layout, read_rows
 from mt_cli.errors import DataError, MTError, UsageError
 
@@ -93,7 +93,7 @@ def test_a_pair_has_the_line_where_its_row_begins_and_its_text_in_one_line():
     write("a.csv", 'es,gn\n"uno\ndos",x\n\n,\ntres,"y\r\nz"\ncuatro,v\n')
     for pairs in (
         list(read_pairs(["a.csv"])),
-        read_test_set(["a.csv"], on_bad_line="error", report=CorpusReport()),
+        list(read_raw_pairs(["a.csv"], on_bad_line="error", report=CorpusReport())),
     ):
         assert [pair[:3] for pair in pairs] == [("uno dos", "x", 2), ("tres", "y z", 6), ("cuatro", "v", 8)]
 
@@ -336,7 +336,7 @@ def test_a_workbook_is_read_by_the_values_of_its_first_sheet(save):
     )
     assert layout.languages == ("es", "gn")
     report = CorpusReport()
-    pairs = read_test_set(["a.xlsx"], on_bad_line="error", report=report)
+    pairs = list(read_raw_pairs(["a.xlsx"], on_bad_line="error", report=report))
     assert [pair[:3] for pair in pairs] == [
         ("Hola amigo", "Maitei che irũ", 3), ("", "3.5", 5), ("", "x", 6), ("a b", "7", 7), ("z", "", 8)
     ]  # fmt: skip
@@ -395,7 +395,7 @@ def try_to_read(name: str) -> None:
 
 def test_a_workbook_that_unpacks_to_too_much_is_refused(save, monkeypatch):
     file = save(SENTENCES)
-    monkeypatch.setattr(workbook, "_MAX_UNPACKED", 1000)
+    monkeypatch.setattr(tables, "_MAX_UNPACKED", 1000)
     with pytest.raises(DataError, match=r"^a\.xlsx: unpacks to .* expected at most .*; save the table as \.csv$"):
         find_layout(file)
 

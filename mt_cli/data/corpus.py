@@ -170,16 +170,6 @@ def _rows_of_one(file: str, columns: str | None, report: CorpusReport) -> Iterat
 _LINE_END = re.compile("\r?\n|\r")  # within a cell: a pair has a line on either side
 
 
-def read_test_set(
-    files: list[str], *, columns: str | None = None, on_bad_line: str, report: CorpusReport
-) -> list[SentencePair]:
-    """The pairs of a set that is to be scored: not normalized, with those that have an empty side."""
-    pairs = list(read_raw_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report))
-    if not pairs:
-        raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
-    return pairs
-
-
 def read_lines(path: Path) -> list[str]:
     """All lines of a small file, such as a test set. Raises DataError for a device, which may have no end."""
     if not path.is_fifo() and path != Path(os.devnull):

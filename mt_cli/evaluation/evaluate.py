@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpus import CorpusReport, read_lines, read_test_set
+from mt_cli.data.corpus import CorpusReport, read_lines, read_raw_pairs
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.decoding.parts import Translation
@@ -228,7 +228,9 @@ def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = Fals
     """The dev set or a test set of a run of this config, for the reverse direction with its sides exchanged. Of two files
     all others are further references. Raises DataError when its files cannot be read."""
     report = CorpusReport()
-    pairs = read_test_set(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report)
+    pairs = list(read_raw_pairs(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report))
+    if not pairs:
+        raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
     sources, targets, lines = ([getattr(pair, side) for pair in pairs] for side in ("src", "tgt", "line"))
     references = [targets]
     for file in files[2:]:

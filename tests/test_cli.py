@@ -578,18 +578,6 @@ def test_what_was_scored_before_a_failure_is_printed(mt, trained_run, tiny):
 # mt train on what is there -------------------------------------------------------------------------------------------
 
 
-def test_a_run_directory_carries_all_that_made_it(trained_run):
-    assert {path.name for path in trained_run.iterdir()} >= {
-        "config.yaml", "tokenizer.model", "provenance.json", "metrics.jsonl", "timing.jsonl", "checkpoints", "best", "last"
-    }  # fmt: skip
-    (start,) = json.loads((trained_run / "provenance.json").read_text())["starts"]
-    assert start["command"].startswith("mt train tiny.yaml") and start["seed"] == 1 and start["versions"]["torch"]
-    metrics = [json.loads(line) for line in (trained_run / "metrics.jsonl").read_text().splitlines()]
-    assert [record["step"] for record in metrics if "bleu" in record] == [80, 160]
-    assert not [path for path in trained_run.rglob(".tmp*")]
-    assert load_checkpoint(trained_run / "checkpoints" / "step-000160.pt")["progress"]["step"] == 160
-
-
 def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, trained_run):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
     before = files_of(copy)
@@ -611,14 +599,6 @@ def test_a_run_of_another_config_is_refused_and_the_keys_are_named(mt, tiny, tra
         " 1 there); choose another --run-dir, or give the values it was begun with"
     )
     assert files_of(copy) == before
-
-
-def test_a_run_goes_on_with_other_test_sets_and_without_their_files(mt, tiny, trained_run):
-    shutil.copytree(trained_run, tiny / "runs" / "tiny")
-    Path("test.en").unlink()
-    more = ("--set", "training.max_steps=161", "--set", "training.n_samples=0")
-    assert mt("train", "tiny.yaml", *more, "--set", "data.test.more=[dev.en, dev.de]").code == 0
-    assert set(RunDir(Path("runs/tiny")).load_config().data.test) == {"held_out", "more"}
 
 
 def test_a_run_goes_on_with_the_same_text_at_another_place(mt, tiny, trained_run):

@@ -17,7 +17,7 @@ import torch
 
 from mt_cli.data.batching import batch_of
 from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
-from mt_cli.data.tokenizer import BOS_ID, UNUSED, Tokenizer, piece_message
+from mt_cli.data.tokenizer import BOS_ID, UNUSED, Tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
@@ -281,12 +281,12 @@ def test_an_imported_run_is_exported_to_other_engines(marian: tuple[Path, Any, P
 
 def test_an_imported_run_is_fine_tuned(marian: tuple[Path, Any, Path], entered: Path, mt: Mt) -> None:
     _, _, run = marian
-    settings = [
+    settings = (
         "training.max_steps=3",
         "training.device=cpu",
         "training.precision=fp32",
         "training.validate_every_steps=3",
-    ]
+    )
     options = [word for setting in settings for word in ("--set", setting)]
     answer = mt("train", "train.en", "train.de", "--from", run, "--run-dir", "child", "--extend-vocabulary", *options)
     assert answer.code == 0, answer.said
@@ -295,17 +295,8 @@ def test_an_imported_run_is_fine_tuned(marian: tuple[Path, Any, Path], entered: 
     parent, child = (Translator.load(one, device="cpu") for one in (run, "child"))
     assert child.config.model == parent.config.model
     assert child.tokenizer.tgt_vocab_size >= parent.tokenizer.tgt_vocab_size
-    assert (
-        float(
-            (
-                child.model.encoder_layers[0].feed_forward.w_1.weight
-                - parent.model.encoder_layers[0].feed_forward.w_1.weight
-            )
-            .abs()
-            .max()
-        )
-        < 0.1
-    )
+    ours, theirs = (one.model.encoder_layers[0].feed_forward.w_1.weight for one in (child, parent))
+    assert float((ours - theirs).abs().max()) < 0.1
     assert mt("translate", "child", "test.en").code == 0
 
 
@@ -372,14 +363,6 @@ def with_weights(change: Callable[[dict[str, torch.Tensor]], Any], is_pickle: bo
     return write
 
 
-def with_strange_piece(name: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        model = (folder / name).read_bytes()
-        (folder / name).write_bytes(model + piece_message("€", 0.0).replace("€".encode(), b"\xff\xfe\xfd"))
-
-    return change
-
-
 FIRST = "model.encoder.layers.0.fc1.weight"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n"
 CONFIG, GENERATION, VOCABULARY, WEIGHTS = "config.json", "generation_config.json", "vocab.json", "model.safetensors"
@@ -389,40 +372,29 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is chang
     "own-vocabularies": (with_keys("tokenizer_config.json", separate_vocabs=True), "target_vocab.json", "No such file"),
     "heads": (with_keys(CONFIG, decoder_attention_heads=4), CONFIG, "decoder_attention_heads is 4, expected 2"),
     "unlike-heads": (with_keys(CONFIG, encoder_attention_heads=3, decoder_attention_heads=3), CONFIG, "3 heads"),
-    "wider": (with_keys(CONFIG, d_model=32), WEIGHTS, "is (16,), expected (32,)"),
     "deeper": (with_keys(CONFIG, encoder_layers=3), WEIGHTS, "layers.2.fc1.bias is missing"),
     "shallower": (with_keys(CONFIG, decoder_layers=1), WEIGHTS, "expected no such weight"),
-    "gigantic": (with_keys(CONFIG, d_model=10**400), CONFIG, "d_model"),
-    "no-number": (with_keys(CONFIG, d_model="16"), CONFIG, "d_model"),
     "no-start": (with_keys(CONFIG, decoder_start_token_id=10**6), VOCABULARY, "the id 1000000"),
-    "no-end": (with_keys(CONFIG, eos_token_id="missing"), VOCABULARY, "</s> with the id None"),
     "another-end": (with_keys(CONFIG, eos_token_id=5), VOCABULARY, "</s> with the id 5"),
     "not-fetched": (with_content("source.spm", LFS), "source.spm", "a pointer of Git LFS"),
     "weights-not-fetched": (with_content(WEIGHTS, LFS), WEIGHTS, "a pointer of Git LFS"),
-    "list": (with_content(CONFIG, b"[]"), CONFIG, "damaged"),
     "nested": (with_content(CONFIG, b"[" * 10**6), CONFIG, "damaged"),
     "digits": (with_content(CONFIG, b'{"d_model": ' + b"9" * 10**5 + b"}"), CONFIG, "damaged"),
     "no-weights": (without(WEIGHTS), WEIGHTS, "No such file"),
-    "no-pieces": (without("target.spm"), "target.spm", "No such file"),
     "cut-off-weights": (cut_off(WEIGHTS), WEIGHTS, "damaged, or no file of weights"),
-    "cut-off-ids": (cut_off(VOCABULARY), VOCABULARY, "damaged"),
     "no-folder": (lambda folder: shutil.rmtree(folder), CONFIG, "No such file"),
     "cut-off-pieces": (cut_off("source.spm"), "source.spm", "damaged, not a sentencepiece model"),
     "words": (with_content("source.spm", sentencepiece_model(WORDS, model_type="word", vocab_size=12)), "source.spm", "of words"),
     "pipe": (with_pipe(WEIGHTS), WEIGHTS, "is a pipe or a device"),
-    "pipe-for-ids": (with_pipe(VOCABULARY), VOCABULARY, "is a pipe or a device"),
     "too-large": (lambda folder: os.truncate(folder / VOCABULARY, 1 << 33), VOCABULARY, "damaged"),
     "not-finite": (with_weights(lambda w: w[FIRST].fill_(float("nan"))), WEIGHTS, f"{FIRST} has values that are not finite"),
     "one-number": (
         with_weights(lambda w: w.update({FIRST: torch.zeros(1).expand_as(w[FIRST])}), is_pickle=True),
         "pytorch_model.bin", f"{FIRST} is not contiguous",
     ),
-    "not-utf-8": (with_strange_piece("source.spm"), "source.spm", "damaged, a piece is not UTF-8"),
     "whole-numbers": (with_weights(lambda w: w.update({FIRST: w[FIRST].int()})), WEIGHTS, f"{FIRST} is torch.int32"),
     "no-unk": (with_keys(VOCABULARY, **{"<unk>": "missing", "x": 1}), VOCABULARY, "<unk>"),
-    "repeated-id": (with_keys(VOCABULARY, **{"the": 1}), VOCABULARY, "expected one for each id"),
     "text-for-id": (with_keys(VOCABULARY, **{"</s>": "0"}), VOCABULARY, "damaged"),
-    "half-character": (with_keys(VOCABULARY, **{"</s>": "missing", "\ud800": 0}), VOCABULARY, "damaged"),
     "beam": (with_keys(GENERATION, num_beams=0), CONFIG, "beam_size"),
 }  # fmt: skip
 

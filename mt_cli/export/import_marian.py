@@ -35,19 +35,11 @@ _LFS_POINTER = b"version https://git-lfs"
 _NEVER = -100.0  # a logit beside which that of any other token is all
 _CODE = re.compile(r">>([A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*)<<")  # with a language code as a config's
 _POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}  # always the same sinusoids
-_DEFAULTS: dict[str, Any] = {  # of `transformers`, for keys that it does not write
-    "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-    "num_beams": 1,
-    "length_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "source_lang": "",
-    "target_lang": "",
-    "separate_vocabs": False,
-}
-_KEYS_OF = {  # the keys that a file has in place of config.json where it is there
-    "generation_config.json": ("num_beams", "length_penalty", "no_repeat_ngram_size"),
-    "tokenizer_config.json": ("source_lang", "target_lang", "separate_vocabs"),
+_DEFAULTS: dict[
+    str, dict[str, Any]
+] = {  # of `transformers`; where there is no such file, config.json may have the keys
+    "generation_config.json": {"num_beams": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0},
+    "tokenizer_config.json": {"source_lang": "", "target_lang": "", "separate_vocabs": False},
 }
 _Value = TypeVar("_Value")
 _Values = Mapping[str, Any]  # by the keys of the JSON files
@@ -60,11 +52,10 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     Raises CheckpointError for a folder that is not whole or not Marian's, UsageError where the languages are not known or
     wrong.
     """
-    keys = _DEFAULTS | _read_json(path / "config.json", object)
-    for name, own in _KEYS_OF.items():
-        if (path / name).exists():
-            found = _read_json(path / name, object)
-            keys |= {key: found.get(key, _DEFAULTS[key]) for key in own}
+    keys = _read_json(path / "config.json", object)
+    for name, defaults in _DEFAULTS.items():
+        own = _read_json(path / name, object) if (path / name).exists() else keys
+        keys |= {key: own.get(key, default) for key, default in defaults.items()}
     src_ids = tgt_ids = _read_ids(path / "vocab.json", keys)
     if keys["separate_vocabs"]:
         tgt_ids = _read_ids(path / "target_vocab.json", keys)
@@ -73,8 +64,9 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     language = config.data.tgt_lang
     tags = {tag_of(language): codes.get(language, min(codes.values()))} if codes else {}  # a single one has any name
     tokenizer, src_rows, tgt_rows = _tokenizer(path, keys, src_ids, tgt_ids, tags)
-    safetensors, pickled = path / "model.safetensors", path / "pytorch_model.bin"
-    file = pickled if pickled.exists() and not safetensors.exists() else safetensors
+    file, pickled = path / "model.safetensors", path / "pytorch_model.bin"
+    if pickled.exists() and not file.exists():
+        file = pickled
     weights = _weights(file, keys, config, tokenizer, len(src_ids), len(tgt_ids))
     changes: dict[str, Any] = {"algorithm": algorithm_of(tokenizer.models[0])}
     changes["vocab_size"] = min(max(tokenizer.tgt_vocab_size, 300), 256_000)  # what the key may be
@@ -96,7 +88,7 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     save_checkpoint(run.checkpoint_file(0), {**content, "manifest_sha256": run.manifest.sha256})
     run.point("last", 0)
     run.point("best", 0)
-    names = ("config.json", *_KEYS_OF, "vocab.json", "target_vocab.json", "source.spm", "target.spm", file.name)
+    names = ("config.json", *_DEFAULTS, "vocab.json", "target_vocab.json", "source.spm", "target.spm", file.name)
     hashes = {name: sha256_of_file(path / name) for name in names if (path / name).is_file()}
     record_start(run, command=command, imported_from=str(path.resolve()), sha256=hashes)
 
@@ -241,7 +233,7 @@ def _weights(
     # Matrices that are one and the same have one name in the file, or each its own.
     shared, src, tgt = (f"model.{role}.weight" for role in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
     projection, bias = "lm_head.weight", "final_logits_bias"
-    is_shared, is_tied = keys["share_encoder_decoder_embeddings"], keys["tie_word_embeddings"]
+    is_shared, is_tied = keys.get("share_encoder_decoder_embeddings", True), keys.get("tie_word_embeddings", True)
     one = {tgt, *((shared, src) if is_shared else ()), *((projection,) if is_tied else ())}
     chosen = {
         mine: next((name for name in (own, *sorted(one if own in one else ())) if name in found), own)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.cli.explain import ExplainLines
+from mt_cli.cli.explain import attend
 from mt_cli.config import Config
 from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
@@ -221,14 +221,12 @@ def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Tra
 
 
 def test_a_page_takes_no_more_than_a_browser_can_show(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
-    process = ExplainLines(translator, AttentionPage(tmp_path / "a.html"))
     monkeypatch.setattr(module, "_MAX_CHARACTERS", 10)
-    assert len(process([LINES[2], LINES[2], ""], 0)) == 3
-    assert process.n_shown == 2, "a blank line has nothing to show"
-    process.finish(3)
-    assert len(embedded(tmp_path / "a.html")) == 1
+    [output] = attend(translator, AttentionPage(tmp_path / "a.html"), iter([(0, [LINES[2], LINES[3]])]))
+    assert len(output) == 2 and len(embedded(tmp_path / "a.html")) == 1
+    assert "a.html shows the first 1 of 2 lines" in said()[-1]
 
 
 def test_a_page_comes_with_the_translations_and_replaces_no_file(mt: Mt, tiny: Path, trained_run: Path) -> None:

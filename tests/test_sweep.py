@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_trainer import options
 
-from mt_cli.cli.sweep import combinations
+from mt_cli.cli.train import combinations
 from mt_cli.config_file import alternatives
 from mt_cli.errors import TrainingError, UsageError
 from mt_cli.training.loop import Trainer

@@ -1,17 +1,40 @@
-"""`mt train`."""
+"""`mt train`: a run, or one for each combination of the values that `--set KEY=A,B` gives."""
 
 from __future__ import annotations
 
+import logging
+import math
+import re
 import time
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mt_cli.cli.options import ColumnsOption, CorpusArgument, DevOption, SrcLangOption, TestOption, TgtLangOption
-from mt_cli.cli.sweep import combinations, compare, train_each
+from mt_cli.cli.options import (
+    ColumnsOption,
+    CorpusArgument,
+    DevOption,
+    SrcLangOption,
+    TestOption,
+    TgtLangOption,
+    catch_ctrl_c,
+)
 from mt_cli.config import Config
+from mt_cli.config_file import alternatives
 from mt_cli.corpus_config import read_config, usual_run_dir
+from mt_cli.errors import MTError, UsageError, as_typed
+from mt_cli.processes import n_processes
+from mt_cli.run.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.training.signals import StopSignals
+
+log = logging.getLogger(__name__)
+
+_MAX_RUNS = 100
 
 MonolingualOption = Annotated[
     list[Path] | None,
@@ -88,3 +111,75 @@ def train(
     if len(configs) > 1 and trained:
         compare(trained, config.training.device, Path(f"{base}.html"))
     return 0 if len(trained) == len(configs) else 1
+
+
+def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """The overrides of each run, by what its directory is called after: `-seed-1`, `-seed-2` and so on; '' where each key
+    has one value. Raises UsageError where two of them would have one directory."""
+    of_keys = {override.partition("=")[0].strip(): alternatives(override) for override in overrides}
+    if (n_runs := math.prod(map(len, of_keys.values()))) > _MAX_RUNS:
+        raise UsageError(f"--set asks for {n_runs:,} runs, expected at most {_MAX_RUNS}; give fewer values at once")
+    if n_processes() > 1 and n_runs > 1:
+        raise UsageError("--set with several values is for one process; call torchrun once for each value")
+    last_parts = [key.rpartition(".")[2] for key, values in of_keys.items() if len(values) > 1]
+    found = dict[str, list[str]]()
+    for chosen in product(*of_keys.values()):
+        suffix = ""
+        for (key, values), override in zip(of_keys.items(), chosen, strict=True):
+            if len(values) > 1:
+                part = key.rpartition(".")[2]
+                words = re.findall(r"[\w.+-]+", override.partition("=")[2])
+                suffix += f"-{part if last_parts.count(part) == 1 else key}-{'-'.join(words) or 'null'}"
+        if suffix in found:
+            raise UsageError(f"--set: two runs would be called {suffix[1:]}; train one by itself, with --run-dir")
+        found[suffix] = list(chosen)
+    return found
+
+
+def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
+    """Trains these runs one after the other; returns those that did not fail. Of several, a failure is logged, and the others
+    go on. `began`: when the command began, in seconds of `time.monotonic`."""
+    from mt_cli.build import train
+
+    trained = list[Path]()
+    for number, (run, config) in enumerate(configs.items(), 1):
+        if len(configs) > 1:
+            log.info(f"run {number} of {len(configs)}: {run}")
+        signals.is_saving_needed = False  # of the run before, nothing is left to save
+        try:
+            train(config, run, signals, began, _write_own_page if config.training.report else None)
+            trained.append(run)
+        except MTError as error:
+            if len(configs) == 1:
+                raise
+            for problem in error.args:
+                log.error(f"{run} failed: {problem}")
+        began = time.monotonic()
+    return trained
+
+
+def compare(runs: Sequence[Path], device: str, output: Path) -> None:
+    """Prints the table of `mt evaluate` of all of them, and writes the page of `mt report`."""
+    from mt_cli.evaluation.evaluate import evaluate
+
+    catch_ctrl_c()
+    print(evaluate(runs, device=device))
+    if _write_page(runs, output, device=device):
+        log.info(f"a page of all of them: {output}")
+
+
+def _write_own_page(run: RunDir) -> None:
+    _write_page([run.path], run.path / "report.html", quick=True)
+
+
+def _write_page(runs: Sequence[Path], output: Path, **options: Any) -> bool:
+    """Writes the page of `mt report`. It is no reason to end a training: a failure is only logged."""
+    try:
+        from mt_cli.explain.report import report
+
+        report(runs, output, **options)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")
+        return False
+    return True

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt_cli import fetch
+from mt_cli.cli import fetch
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import read_lines, read_pairs
@@ -175,7 +175,7 @@ def fetched(data: bytes) -> None:
         source.mkdir()
         (source / name).write_bytes(content)
         try:
-            fetch.fetch("fuzz", str(source), target)
+            fetch.fetch_corpus("fuzz", str(source), target)
         except MTError:
             assert not list(target.iterdir())
         else:

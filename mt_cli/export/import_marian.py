@@ -56,6 +56,8 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     for name, defaults in _DEFAULTS.items():
         own = _read_json(path / name, object) if (path / name).exists() else keys
         keys |= {key: own.get(key, default) for key, default in defaults.items()}
+    if keys.get("model_type") != "marian":
+        raise CheckpointError(f"{path / 'config.json'}: model_type is {keys.get('model_type')}, expected marian")
     src_ids = tgt_ids = _read_ids(path / "vocab.json", keys)
     if keys["separate_vocabs"]:
         tgt_ids = _read_ids(path / "target_vocab.json", keys)
@@ -139,8 +141,7 @@ def _config(path: Path, keys: _Values, codes: list[str], src_lang: str | None, t
         if not language:
             raise UsageError(f"{path / 'tokenizer_config.json'}: no {key} in it; give {option}, a code such as en")
     problems, positions = list[str](), keys.get("max_position_embeddings")
-    expected: dict[str, Any] = {"model_type": "marian"}
-    expected |= {f"decoder_{key}": keys.get(f"encoder_{key}") for key in ("attention_heads", "ffn_dim")}
+    expected = {f"decoder_{key}": keys.get(f"encoder_{key}") for key in ("attention_heads", "ffn_dim")}
     problems += [f"{key} is {keys.get(key)}, expected {x}" for key, x in expected.items() if keys.get(key) != x]
     values = {
         "data": {

@@ -56,10 +56,8 @@ def _files(value: Any) -> Any:
     files = [value] if isinstance(value, str) else value
     if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
         raise ValueError(f"expected [source file, target file] or {_A_TABLE}")
-    if len(files) == 1 and not is_table(files[0]):
-        raise ValueError(f"expected two files, source and target, or {_A_TABLE}")
-    if len(files) == 2 and files[0] == files[1]:
-        raise ValueError("expected two different files, source and target")
+    if is_table(files[0]) != (len(files) == 1) or (len(files) == 2 and files[0] == files[1]):
+        raise ValueError(f"expected two different files, source and target, or {_A_TABLE}")
     return files
 
 
@@ -462,11 +460,6 @@ class TrainingConfig(Section):
     """Precision of the matrix products; weights are float32 in any case. auto: bf16 where the device is fast at it."""
 
     def contradictions(self) -> Iterator[Contradiction]:
-        if self.both_directions == 1 and self.r_drop:
-            never = (
-                "training.r_drop begins where training.both_directions ends, which 1 never does; set one of them to 0"
-            )
-            yield "training.r_drop training.both_directions", never
         if self.schedule == "noam" and not self.warmup_steps:
             needs = "training.schedule 'noam' needs training.warmup_steps of at least 1"
             yield "training.warmup_steps training.schedule", needs

@@ -220,12 +220,9 @@ class _Draft:
         return self.locations[keys] if keys else self.file
 
     def _raise_problems(self) -> None:
-        def line_number(problem: str) -> int:
-            line = re.match(r"[^ ]*?:(\d+): ", problem)
-            return int(line[1]) if line else 0
-
         if self.problems:
-            raise ConfigError(*sorted(self.problems, key=line_number))
+            line_of = lambda problem: int((re.match(r"[^ ]*?:(\d+): ", problem) or [0, 0])[1])  # noqa: E731
+            raise ConfigError(*sorted(self.problems, key=line_of))
 
 
 # YAML 1.2: the core schema, https://yaml.org/spec/1.2.2/#103-core-schema. PyYAML's own rules are those of YAML 1.1. --------

@@ -111,7 +111,7 @@ MISTAKES = [  # what is added to BASE, the line that is named, and how the messa
     ("training:\n  seed: 1\n  seed: 1", 8, "'seed' is given twice; delete one"),
     ("[a]: b", 6, "a key is one word"),
     ("  test: [a, b]", 6, "data.test: expected a section, found ['a', 'b']"),
-    ("  test:\n    news: a.txt", 7, "data.test.news: expected two files, source and target, or one table"),
+    ("  test:\n    news: a.txt", 7, "data.test.news: expected two different files, source and target, or one table"),
     ("  test: {dev: [a, b]}", 6, "data.test.dev is what the scores of data.dev are called"),
     ("  words: [a, b]", 6, "data.words: expected {files: ...} or null"),
     ("  monolingual: {tgt: x.tsv}", 6, "data.monolingual.tgt: expected text with a sentence on each line"),
@@ -128,7 +128,7 @@ IN_DATA = [  # what replaces a line of BASE, the line that is named, and how the
     ("train:\n  - files: a.tsv\n    weight: 0", 6, "data.train.0.weight: expected a number from 0.001 to 1,000, found 0"),
     ("train: [{files: a.tsv, weigth: 2}]", 4, "data.train.0.weigth: unknown key, did you mean 'data.train.weight'?"),
     ("train: [{weight: 2}]", 4, "data.train.0.files: missing"),
-    ("train: [{files: b.tsv}, {files: a}]", 4, "data.train.1.files: expected two files"),
+    ("train: [{files: b.tsv}, {files: a}]", 4, "data.train.1.files: expected two different files"),
     ("train:\n  - {files: [a, b]}\n  - {files: [c, b]}\n  - {files: [a, b]}", 7, "data.train.2: the files of data.train.0 once more"),
 ]  # fmt: skip
 
@@ -253,7 +253,6 @@ def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
         ("model:\n  tie_embeddings: all\ntokenizer:\n  joint: false\n", 7, "model.tie_embeddings 'all' needs one"),
         ("training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n", 7, "training.both_directions needs one vocabulary"),
         ("training:\n  freeze: [embeddings, all_but_embeddings]\n", 7, "training.freeze: nothing is left to learn"),
-        ("training:\n  both_directions: 1\n  r_drop: 2\n", 8, "training.r_drop begins where"),
         ("  max_length: 65\nmodel:\n  max_positions: 64\n", 6, "data.max_length 65 is not below model.max_positions 64"),
         ("model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n", 9, "model.max_positions 65536 times model.head_dim 1024"),
         ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),

@@ -17,7 +17,7 @@ import pytest
 import torch
 from pages import is_mt, run
 
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.lock import locked
 
 ALL = Path(__file__).parent / "errors.md"
 COMMON = Path(__file__).parents[1] / "docs" / "errors.md"
@@ -85,7 +85,7 @@ def little_space(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
 
 
 def run_in_use(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
-    return RunDir(Path("run")).lock.held()
+    return locked(Path("run"))
 
 
 # What a shell cannot arrange in a test.

@@ -56,7 +56,7 @@ def _files(value: Any) -> Any:
     files = [value] if isinstance(value, str) else value
     if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
         raise ValueError(f"expected [source file, target file] or {_A_TABLE}")
-    if is_table(files[0]) != (len(files) == 1) or (len(files) == 2 and files[0] == files[1]):
+    if (len(files) == 1 and not is_table(files[0])) or files[:1] == files[1:]:
         raise ValueError(f"expected two different files, source and target, or {_A_TABLE}")
     return files
 

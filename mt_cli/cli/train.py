@@ -25,7 +25,7 @@ from mt_cli.cli.options import (
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.corpus_config import read_config, usual_run_dir
-from mt_cli.errors import MTError, UsageError, as_typed
+from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
 
@@ -149,7 +149,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
         try:
             train(config, run, signals, began, _write_own_page if config.training.report else None)
             trained.append(run)
-        except MTError as error:
+        except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:
                 raise
             for problem in error.args:

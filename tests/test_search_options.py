@@ -281,8 +281,8 @@ def test_a_prefix_begins_each_translation(mt: Mt, trained_run: Path) -> None:
     assert all(
         x.startswith("Baum") for x in mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
     )
-    lines = mt("translate", trained_run, "--prefix-column", stdin=b"red\tHaus\nthe cat\n").lines
-    assert lines[0].startswith("Haus") and lines[1] == "die Katze"
+    first, second = Translator.load(trained_run).translations(["red", "the cat"], ["Haus", ""])
+    assert first.text.startswith("Haus") and second.text == "die Katze"
 
 
 def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Path) -> None:
@@ -303,7 +303,6 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Pa
         (("--temperature", 3, "--top-k", 2), "only sampling uses --temperature and --top-k"),
         (("--length-penalty", 0.5), "only a beam uses --length-penalty"),
         (("--sample", "--beam-size", 4), "only a search without sampling uses --beam-size"),
-        (("--trace",), "--trace is a command of its own now; use: mt explain RUN [INPUT]"),
         (("--set", "beam_size=3"), "beam_size: unknown key, did you mean 'decoding.beam_size'?"),
         (("--set", "training.seed=3"), "only decoding.KEY can be set here"),
         (("--set", "decoding.seed=3"), "only sampling uses --seed"),
@@ -449,13 +448,6 @@ def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(train
         translator.translations(["a", "cat"], ["rot"])
 
 
-def test_a_prefix_in_the_input_that_is_too_long_is_told_with_its_line(
-    mt: Mt, trained_run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in.tsv").write_text("cat\t\ncat\t" + "rot " * 63 + "\n")
-    answer = mt("translate", trained_run, tmp_path / "in.tsv", "--prefix-column")
-    assert answer.code == 1 and answer.said[0].startswith(
-        f"error: {tmp_path}/in.tsv:2: a prefix of 63 tokens, expected"
-    )
+def test_a_prefix_that_is_too_long_is_a_usage_mistake(mt: Mt, trained_run: Path) -> None:
     answer = mt("translate", trained_run, "--prefix", "rot " * 63, stdin=b"cat\n")
     assert answer.code == 2 and answer.said[0].startswith("error: --prefix: a prefix of 63 tokens, expected")

@@ -180,7 +180,7 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
         ("Optimizer.average_and_clip", 14),  # between gradients and update
         ("Optimizer.step", 13),
         ("mean_loss", 2),  # in the middle of a validation
-        ("score_texts", 1),
+        ("count_texts", 1),
         ("save_checkpoint", 3),  # before `last` and `best` are told
         ("Checkpoints.save", 2),  # before anybody is told
     ],

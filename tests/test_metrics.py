@@ -41,12 +41,15 @@ def write(folder: Path, **texts: list[str]) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def sacrebleu_command(folder: Path, hyps: list[str], *refs: list[str], options: tuple[str, ...] = ()) -> list[dict]:
+def sacrebleu(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "sacrebleu", *arguments, "-m", "bleu", "chrf", "ter"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def sacrebleu_scores(folder: Path, hyps: list[str], *refs: list[str], options: tuple[str, ...] = ()) -> list[dict]:
     references = {f"ref{i}": lines for i, lines in enumerate(refs)}
     write(folder, hyp=hyps, **references)
-    command = [sys.executable, "-m", "sacrebleu", *references, "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "10"]
-    answer = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=True).stdout
-    return json.loads(answer)
+    return json.loads(sacrebleu(folder, *references, "-i", "hyp", "-w", "10", *options))
 
 
 def scored(hyps: list[str], refs: list[str], tokenize: str, tgt_lang: str = "en") -> Scores:
@@ -57,11 +60,11 @@ def scored(hyps: list[str], refs: list[str], tokenize: str, tgt_lang: str = "en"
     ("seed", "tokenize", "tgt_lang"),
     [(1, "13a", "de"), (2, "zh", "zh-Hant"), (3, "char", "ko"), (4, "intl", "ja"), (5, "none", "en")],
 )
-def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize, tgt_lang):
+def test_scores_are_those_of_the_sacrebleu_scores(tmp_path, seed, tokenize, tgt_lang):
     hyps, refs = random_text(seed, 60)
     scores = scored(hyps, refs, tokenize, tgt_lang)
     of_characters = ("--ter-asian-support", "--ter-normalized") if tgt_lang in {"zh-Hant", "ja"} else ()
-    theirs = sacrebleu_command(tmp_path, hyps, refs, options=("--tokenize", tokenize, *of_characters))
+    theirs = sacrebleu_scores(tmp_path, hyps, refs, options=("--tokenize", tokenize, *of_characters))
     assert [round(score, 10) for score in (scores.bleu, scores.chrf, scores.ter)] == [m["score"] for m in theirs]
     assert list(scores.signatures.items()) == [
         (name, metric["signature"]) for name, metric in zip(("bleu", "chrf", "ter"), theirs, strict=True)
@@ -70,7 +73,7 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path, seed, tokenize, tgt
 
 def test_scores_of_files_are_those_of_the_sacrebleu_command_for_several_references(tmp_path, mt):
     hyps, refs = random_text(6, 40)
-    theirs = sacrebleu_command(tmp_path, hyps, refs, *(random_text(seed, 40)[0] for seed in (7, 8)))
+    theirs = sacrebleu_scores(tmp_path, hyps, refs, *(random_text(seed, 40)[0] for seed in (7, 8)))
     (tmp_path / "hyp").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "hyp").read_bytes().replace(b"\n", b"\r\n"))
     options = [option for i in range(3) for option in ("--ref", tmp_path / f"ref{i}")]
     [result] = json.loads(mt("evaluate", "--hyp", tmp_path / "hyp", *options, "--json").out)

@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sacrebleu.significance import _bootstrap_resample
-from test_metrics import random_text, write
+from test_metrics import random_text, sacrebleu, write
 
 from mt_cli.evaluation import significance
 from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
 from mt_cli.evaluation.significance import _bootstrap, interval, paired_tests
 
 METRICS = ("bleu", "chrf", "ter")
-
-
-def sacrebleu(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "sacrebleu", "ref", "-m", *METRICS, "-w", "4", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +34,7 @@ def test_intervals_are_those_of_the_sacrebleu_command(tmp_path, texts):
     better, _, refs = texts
     write(tmp_path, hyp=better, ref=refs)
     counts = counted(better, refs)
-    answer = json.loads(sacrebleu(tmp_path, "-f", "json", "-i", "hyp", "--confidence"))
+    answer = json.loads(sacrebleu(tmp_path, "ref", "-w", "4", "-f", "json", "-i", "hyp", "--confidence"))
     for (name, of_metric), theirs in zip(counts.items(), answer, strict=True):
         mine = interval(of_metric)
         assert mine.mean == pytest.approx(theirs["confidence_mean"], abs=1e-4)
@@ -60,7 +52,9 @@ def test_p_values_are_those_of_the_sacrebleu_command(tmp_path, texts, option, p_
     write(tmp_path, base=better, worse=worse, third=third, ref=refs)
     base = counted(better, refs)
     # Its JSON does not hold what --paired-bs gives.
-    theirs = re.findall(r"p = ([\d.]+)", sacrebleu(tmp_path, "-f", "text", option, "-i", "base", "worse", "third"))
+    theirs = re.findall(
+        r"p = ([\d.]+)", sacrebleu(tmp_path, "ref", "-w", "4", "-f", "text", option, "-i", "base", "worse", "third")
+    )
     compared = [
         (base[name], counts[name]) for counts in (counted(worse, refs), counted(third, refs)) for name in METRICS
     ]

@@ -88,14 +88,6 @@ def test_a_sweep_trains_each_run_as_it_would_be_alone_and_compares_them(tiny, mt
     assert sum(line.startswith("finished at step 12") for line in again.said) == 1
 
 
-def test_runs_of_two_files_are_scored_on_the_same_sentences(tiny, mt, pages):
-    short = options("model.d_model=16", "training.max_steps=1", "training.seed=1,2")
-    answer = mt("train", "train.en", "train.de", *SHORT, *short)
-    assert answer.code == 0, answer.err.decode()
-    held_out = [{f.name: f.read_text() for f in Path(f"runs/en-de-seed-{n}/held_out").iterdir()} for n in (1, 2)]
-    assert held_out[0] == held_out[1] and len(held_out[0]) == 4
-
-
 def test_a_run_that_fails_is_reported_and_the_others_go_on(tiny, mt, pages, monkeypatch):
     train = Trainer.train
 

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from mt_cli.config import TrainingConfig
 from mt_cli.data.packing import pack
-from mt_cli.training import gradients, objective, update
-from mt_cli.training.gradients import Gradients, is_worth_compiling
+from mt_cli.training import objective, update
 from mt_cli.training.objective import loss_of_logits, summed_loss
 from mt_cli.training.optimizer import Optimizer
+from mt_cli.training.update import Gradients, is_worth_compiling
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler has some of its own
 SHORT = ["training.max_steps=4", "training.validate_every_steps=4", "training.n_samples=0", "training.precision=fp32"]
@@ -159,7 +159,7 @@ def test_another_draw_of_dropout_is_no_wrong_gradient(make_model: Any, monkeypat
     draws = iter(range(100))
 
     def other_draw(*args: Any) -> Tensor:
-        gradients.seed_dropout(1, next(draws))
+        update.seed_dropout(1, next(draws))
         return summed_loss(*args)
 
     monkeypatch.setattr(torch, "compile", lambda function, **settings: other_draw)
@@ -185,7 +185,7 @@ def test_packed_updates_are_those_of_padded_ones(tiny: Path, monkeypatch: pytest
     """Also where a batch is cut into pieces, is shared by two processes, is learnt backwards, or passes twice; compiled,
     as it may be, before the first."""
     seen = []
-    monkeypatch.setattr(gradients, "summed_loss", lambda *args: seen.append(args[1]) or summed_loss(*args))
+    monkeypatch.setattr(update, "summed_loss", lambda *args: seen.append(args[1]) or summed_loss(*args))
     monkeypatch.setattr(torch, "compile", lambda function, **settings: function)
     monkeypatch.setattr(update, "is_worth_compiling", lambda training: True)
     monkeypatch.setattr(update, "packed_kernel_works", lambda *given: True)

@@ -22,7 +22,7 @@ from mt_cli.errors import is_out_of_memory
 from mt_cli.recipe import CorpusFacts, choose
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import gradients, memory
+from mt_cli.training import memory, update
 from mt_cli.training.memory import update_seconds
 from mt_cli.training.state import Progress
 from mt_cli.training.update import Updates
@@ -35,7 +35,7 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Batches of more target positions than given end the memory; gives back a list of those that were tried."""
 
     def limit(n_positions: int) -> list[int]:
-        real, tried = gradients.summed_loss, []
+        real, tried = update.summed_loss, []
 
         def loss(network: Any, batch: Any, label_smoothing: float, r_drop: float, is_fused: bool) -> torch.Tensor:
             tried.append((2 if r_drop else 1) * batch.tgt_out.numel())
@@ -43,7 +43,7 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
                 raise FULL
             return real(network, batch, label_smoothing, r_drop, is_fused)
 
-        monkeypatch.setattr(gradients, "summed_loss", loss)
+        monkeypatch.setattr(update, "summed_loss", loss)
         return tried
 
     return limit

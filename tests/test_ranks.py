@@ -173,59 +173,6 @@ def test_the_commands_of_the_page_run(tiny: Path) -> None:
     assert differences(Path("run-2"), Path("run-1")) == []
 
 
-@pytest.fixture
-def two_machines() -> Iterator[list[tuple[str, str, str]]]:
-    """Two network namespaces with a cable between them: the name, the address and the end of the cable of each."""
-    number = os.getpid() % 100_000
-    machines = [(f"mt-{number}-{n}", f"10.97.0.{n}", f"mt{n}-{number}") for n in (1, 2)]
-    ip = lambda words: subprocess.run(["ip", *words.split()], check=True, capture_output=True)  # noqa: E731
-    try:
-        for name, _, _ in machines:
-            ip(f"netns add {name}")
-        ip(f"link add {machines[0][2]} type veth peer name {machines[1][2]}")
-        for name, address, cable in machines:
-            ip(f"link set {cable} netns {name}")
-            ip(f"-n {name} address add {address}/24 dev {cable}")
-            ip(f"-n {name} link set {cable} up")
-            ip(f"-n {name} link set lo up")
-        yield machines
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("making network namespaces needs root and ip")
-    finally:
-        for name, _, _ in machines:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job", ["Slurm", "Kubernetes"])
-def test_the_jobs_of_the_page_run_on_two_machines(
-    tiny: Path, two_machines: list[tuple[str, str, str]], job: str
-) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
-    section = re.split(r"^## ", page, flags=re.MULTILINE)
-    [text] = [one for one in section if one.startswith(job)]
-    [found] = re.findall(r"torchrun (.*?) mine\.yaml", text.replace("\\\n", " "), re.DOTALL)
-    line = re.sub(r"--nnodes \S+", "--nnodes 2", " ".join(found.split())).replace(
-        "--nproc-per-node 8", "--nproc-per-node 1"
-    )
-    line = re.sub(r"--rdzv-endpoint \S+", "--rdzv-endpoint 10.97.0.1:29500", line).replace('"$SLURM_JOB_ID"', "7")
-    assert "$" not in line
-    started = []
-    for name, address, cable in two_machines:
-        command = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", "--local-addr", address]
-        command += ["--rdzv-conf", f"is_host={address == '10.97.0.1'}"]  # the name of the machine does not tell it here
-        command += [*line.split(), "tiny.yaml", *SHORT, "--run-dir", "run"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": cable}
-        started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
-    try:
-        (first, said), (second, _) = answers(started)
-    finally:
-        for process in started:
-            process.kill()
-    assert (first, second) == (0, 0), said
-    assert "finished at step" in said
-
-
 def test_a_message_that_fails_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("No backend type associated with device type mps\nmore")

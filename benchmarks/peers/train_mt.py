@@ -12,14 +12,14 @@ from mt_cli import cli
 from mt_cli.data.batching import Batch
 from mt_cli.data.tokenizer import PAD_ID
 from mt_cli.model.transformer import Transformer
-from mt_cli.training import gradients
+from mt_cli.training import update
 from mt_cli.training.optimizer import Optimizer
 
 
 def main() -> None:
     """Takes the arguments of `mt train`."""
     meter = Meter.on_stdio()
-    summed_loss, step = gradients.summed_loss, Optimizer.step
+    summed_loss, step = update.summed_loss, Optimizer.step
 
     def counted_loss(network: Transformer, batch: Batch, *rest: Any) -> Tensor:
         meter.count(batch.src_ids, batch.tgt_out, PAD_ID)
@@ -29,7 +29,7 @@ def main() -> None:
         step(self, *rest)
         meter.update()
 
-    gradients.summed_loss = counted_loss
+    update.summed_loss = counted_loss
     Optimizer.step = counted_step  # type: ignore[method-assign]
     sys.argv[1:1] = ["train"]
     cli.main()

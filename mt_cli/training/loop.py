@@ -102,8 +102,10 @@ class Trainer:
         state, p, speed, began = self.state, self.state.progress, self.state.speed, time.monotonic()
         self._read_queued()
         validation = self.ranks.first(self._score)
-        judged = self.ranks.shared(None if validation is None else validation.judged_by(state.settings.select_by))
-        if judged is None:
+        judged = None
+        if validation is not None:
+            judged = validation.weights, validation.score(state.settings.select_by), validation.figures["dev_loss"]
+        if (judged := self.ranks.shared(judged)) is None:
             return
         p.last_validation_step = p.step
         p.weights, score, loss = judged
@@ -122,8 +124,7 @@ class Trainer:
             validation.show(p.step, p.epoch, best, state.settings.n_samples)
 
     def _score(self) -> Validation | None:
-        """None after a signal. Raises TrainingError, so that nothing is saved, when a loss is not finite: weights that are can
-        be too large to compute with."""
+        """None after a signal. Raises TrainingError when a loss is not finite: finite weights can be too large."""
         state, n = self.state, self.state.config.decoding.batch_size
         advice = f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
         with advise_when_out_of_memory(state.model.device, lambda: advice):

@@ -52,11 +52,9 @@ def advise_when_out_of_memory(device: torch.device, advise: Callable[[], str]) -
 
 def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
     in_new, last = ("in a new run ", f"; the last checkpoint is step {saved_steps[-1]}") if saved_steps else ("", "")
-    return (
-        f"at training.batch_tokens {settings.batch_tokens}; {in_new}set training.batch_tokens to"
-        f" {settings.batch_tokens // 2} and training.accumulate to {settings.accumulate * 2}, for updates of the same"
-        f" size{last}"
-    )
+    n, n_batches = settings.batch_tokens, settings.accumulate
+    halves = f"set training.batch_tokens to {n // 2} and training.accumulate to {n_batches * 2}"
+    return f"at training.batch_tokens {n}; {in_new}{halves}, for updates of the same size{last}"
 
 
 def try_largest_batches(state: TrainingState, dataset: Mixture) -> None:
@@ -76,9 +74,7 @@ def try_largest_batches(state: TrainingState, dataset: Mixture) -> None:
                     updates.gradient(updates.portion([pairs], phase))
         finally:
             updates.close()
-            optimizer.drop_gradients()
-            if is_new:
-                optimizer.forget()
+            optimizer.drop_gradients(also_moments=is_new)
 
 
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:

@@ -87,14 +87,12 @@ class Optimizer:
             decay = min(self.average_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(self._averaged_weights, self._weights, 1 - decay)
 
-    def drop_gradients(self) -> None:
+    def drop_gradients(self, also_moments: bool = False) -> None:
         for weight in self._weights:
             weight.grad = None
-
-    def forget(self) -> None:
-        """Begins anew: without moments."""
-        self._adamw.state.clear()
-        self._momenta.clear()
+        if also_moments:
+            self._adamw.state.clear()
+            self._momenta.clear()
 
     def state(self) -> dict[int, dict[str, Tensor]]:
         """By the number of each weight: AdamW's two moments and count of steps, Muon's momentum. Empty before the first step."""

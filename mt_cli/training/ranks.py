@@ -22,8 +22,7 @@ from mt_cli.processes import n_processes
 
 Value = TypeVar("Value")
 
-# After which a process that is waited for is taken to hang: longer than the first one ever validates.
-TIMEOUT = timedelta(hours=1)
+_TIMEOUT = timedelta(hours=1)  # of a process that hangs: longer than the first one ever validates
 _PREPARING = timedelta(days=365)  # torchrun ends who waits for a first process that has failed
 
 
@@ -115,7 +114,7 @@ def meeting() -> Iterator[Callable[[], Ranks]]:
             else:
                 store.wait(["prepared"], _PREPARING)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-            dist.init_process_group(backend, store=store, rank=rank, world_size=n, timeout=TIMEOUT)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=n, timeout=_TIMEOUT)
         return Ranks(rank, n)
 
     try:

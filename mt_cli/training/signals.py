@@ -16,11 +16,10 @@ _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class StopSignals:
-    """While it is entered, a first signal stops the work and a second one the process.
+    """While it is entered, a first signal is recorded, which the loop reads between steps, and a second one ends the process.
 
-    Before there is anything to save (`is_saving_needed` False) the first one ends the process too, wherever it is: files
-    are whole at any moment, and libraries that are being imported would swallow an exception and go on half loaded.
-    Later a first signal is only recorded, and the loop reads `is_stopping` between steps.
+    Before there is anything to save (`is_saving_needed` False) the first one does: files are whole at any moment, and
+    libraries that are being imported would swallow an exception and go on half loaded.
     """
 
     def __init__(self) -> None:

@@ -50,10 +50,6 @@ class Validation:
         """Higher is better, whatever `select_by` is."""
         return -self.figures["dev_loss"] if select_by == "loss" else self.figures[select_by]
 
-    def judged_by(self, select_by: str) -> tuple[str, float, float]:
-        """Which weights they are, their score and their loss."""
-        return self.weights, self.score(select_by), self.figures["dev_loss"]
-
     def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
         """Logs the scores, and the first translations of each language pair beside their references. `epoch` counts from 0;
         `best`: as `note_validation` says it."""

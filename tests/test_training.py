@@ -333,15 +333,6 @@ def test_a_damaged_note_of_how_a_run_was_made_does_not_stop_it(tiny, trained_run
     assert json.loads((run / "provenance.json").read_text())["starts"][-1]["from_step"] == 160
 
 
-def test_what_is_behind_a_linked_note_does_not_get_into_the_run(tiny, trained_run, mt):
-    run = Path(shutil.copytree(trained_run, tiny / "runs/tiny"))
-    (tiny / "elsewhere").write_text('{"starts": [{"secret": 1}]}')
-    (run / "provenance.json").unlink()
-    (run / "provenance.json").symlink_to(tiny / "elsewhere")
-    assert mt("train", "tiny.yaml", *options("training.max_steps=161")).code == 0
-    assert "secret" not in (run / "provenance.json").read_text() and "secret" in (tiny / "elsewhere").read_text()
-
-
 # A disk that fills up, a folder that goes ------------------------------------------------------------------------------
 
 
@@ -394,10 +385,6 @@ def log_every(monkeypatch):
 # What is stopped, kept and refused -----------------------------------------------------------------------------------
 
 
-def weights(trainer: loop.Trainer) -> dict[str, torch.Tensor]:
-    return {name: weight.clone() for name, weight in trainer.state.model.state_dict().items()}
-
-
 @pytest.mark.parametrize(("value", "where", "n_late"), [(math.inf, "loss", 1), (math.nan, "gradient", 0)])
 def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, value, where, n_late):
     overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
@@ -410,7 +397,7 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
         n_calls += 1
         if n_calls < 8:
             return real(network, batch, *rest)
-        before.update(weights(trainer))
+        before.update({name: weight.clone() for name, weight in trainer.state.model.state_dict().items()})
         if where == "loss":
             return real(network, batch, *rest) * value
         weight = next(network.parameters())
@@ -431,16 +418,6 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, v
     assert_same_training(tiny / "run", tiny / "whole")
 
 
-def test_numbers_that_are_read_a_step_late_make_the_same_training(tiny, log_every):
-    log_every(2)
-    short = [*SHORT, "training.max_steps=7", "training.validate_every_steps=3", "training.average_decay=0.9"]
-    for n_late in 0, 1:
-        trainer = trainer_of(tiny / f"late-{n_late}", *short)
-        trainer.n_late = n_late
-        trainer.train()
-    assert_same_training(tiny / "late-1", tiny / "late-0")
-
-
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_an_update_that_is_not_finite_changes_neither_weights_nor_moments(make_model, name):
     def steps(*are_finite: bool | None) -> tuple[dict[str, torch.Tensor], dict]:
@@ -452,9 +429,7 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_moments(make_m
             optimizer.step(1e-2, 0.1, step, None if is_finite is None else torch.tensor(is_finite))
         return optimizer.model.state_dict(), optimizer.state()
 
-    assert not list(unequal(steps(True, True, False), steps(None, None))), (
-        "and a finite one is made as without the test"
-    )
+    assert not list(unequal(steps(True, True, False), steps(None, None)))
 
 
 def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeypatch, log_every):
@@ -681,7 +656,11 @@ def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     real, seen = update.make_batch, []
     monkeypatch.setattr(update, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
     for share in (0.0, 0.5):
-        trainer_of(tiny / f"run-{share}", *SHORT, "training.max_steps=20", f"training.both_directions={share}").train()
+        trainer = trainer_of(
+            tiny / f"run-{share}", *SHORT, "training.max_steps=20", f"training.both_directions={share}"
+        )
+        trainer.train()
+    del seen[21], seen[0]  # with which fused and defined loss are compared
     for step, (forth, turning) in enumerate(zip(seen[:20], seen[20:], strict=True)):
         if step < 10 and step % 2:
             assert torch.equal(turning.src_ids, forth.tgt_out) and torch.equal(turning.tgt_out, forth.src_ids)
@@ -694,6 +673,17 @@ def tiny_model(tiny, trained_run):
     config = load_config(Path("tiny.yaml"))
     torch.manual_seed(1)
     return build_model(config, RunDir(trained_run).load_tokenizer(True))
+
+
+def test_a_gradient_gets_the_strides_of_its_weight(make_model):
+    """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
+    optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
+    strided = lambda weight: weight.as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))  # noqa: E731
+    gradients = [strided(one.detach()) if one.dim() == 3 else one.detach() for one in optimizer.network_weights]
+    assert any(one.dim() == 3 for one in gradients)
+    optimizer.add(gradients)
+    for weight, gradient in zip(optimizer.model.parameters(), gradients, strict=True):
+        assert weight.grad.stride() == weight.stride() and torch.equal(weight.grad, gradient.float())
 
 
 def test_updates_too_small_for_bf16_still_add_up(tiny_model):
@@ -710,24 +700,6 @@ def test_updates_too_small_for_bf16_still_add_up(tiny_model):
     assert master.detach()[0].item() == pytest.approx(1 - 40 * 1e-4, abs=2e-4)
     assert torch.equal(copy, master.to(torch.bfloat16)) and len(seen) < 5
     assert (torch.tensor(1.0, dtype=torch.bfloat16) - 1e-4) == 1, "in bf16 alone none of them would count"
-
-
-def test_a_gradient_gets_the_strides_of_its_weight(make_model):
-    """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
-    optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
-    gradients = [
-        weight.detach().as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))
-        if weight.dim() == 3
-        else weight.detach()
-        for weight in optimizer.network_weights
-    ]
-    optimizer.add(gradients)
-    n_others = 0
-    for weight, gradient in zip(optimizer.model.parameters(), gradients, strict=True):
-        n_others += gradient.stride() != weight.stride()
-        assert weight.grad is not None and weight.grad.stride() == weight.stride()
-        assert torch.equal(weight.grad, gradient.float())
-    assert n_others
 
 
 def test_the_average_follows_the_weights_ever_more_slowly(tiny_model):
@@ -901,36 +873,6 @@ def test_a_learning_rate_that_only_rises_is_reported(tiny, mt):
     assert "training.warmup_steps is 2, training.max_steps 2" in warning
     again = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.max_steps=2", "training.warmup_steps=1"))
     assert not [line for line in again.said if line.startswith("warning: the learning rate")]
-
-
-# Learning ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_it_learns_to_copy_three_to_eight_symbols(tmp_path, monkeypatch, mt):
-    monkeypatch.chdir(tmp_path)
-    rng = random.Random(1)
-    symbols = "abcdefghij"
-
-    def sentences(n: int) -> list[str]:
-        return [" ".join(rng.choices(symbols, k=rng.randint(3, 8))) for _ in range(n)]
-
-    for name, n in (("train", 4000), ("dev", 50), ("test", 100)):
-        text = "".join(f"{line}\n" for line in sentences(n))
-        Path(f"{name}.xx").write_text(text)
-        Path(f"{name}.yy").write_text(text)
-    Path("copy.yaml").write_text(
-        "data: {src_lang: xx, tgt_lang: yy, train: [train.xx, train.yy], dev: [dev.xx, dev.yy]}\n"
-        "tokenizer: {vocab_size: 300}\n"
-        "model: {d_model: 64, ffn_dim: 128, n_heads: 4, n_encoder_layers: 2, n_decoder_layers: 2}\n"
-        "training: {max_steps: 1200, batch_tokens: 1024, learning_rate: 3e-3, warmup_steps: 100, schedule: linear,\n"
-        "  validate_every_steps: 600, device: cpu, precision: fp32}\n"
-    )
-    assert mt("train", "copy.yaml").code == 0
-    answer = mt("translate", "runs/copy", "test.xx")
-    n_right = sum(a == b for a, b in zip(answer.lines, Path("test.yy").read_text().splitlines(), strict=True))
-    assert n_right >= 95
 
 
 def test_a_best_checkpoint_that_cannot_be_read_is_not_deleted(tiny, mt):

@@ -65,8 +65,12 @@ def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(
 
 
 def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any) -> None:
-        raise MemoryError("in the thread")
+    real = update.make_batch
+
+    def fail(*args: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise MemoryError("in the thread")
+        return real(*args)
 
     monkeypatch.setattr(update, "make_batch", fail)
     before = threads()

@@ -57,9 +57,9 @@ class Trainer:
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
+            advise_when_out_of_memory(state.model.device, advice),
             contextlib.closing(Updates(state, self.data.train, self.ranks)) as updates,
             fast_float32_products(state.model.device),
-            advise_when_out_of_memory(state.model.device, advice),
             self.metrics.progress_bar(),
         ):
             updates.begin()

@@ -381,7 +381,7 @@ def _summary(runs: list[RunReport], sets: list[ReportedSet]) -> list[str]:
         if comparison is not None and "chrf" in comparison.scores:
             tests = comparison.scores["chrf"]
             lines.append(
-                f"{runs[second].name} has {-tests.difference:.2f} chrF less, p = {tests.p_randomization:.4f}:"
+                f"{runs[second].name} has {abs(tests.difference):.2f} chrF less, p = {tests.p_randomization:.4f}:"
                 f" {tests.meaning}."
             )
         lines += [f"{best.name}: {line}" for line in best.summary[:2] if best.is_finished]

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Translator", "__version__", "check", "evaluate", "load_config", "load_run", "report", "train"]
 _HOMES = {
-    "Translator": "decoding.translator",
-    "evaluate": "evaluation.evaluate",
-    "load_config": "config_file",
+    "Translator": "decoding.translator", "evaluate": "evaluation.evaluate", "load_config": "config_file",
     "report": "explain.report",
-}
+}  # fmt: skip
 Paths = str | Path | Sequence[str | Path]
 
 

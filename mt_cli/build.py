@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -32,7 +33,7 @@ from mt_cli.augment.fine_tuning import (
 from mt_cli.config import Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
-from mt_cli.data.dataset import Mixture
+from mt_cli.data.dataset import Mixture, Part
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed
@@ -45,7 +46,7 @@ from mt_cli.run.lock import locked
 from mt_cli.run.manifest import Made
 from mt_cli.run.provenance import record_start, versions
 from mt_cli.run.run_dir import RunDir
-from mt_cli.stages import Others, PairText, check, describe, ids, log_findings, spell, split
+from mt_cli.stages import PairText, check, describe, ids, log_findings, spell, split
 from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import (
@@ -84,9 +85,8 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     if parent is not None:
         config = like_parent(config, parent)
     rehearse(config, run)
-    facts = FactsCounter()
-    others = Others(parent, reverse)
-    pairs = [PairText(config, data, run, facts, others) for data in config.data.directions]
+    facts = FactsCounter()  # of all pairs
+    pairs = [PairText(config, data, run, facts, parent, reverse) for data in config.data.directions]
     with contextlib.ExitStack() as stack:
         for pair in pairs:
             stack.callback(pair.close)
@@ -95,8 +95,8 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
             split(pair)
             # A new stage is a function of the pair, and a line here. `pair.product` keeps what it has found, and
             # `pair.change` edits or leaves out pairs; the tokenizer and ids depend on both. See `spell`.
-        config = _choose_open_keys(config, run, parent, pairs, facts, n_processes)
-        tokenizer = _make_tokenizer(config, run, parent, pairs, facts)
+        config = _choose_open_keys(config, pairs, n_processes)
+        tokenizer = _make_tokenizer(config, pairs)
         mixtures = [ids(pair, tokenizer) for pair in pairs]
         prepared = [describe(pair, mixture, tokenizer) for pair, mixture in zip(pairs, mixtures, strict=True)]
         for pair in pairs:
@@ -105,10 +105,9 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
-def _choose_open_keys(
-    config: Config, run: RunDir, parent: RunDir | None, pairs: list[PairText], facts: FactsCounter, n_processes: int
-) -> Config:
+def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -> Config:
     """The config with a value for each key that it leaves open, which depends on the corpus."""
+    run, parent = pairs[0].run, pairs[0].parent
     if run.steps():
         return config  # which has all that was chosen
     given, minutes, monolingual = given_keys(config), config.training.minutes, config.data.monolingual
@@ -116,10 +115,8 @@ def _choose_open_keys(
     def make() -> Made:
         for pair in pairs:
             pair.read()
-        known, of_parent = (
-            facts.facts(),
-            {"has_parent": parent is not None, "knows_both": parent is not None and parent.path == run.back},
-        )
+        known, knows_both = pairs[0].facts.facts(), parent is not None and parent.path == run.back
+        of_parent = {"has_parent": parent is not None, "knows_both": knows_both}
         choices = choose(known, given, **of_parent)
         if minutes is not None and choices:
             best = complete(config, {key: choice.value for key, choice in choices.items()})
@@ -142,17 +139,14 @@ def _choose_open_keys(
     return completed
 
 
-def _make_tokenizer(
-    config: Config, run: RunDir, parent: RunDir | None, pairs: list[PairText], facts: FactsCounter
-) -> Tokenizer:
-    settings = config.tokenizer
-    read = lambda: chain.from_iterable(pair.trained() for pair in pairs)  # noqa: E731
-    sides: list[Callable[[], Iterator[str]]] = [
-        lambda: (pair.src for pair in read()),
-        lambda: (pair.tgt for pair in read()),
-    ]
-    if settings.joint:
-        sides = [lambda: (text for pair in read() for text in pair[:2])]
+def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
+    run, parent, settings = pairs[0].run, pairs[0].parent, config.tokenizer
+
+    def texts(*sides: int) -> Iterator[str]:
+        return (one[:2][side] for pair in pairs for one in pair.trained() for side in sides)
+
+    models = [(0, 1)] if settings.joint else [(0,), (1,)]
+    sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
 
     def make() -> Made:
         tags = tags_of(config)
@@ -160,7 +154,7 @@ def _make_tokenizer(
             for pair in pairs:
                 pair.read()
             n_real, n_synthetic = (sum(pair.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
-            tags.append(REAL if tags_real_sources(facts.facts(), n_real, n_synthetic) else SYNTHETIC)
+            tags.append(REAL if tags_real_sources(pairs[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
         if parent is None:
             return run.save_tokenizer(train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags))
         return run.save_tokenizer(with_tags(tokenizer_of_parent(config, parent, sides), tags))
@@ -178,16 +172,12 @@ def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
     often that they are drawn in proportion to n ** (1 / temperature)."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
-    factors = [
-        (max(one.n_pairs for one in mixtures) / one.n_pairs) ** (1 - 1 / config.data.temperature) for one in mixtures
-    ]
-    return Mixture(
-        [
-            replace(part, weight=part.weight * factor, name=part.name or pair.corpora[0].files[0])
-            for one, factor, pair in zip(mixtures, factors, config.data.directions, strict=True)
-            for part in one.parts
-        ]
-    )
+    largest, parts = max(one.n_pairs for one in mixtures), list[Part]()
+    for one, pair in zip(mixtures, config.data.directions, strict=True):
+        factor = (largest / one.n_pairs) ** (1 - 1 / config.data.temperature)
+        for part in one.parts:
+            parts.append(replace(part, weight=part.weight * factor, name=part.name or pair.corpora[0].files[0]))
+    return Mixture(parts)
 
 
 # Training ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import cached_property, reduce
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,26 +50,20 @@ _CHUNK_SIZE = 10_000  # pairs that are encoded at once, by several threads
 _MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
 
 
-class Others(NamedTuple):
-    """Runs that this one takes over something from."""
-
-    parent: RunDir | None  # that it begins with
-    reverse: RunDir | None  # that translates for it
-
-
 class PairText:
     """The text of a language pair. It is read once, when a stage first needs it; stages then read a copy of its normalized
     pairs."""
 
-    def __init__(self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, others: Others):
-        """`facts`: gets what the recipe is to know of the text."""
+    def __init__(self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, *runs: RunDir | None):
+        """`facts`: gets what the recipe is to know of the text. `runs`: the one that this run begins with, and the one that
+        translates for it."""
         self.run, self.files = run, run.of_pair(config.data, data)
-        self.parent, self.reverse = others.parent, others.reverse
-        self.data, self.suffix, self._facts = self.files.training_data(), self.files.suffix, facts
+        self.parent, self.reverse = runs
+        self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
         self.config = config.model_copy(update={"data": self.data})  # of this pair alone
         self.text = TrainingText(self.data, self.suffix)
         self.sets, self.words = self.text.sets, TextSet.of_words(self.data)
-        self.of_runs = inputs_of_runs(run, **others._asdict())
+        self.of_runs = inputs_of_runs(run, parent=self.parent, reverse=self.reverse)
         self.made, self._changes = dict[str, str](), list[Change]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = CharacterCounter(), CharacterCounter()  # of what no machine translated
@@ -181,7 +175,7 @@ class PairText:
             if not corpus.synthetic:
                 count_characters(self.characters, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
-                self._facts.add(pair.src, pair.tgt)
+                self.facts.add(pair.src, pair.tgt)
             yield pair
 
     @cached_property

@@ -121,14 +121,11 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
     Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
     loaded = load_model(parent)
     old = loaded.tokenizer
-    for before, now in (
-        (old.src_vocabulary(), tokenizer.src_vocabulary()),
-        (old.tgt_vocabulary(), tokenizer.tgt_vocabulary()),
-    ):
-        if now[: len(before)] != before:
-            raise RunDirError(
-                f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
-            )
+    src, tgt = old.src_vocabulary(), old.tgt_vocabulary()
+    if (src, tgt) != (tokenizer.src_vocabulary()[: len(src)], tokenizer.tgt_vocabulary()[: len(tgt)]):
+        raise RunDirError(
+            f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
+        )
     weights, own, random = loaded.model.state_dict(), model.state_dict(), list[str]()
     with torch.no_grad():
         for name, weight in own.items():
@@ -140,11 +137,10 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
                 weight.copy_(torch.cat([theirs, *(theirs[ids].mean(0, keepdim=True) for ids in spelt)]))
             else:
                 random.append(name)
-    more = f" and {len(random) - _N_NAMED:,} more" if len(random) > _N_NAMED else ""
-    names = (
-        f"; missing or of another shape, randomly initialized: {', '.join(random[:_N_NAMED])}{more}" if random else ""
-    )
-    log.info(f"begun with the weights of {parent.path}{names}")
+    log.info(f"begun with the weights of {parent.path}")
+    if random:
+        more = f" and {len(random) - _N_NAMED:,} more" if len(random) > _N_NAMED else ""
+        log.info(f"missing or of another shape, randomly initialized: {', '.join(random[:_N_NAMED])}{more}")
 
 
 def spelling_ids(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:

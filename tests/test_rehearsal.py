@@ -86,29 +86,18 @@ def test_what_the_other_run_did_not_train_on_is_not_taken(tiny, trained_run, mt)
     assert taken and not taken & held_out
 
 
-def test_sets_are_cut_from_the_new_text_alone(parent):
-    prepared("data.dev=null", "data.test={}")
-    held_out = pair_of(RunDir(Path("run"))).held_out_pairs()
-    new = set(read_lines(Path("new.en")))
-    assert held_out.keys() == {"dev", "test"} and all(pair.src in new for pairs in held_out.values() for pair in pairs)
-    assert 0 < len(held_out["dev"]) <= 6  # a tenth of 60
-
-
-def test_no_pair_is_held_out_that_the_other_run_was_trained_on(parent):
+def test_sets_are_cut_from_new_text_that_the_other_run_was_not_trained_on(parent):
     for side in ("en", "de"):
         known = read_lines(Path(f"train.{side}"))[:50]
         Path(f"new.{side}").write_text(Path(f"new.{side}").read_text() + "".join(f"{line}\n" for line in known))
-    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+    prepared("data.dev=null", "data.test={}")
     theirs = {pair[:2] for pair in TrainingText(parent.load_config().data).read()}
-    sets = pair_of(RunDir(Path("run"))).held_out_pairs()
-    held_out = [pair[:2] for pairs in sets.values() for pair in pairs]
-    assert held_out and not theirs & {*held_out}
-
-
-def test_where_its_text_is_gone_scores_may_be_too_high(parent, caplog):
-    Path("train.en").rename("gone.en")
-    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
-    assert "sentences may be held out that it was trained on, and score too high" in caplog.text
+    sets, new = pair_of(RunDir(Path("run"))).held_out_pairs(), set(read_lines(Path("new.en")))
+    assert sets.keys() == {"dev", "test"}
+    for pair in (*sets["dev"], *sets["test"]):
+        assert pair[:2] not in theirs and pair.src in new
+    with pytest.raises(DataError, match="only 0 distinct pairs with different words"):
+        prepared("data.train=[train.en, train.de]", "data.dev=null", "data.test={}", "training.rehearsal=0")
 
 
 @pytest.mark.parametrize("case", ["large", "other direction", "none wanted"])
@@ -129,6 +118,9 @@ def test_a_run_whose_text_is_not_what_it_was_is_taken_without_it(parent, caplog)
     Path("train.en").write_text("cat\n" * 200)
     assert len(prepared().train.parts) == 1
     assert "old has no training text any more, so what it knows may be forgotten" in caplog.text
+    Path("train.en").unlink()
+    prepared("data.dev=null", "data.test={}", "training.rehearsal=0")
+    assert "sentences may be held out that it was trained on, and score too high" in caplog.text
 
 
 def test_a_start_trains_on_nothing_that_an_earlier_one_took_and_it_does_not_ask_for(parent):
@@ -146,8 +138,3 @@ def test_a_full_disk_is_no_lack_of_the_other_run(parent, monkeypatch):
     monkeypatch.setattr("mt_cli.augment.fine_tuning.write_atomically", fail)
     with pytest.raises(RunDirError, match="No space left on device; free space and run the same command again"):
         prepared()
-
-
-def test_text_that_the_other_run_was_trained_on_leaves_no_pair_to_hold_out(parent):
-    with pytest.raises(DataError, match="only 0 distinct pairs with different words"):
-        prepared("data.train=[train.en, train.de]", "data.dev=null", "data.test={}", "training.rehearsal=0")

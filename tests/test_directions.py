@@ -242,10 +242,10 @@ def test_a_run_of_several_pairs_continues_and_refuses_what_has_changed(of_pairs,
     refused.append(mt(*command, "--set", "training.max_steps=8"))
     Path("other.quy").write_text(original)
     changed = ("data.temperature is 3.0 here, 2.0 there", "data.pairs.1.tgt_lang is qu here, quy there")
-    for found, told in zip(
+    for found, message in zip(
         refused, (*changed, "the train es-quy files are not those this run began with"), strict=True
     ):
-        assert found.code == 1 and told in found.said[-1]
+        assert found.code == 1 and message in found.said[-1]
 
 
 def test_each_pair_is_checked(of_pairs, mt):

@@ -160,7 +160,7 @@ def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt:
         assert mt(*train).code == 0
 
 
-def test_commands_that_are_told_can_be_pasted(tiny: Path, mt: Mt) -> None:
+def test_commands_in_messages_can_be_pasted(tiny: Path, mt: Mt) -> None:
     short = ["--set", "training.max_steps=1", "--run-dir", "runs/mi corpus"]
     assert mt("train", "tiny.yaml", *short).said[-1].endswith("; try: mt translate 'runs/mi corpus'")
     Path("train.en").write_text(Path("train.en").read_text().replace("cat", "dog"))

@@ -44,7 +44,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.data.corpora import Places, TrainingText, places_in_table
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
@@ -64,6 +63,7 @@ from mt_cli.files import (
 from mt_cli.run.manifest import Made, Manifest
 
 if TYPE_CHECKING:
+    from mt_cli.data.corpora import Places, TrainingText
     from mt_cli.run.logs import RunLogs
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
@@ -309,6 +309,8 @@ class PairFiles:
 
     def left_out_places(self) -> Places:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
+        from mt_cli.data.corpora import Places, places_in_table  # here, as translating does not need it
+
         try:
             file = open_inside(self.manifest.folder, self.left_out_file)
             with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:

@@ -29,10 +29,8 @@ def report(
 ) -> None:
     """Write a page about one run or several. A browser shows it: mt report runs/es-gn
 
-    It begins with how good the translator is and what to do next. Then come scores with their intervals, curves, where
-    it is strong and weak, its best and worst sentences, the corpus, the config and the machine. The page is one file
-    and loads nothing. It can be written while the run still trains. The test sets of each run's config are translated; where
-    there are none, its dev set.
+    It begins with how good the translator is and what to do next. The page is one file and loads nothing. It can be written
+    while the run still trains. The test sets of each run's config are translated; where there are none, its dev set.
     """
     for run in runs:
         RunDir.existing(run)

@@ -128,7 +128,7 @@ def dropout_draws_from_torchs_generator() -> None:
 @pytest.fixture
 def no_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """For many tiny trainings that are about something else: the fit of the estimated chrF takes as long as some steps."""
-    monkeypatch.setattr("mt_cli.build.keep_estimate", lambda *_: None)
+    monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
 
 
 @pytest.fixture(params=list(VARIANTS))

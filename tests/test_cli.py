@@ -125,15 +125,6 @@ def test_a_process_tells_its_mistakes_in_one_line_in_any_locale(mt_process, tmp_
     assert err.startswith(b"error: ") and err.count(b"\n") == 1 and b"Traceback" not in err
 
 
-def test_control_characters_in_a_path_cannot_break_a_message(mt, tmp_path):
-    name = "a\nb\r\x1b[2J\u2028c"
-    answer = mt("translate", tmp_path / name)
-    escaped = "a\\nb\\r\\x1b[2J\\u2028c"
-    assert answer.err.decode().startswith(f"error: {tmp_path}/{escaped}: no such directory; ")
-    assert answer.err.count(b"\n") == 1
-    assert mt("train", tmp_path / name).err.decode().startswith(f"error: {tmp_path}/{escaped}: no such file")
-
-
 def test_a_system_that_starts_no_more_threads_is_blamed_and_not_the_corpus(mt, tiny, monkeypatch):
     failure = RuntimeError("can't start new thread")
     monkeypatch.setattr(threading.Thread, "start", lambda thread: (_ for _ in ()).throw(failure))

@@ -102,6 +102,7 @@ def open_output(file: Path | None) -> Iterator[Any]:
 def _read_batches(
     source: io.RawIOBase, name: str, replaces_bad_input: bool, is_interactive: bool, bar: tqdm[Any]
 ) -> Batches:
+    """Raises DataError for a line that is not UTF-8 when those before it are processed."""
     n_before, size = 0, 1 if is_interactive else _MAX_LINES
     for arrived in _read_arriving(source, is_interactive):
         for start in range(0, len(arrived), size):

@@ -191,12 +191,12 @@ def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
     `Checkpoints.save`."""
     from mt_cli.augment import back_translation
     from mt_cli.run import run_dir
-    from mt_cli.training import checkpoints, gradients, loop, update, validation
+    from mt_cli.training import checkpoints, loop, update, validation
 
     path = name.split(".")
     module = next(
         module
-        for module in (update, gradients, checkpoints, validation, loop, run_dir, back_translation)
+        for module in (update, checkpoints, validation, loop, run_dir, back_translation)
         if hasattr(module, path[0])
     )
     owner = functools.reduce(getattr, path[:-1], module)

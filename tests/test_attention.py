@@ -112,6 +112,17 @@ def test_scaled_dot_product_gives_the_output_and_the_weights_of_the_formula(kind
     np.testing.assert_allclose(weights, expected_weights, atol=EXACT)
 
 
+def test_without_a_mask_every_key_may_be_attended() -> None:
+    q, k, v = heads_of(), heads_of(), heads_of()
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    for found, expected in zip(
+        attend(q, k, v, None, 2.0, return_weights=True),
+        attend(q, k, v, everything, 2.0, return_weights=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
 SHAPES = {
     "d_model 12 in 3 heads": {},
     "own d_k and d_v": {"head_dim": 5, "value_dim": 2},
@@ -136,6 +147,28 @@ def test_multi_head_attention_is_the_formula(shape: str, kind: str) -> None:
     np.testing.assert_allclose(weights.detach(), expected_weights, atol=EXACT)
 
 
+def test_each_of_the_four_matrices_has_the_size_of_its_heads() -> None:
+    module = MultiHeadAttention(d_model=12, n_heads=3, head_dim=5, value_dim=2)
+    assert [m.weight.shape for m in (module.w_q, module.w_k, module.w_v)] == [(15, 12), (15, 12), (6, 12)]
+    assert module.w_o.weight.shape == (12, 6)
+    assert MultiHeadAttention(d_model=12, n_heads=3, head_dim=5).value_dim == 5
+    plain = MultiHeadAttention(d_model=12, n_heads=3)
+    assert (plain.head_dim, plain.value_dim) == (4, 4)
+    assert all(m.weight.shape == (12, 12) for m in (plain.w_q, plain.w_k, plain.w_v, plain.w_o))
+
+
+def test_the_bias_switch_counts_for_all_four_matrices() -> None:
+    names = {name for name, _ in MultiHeadAttention(8, 2, bias=False).named_parameters()}
+    assert names == {"w_q.weight", "w_k.weight", "w_v.weight", "w_o.weight"}
+    assert len(list(MultiHeadAttention(8, 2, bias=True).parameters())) == 8
+
+
+def test_the_temperature_is_the_square_root_of_head_dim_unless_given() -> None:
+    assert MultiHeadAttention(8, 2).temperature == math.sqrt(4)
+    assert MultiHeadAttention(8, 2, head_dim=9, value_dim=4).temperature == 3
+    assert MultiHeadAttention(8, 2, temperature=1.0).temperature == 1
+
+
 # Heads ---------------------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +181,25 @@ def test_split_heads_gives_each_head_its_own_columns_of_every_position() -> None
             for t in range(5):
                 for i in range(4):
                     assert heads[b, h, t, i] == x[b, t, h * 4 + i]
+
+
+def test_concat_heads_undoes_split_heads() -> None:
+    module, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    assert torch.equal(module.concat_heads(module.split_heads(x)), x)
+
+
+def test_a_view_without_the_transpose_mixes_positions_into_the_heads() -> None:
+    """The notebook behind post 004 splits so. With one position it is right, which is how it goes unnoticed."""
+    module = MultiHeadAttention(12, 3)
+    several, one = torch.randn(2, 5, 12), torch.randn(2, 1, 12)
+    assert not torch.equal(module.split_heads(several), several.view(2, 3, 5, 4))
+    assert torch.equal(module.split_heads(one), one.view(2, 3, 1, 4))
+
+
+@pytest.mark.parametrize("n_heads", [3, 33])
+def test_a_d_model_that_the_heads_do_not_divide_is_refused(n_heads: int) -> None:
+    with pytest.raises(ValueError, match=f"^d_model 32 does not split into {n_heads} heads$"):
+        MultiHeadAttention(32, n_heads)
 
 
 def test_the_config_refuses_heads_that_do_not_divide_d_model_and_says_what_to_set(tmp_path: Path) -> None:
@@ -356,6 +408,15 @@ def test_the_fused_kernel_has_the_gradients_of_the_formula(kind: str) -> None:
     torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-10)
 
 
+def test_weights_are_returned_only_when_asked_for_and_change_nothing() -> None:
+    module, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    output, weights = module(x, x, x)
+    same_output, some_weights = module(x, x, x, return_weights=True)
+    assert weights is None
+    assert some_weights.shape == (2, 3, 5, 5)
+    torch.testing.assert_close(output, same_output, rtol=0, atol=FLOAT32)
+
+
 # Dropout and gradients -----------------------------------------------------------------------------------------------
 
 
@@ -421,6 +482,22 @@ def test_a_key_that_may_not_be_attended_does_not_matter(data: st.DataObject) -> 
 IDS = torch.tensor([[5, 6, 7, PAD_ID], [5, PAD_ID, PAD_ID, PAD_ID], [5, 6, 7, 8]])
 
 
+def test_the_padding_mask_is_true_where_there_is_a_token() -> None:
+    mask = padding_mask(IDS)
+    assert mask.shape == (3, 1, 1, 4)
+    assert [[mask[b, 0, 0, s].item() for s in range(4)] for b in range(3)] == [
+        [True, True, True, False],
+        [True, False, False, False],
+        [True, True, True, True],
+    ]
+
+
+def test_the_subsequent_mask_is_true_for_a_position_and_those_before_it() -> None:
+    mask = subsequent_mask(4)
+    assert mask.shape == (1, 1, 4, 4)
+    assert all(mask[0, 0, t, s].item() == (s <= t) for t in range(4) for s in range(4))
+
+
 def test_the_masks_are_those_of_post_001_turned_round() -> None:
     """Post 001: True means blocked; the two masks are added, and what is greater than zero is blocked."""
 
@@ -437,6 +514,15 @@ def test_the_masks_are_those_of_post_001_turned_round() -> None:
     assert torch.equal(~padding_mask(source).expand(3, 1, 4, 2)[:, 0], get_attn_pad_mask(IDS, source))
     combined = torch.gt(get_attn_pad_mask(IDS, IDS) + get_attn_subsequent_mask(IDS), 0)
     assert torch.equal(~(padding_mask(IDS) & subsequent_mask(4))[:, 0], combined)
+
+
+def test_the_masks_are_those_of_post_003() -> None:
+    """Post 003: True means keep, as here."""
+    pad_mask = (IDS != PAD_ID).unsqueeze(-2)
+    subsequent = (1 - torch.triu(torch.ones((1, 4, 4)), diagonal=1)).bool()
+    assert torch.equal(padding_mask(IDS)[:, 0], pad_mask)
+    assert torch.equal(subsequent_mask(4)[:, 0], subsequent)
+    assert torch.equal((padding_mask(IDS) & subsequent_mask(4))[:, 0], pad_mask & subsequent)
 
 
 def test_a_batch_of_training_pairs_carries_both_masks(tmp_path: Path) -> None:

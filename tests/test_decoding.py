@@ -127,6 +127,18 @@ def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: M
     assert done == ["record", "replay", "replay"]
 
 
+def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:
+    """As post 003 tells it: each step uses every word decoded so far."""
+    decoder = InferenceModel(make_model())
+    finals = []
+    for first in (4, 5):
+        state = decoder.start(*source_batch([[4, 5]]), max_length=8)
+        for token in (BOS_ID, first, 6, 7):
+            logits = decoder.advance(state, torch.tensor([token]))
+        finals.append(logits)
+    assert not torch.allclose(*finals, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("sentences", "is_recorded"),
     [*(([*kept], False) for kept in ((2, 0), (0, 1), (2, 1, 0), (0, 2), (1,))), ([2, 0], True)],

@@ -82,6 +82,15 @@ def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_
     assert module.to("meta").positions.table.device.type == "meta"
 
 
+def test_training_does_not_change_the_table() -> None:
+    module = embeddings()
+    before = module.positions.table.clone()
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    module(torch.tensor([[3, 4]])).sum().backward()
+    optimizer.step()
+    assert torch.equal(module.positions.table, before)
+
+
 # Tokens --------------------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +141,17 @@ def test_the_norm_after_the_embedding_is_that_of_post_003() -> None:
     theirs.layer_norm.load_state_dict(module.norm.state_dict())
     ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
     torch.testing.assert_close(module(ids), theirs(ids), rtol=0, atol=FLOAT32)
+
+
+def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003() -> None:
+    module = embeddings_with_norm(dropout=0.4)
+    theirs = Post003(module, module.dropout)
+    theirs.layer_norm.load_state_dict(module.norm.state_dict())
+    ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    torch.manual_seed(1)
+    found = module(ids)
+    torch.manual_seed(1)
+    torch.testing.assert_close(found, theirs(ids), rtol=0, atol=FLOAT32)
 
 
 def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> None:

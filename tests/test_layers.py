@@ -72,6 +72,13 @@ def test_layer_norm_is_its_formula(divide_by: str, size: float, epsilon: float) 
             np.testing.assert_allclose(found[b, t], normalized_in_loops(x[b, t], norm, divide_by), atol=1e-10)
 
 
+def test_layer_norm_begins_with_gamma_one_and_beta_zero() -> None:
+    norm = LayerNorm(5)
+    assert norm.gamma.tolist() == [1.0] * 5
+    assert norm.beta.tolist() == [0.0] * 5
+    assert norm.epsilon == 1e-5
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
 def test_layer_norm_by_variance_equals_torch(epsilon: float) -> None:
     ours, theirs = LayerNorm(16, epsilon), randomize(nn.LayerNorm(16, eps=epsilon))
@@ -152,6 +159,12 @@ def test_feed_forward_is_its_formula_at_every_position() -> None:
             hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
             expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
             np.testing.assert_allclose(found[b, t].detach(), expected, atol=EXACT)
+
+
+def test_feed_forward_widens_512_to_2048_and_back() -> None:
+    module = FeedForward(512, 2048)
+    assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((2048, 512), (512, 2048))
+    assert module(torch.randn(1, 2, 512)).shape == (1, 2, 512)
 
 
 def test_feed_forward_equals_the_sequential_form_of_post_000() -> None:
@@ -273,6 +286,19 @@ def test_the_decoder_layer_equals_torch_with_the_same_weights(norm: str) -> None
     for return_weights in (True, False):
         found = ours(x, memory, src_mask, tgt_mask, return_weights)[0]
         torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm: str) -> None:
+    linear = EncoderLayer(config_of(norm=norm))
+    conv = EncoderLayer(config_of(norm=norm, feed_forward="conv1d"))
+    assert isinstance(conv.feed_forward, Conv1dFeedForward)
+    weights = linear.state_dict()
+    for name in ("feed_forward.w_1.weight", "feed_forward.w_2.weight"):
+        weights[name] = weights[name][:, :, None]
+    conv.load_state_dict(weights)
+    x, mask = torch.randn(2, 5, 16), padding_of([5, 3], 5)
+    torch.testing.assert_close(conv(x, mask)[0], linear(x, mask)[0], rtol=0, atol=FLOAT32)
 
 
 @pytest.mark.parametrize(

@@ -558,6 +558,17 @@ def given_keys(config: Config) -> dict[str, Any]:
     return {f"{name}.{key}": getattr(section, key) for name, section in config for key in section.model_fields_set}
 
 
+OPEN_KEYS = {
+    "tokenizer.joint", "tokenizer.vocab_size",
+    "model.d_model", "model.ffn_dim", "model.n_heads", "model.n_encoder_layers", "model.n_decoder_layers",
+    "model.dropout", "model.tie_embeddings", "model.positions",
+    "training.learning_rate", "training.both_directions", "training.r_drop", "training.select_by",
+    "training.max_steps", "training.warmup_steps", "training.validate_every_steps",
+    "decoding.beam_size", "decoding.length_normalization", "decoding.length_penalty", "decoding.no_repeat_ngram",
+}  # fmt: skip
+"""The keys that depend on the corpus: recipe.py chooses those that are not set."""
+
+
 # What may change within a run -----------------------------------------------------------------------------------------
 
 _FREE_TO_CHANGE = {

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from mt_cli.config import Config, DecodingConfig, given_keys
+from mt_cli.config import OPEN_KEYS, Config, DecodingConfig, given_keys
 from mt_cli.display import shortened
 from mt_cli.errors import ConfigError
-from mt_cli.recipe import OPEN_KEYS
 
 Keys = tuple[str, ...]  # the path of a value: ("training", "seed")
 _Model = TypeVar("_Model", bound=BaseModel)

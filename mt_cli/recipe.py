@@ -148,10 +148,6 @@ def _scaled(size: _Size, given: Mapping[str, Any]) -> _Size:
     return size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
 
 
-OPEN_KEYS = choose(CorpusFacts(0, 0, 0, 0, 0.0), {}).keys()
-"""The keys that depend on the corpus."""
-
-
 def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:
     """Whether a tag marks the sources that people wrote, and not the synthetic ones. Text that is translated has no tag, and
     so is read as the others are: these must be at least as many in an epoch, and people have translated little."""

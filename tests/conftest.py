@@ -30,6 +30,7 @@ from mt_cli.cli import app
 from mt_cli.config import ModelConfig
 from mt_cli.data import batching
 from mt_cli.data.tokenizer import PAD_ID
+from mt_cli.export.engine import avoid_saturated_int8
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
 
@@ -40,7 +41,7 @@ app._make_command = functools.cache(
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
 
-os.environ.setdefault("CT2_USE_MKL", "1")  # without VNNI oneDNN multiplies 8-bit numbers wrongly
+avoid_saturated_int8()
 wait_for_no_disk()
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every process that the tests start.

@@ -56,6 +56,7 @@ TRIAL = """if True:
         (["translate", "RUN", "--n-wishes", "6"], "error: --n-wishes 6: decoding.n_wishes: expected a whole number from 1 to 5, found 6"),
         (["translate", "RUN", "--set", "n_wishs=1"], "n_wishs: unknown key, did you mean 'decoding.n_wishes'?"),
         (["evaluate", "RUN", "--n-wishes", "2"], "granted 2"),
+        (["translate", "RUN", "--engine", "ctranslate2", "--n-wishes", "2"], "needs --set decoding.n_wishes=3"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip

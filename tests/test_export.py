@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +20,7 @@ from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_token
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.ctranslate2 import write_argos, write_ctranslate2
+from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
 
@@ -121,6 +125,98 @@ def test_an_exported_run_scores_and_translates_as_the_run(
         assert [result.hypotheses[0] for result in found] == tgt_pieces
     again = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2")
     assert again.code == 2 and "exists already" in again.said[0]
+
+
+# mt translate --engine -------------------------------------------------------------------------------------------------
+
+LINES = b"  the red cat\n\ndog\t\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"
+AVERAGE = ("--length-normalization", "average")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--json",),
+        ("--n-best", 3, *AVERAGE, "--length-penalty", 0.5),
+        ("--beam-size", 4, *AVERAGE, "--length-penalty", 2),
+    ],
+    ids=["greedy", "beam", "long"],
+)
+def test_the_engine_prints_what_our_own_search_prints(
+    options: tuple[Any, ...], trained_run: Path, mt: Callable[..., Any]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    number, texts, scores = re.compile(r"-?\d+\.\d+"), [], []
+    for engine in ("mt", "ctranslate2"):
+        answer = mt("translate", trained_run, *options, "--engine", engine, stdin=LINES)
+        assert answer.code == 0, answer.said
+        texts.append([number.sub("#", line.replace("-0.0", "0.0")) for line in answer.lines])
+        scores.append([float(score) for line in answer.lines for score in number.findall(line)])
+    assert texts[1] == texts[0]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-3)
+
+
+def test_the_engine_translates_in_8_bits(trained_run: Path, mt: Callable[..., Any]) -> None:
+    pytest.importorskip("ctranslate2")
+    answers = [
+        mt("translate", trained_run, "--n-best", 1, "--beam-size", 1, "--engine", engine, stdin=b"the cat\nthe dog\n")
+        for engine in ("ctranslate2", "ctranslate2-int8")
+    ]
+    whole, in_8_bits = ([line.rpartition(" ||| ") for line in answer.lines] for answer in answers)
+    assert [text for text, _, _ in in_8_bits] == [text for text, _, _ in whole] == ["0 ||| die Katze", "1 ||| die Hund"]
+    for (_, _, found), (_, _, expected) in zip(in_8_bits, whole, strict=True):
+        assert found != expected and float(found) == pytest.approx(float(expected), abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("machine", "has_vnni", "wanted"),
+    [("x86_64", True, None), ("AMD64", False, "1"), ("arm64", False, None)],  # no build for arm64 has MKL
+)
+def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
+    machine: str, has_vnni: bool, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
+    monkeypatch.delenv("CT2_USE_MKL", raising=False)
+    avoid_saturated_int8()
+    assert os.environ.get("CT2_USE_MKL") == wanted
+
+
+def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_behind(
+    tokenizers: dict[bool, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ours = random_translator(tokenizers)  # which never ends a sentence itself
+    engine = CTranslate2Translator(ours.models, ours.tokenizer, ours.config)
+    for beam_size in (1, 3):
+        search = {"max_length_ratio": 1.0, "beam_size": beam_size, "length_normalization": "average"}
+        expected, found = (one.translations(SENTENCES, **search) for one in (ours, engine))
+        assert len({len(one.parts[0].hypotheses[0].ids) for one in expected}) > 2
+        assert [one.texts for one in found] == [one.texts for one in expected]
+    assert not list(tmp_path.iterdir()) and engine.translate(["", " "]) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("options", "reasons"),
+    [
+        (["--sample", "--temperature", 2, "--min-length", 3], ["decoding.sample=false", "decoding.min_length=0"]),
+        (["--beam-size", 2], ["decoding.length_normalization=average;"]),
+        (["--beam-size", 2, *AVERAGE, "--length-penalty", 0], ["decoding.length_penalty=1.0;"]),
+        (["--no-repeat-ngram", 2], ["decoding.no_repeat_ngram=0;"]),
+        (["--prefix", "cat"], ["--prefix: --engine ctranslate2 takes none"]),
+        (["--checkpoint", "best", "--checkpoint", "last"], ["one model"]),
+    ],
+    ids=lambda value: str(value[0]),
+)
+def test_what_the_engine_cannot_do_is_refused(
+    options: list[Any], reasons: list[str], trained_run: Path, mt: Callable[..., Any]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    answer = mt("translate", trained_run, "--engine", "ctranslate2", *options, stdin=b"the cat\n")
+    assert answer.code == 2 and answer.lines == []
+    [line] = answer.said
+    assert all(reason in line for reason in reasons), line
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mt_cli.config import given_keys
+from mt_cli.config import OPEN_KEYS, given_keys
 from mt_cli.config_file import complete, config_of
 from mt_cli.recipe import CorpusFacts, FactsCounter, choose
 
@@ -31,6 +31,7 @@ def test_any_corpus_gets_a_config_without_contradictions(n_pairs, shared_letters
     config = chosen(facts(n_pairs, shared_letters), *([f"training.minutes={minutes}"] if minutes else []))
     assert not list(config.contradictions())
     assert config.training.minutes == minutes
+    assert choose(facts(n_pairs, shared_letters), {}).keys() == OPEN_KEYS
 
 
 def test_a_model_of_few_pairs_is_kept_from_loops():

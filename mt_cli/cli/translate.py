@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -55,6 +55,10 @@ def translate(
     ] = False,
     bad_input: BadInputOption = "error",
     device: DeviceOption = "auto",
+    engine: Annotated[
+        Literal["mt", "ctranslate2", "ctranslate2-int8"],
+        typer.Option(help="The program that searches; ctranslate2 is faster on a CPU."),
+    ] = "mt",
 ) -> None:
     """Translate lines of text. One line comes out for each line that goes in, in order, blank for blank.
 
@@ -72,7 +76,13 @@ def translate(
         from mt_cli.device import keep_freed_memory
 
         keep_freed_memory()
-        translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
+        kind = Translator
+        if engine != "mt":
+            from mt_cli.export.engine import CTranslate2Translator, Int8Translator
+
+            kind = Int8Translator if engine == "ctranslate2-int8" else CTranslate2Translator
+            device = "cpu" if device == "auto" else device
+        translator = kind.load(*runs, checkpoint=checkpoints, device=device, to=to)
         refuse_without_effect(search, translator.settings(**search))
         name = str(input_file or "stdin")
         is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)

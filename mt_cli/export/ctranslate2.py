@@ -34,7 +34,7 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
     try:
         from ctranslate2 import specs
     except ImportError:
-        raise missing_extra("mt export --to ctranslate2", "ctranslate2", "ct2") from None
+        raise missing_extra("a CTranslate2 model", "ctranslate2", "ct2") from None
     tokenizer, model = translator.tokenizer, translator.config.model
     for value, supported, key in (
         (model.layer_norm, ("variance",), "layer_norm"),

@@ -71,12 +71,6 @@ def test_a_byte_order_mark_and_windows_line_ends_are_fine(load):
     assert load(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode()) == load(BASE)
 
 
-def test_a_single_tsv_may_be_given_without_brackets(load):
-    text = BASE.replace("[train.en, train.de]", "pairs.tsv.gz").replace("[dev.en, dev.de]", "dev.tsv")
-    config = load(text)
-    assert (config.data.train, config.data.dev) == (["pairs.tsv.gz"], ["dev.tsv"])
-
-
 # One mistake, one line -----------------------------------------------------------------------------------------------
 
 MISTAKES = [  # what is added to BASE, the line that is named, and how the message begins
@@ -89,40 +83,30 @@ MISTAKES = [  # what is added to BASE, the line that is named, and how the messa
         }.items()
     ],
     ("training:\n  learning_rate: .nan", 7, "training.learning_rate: expected a number above 0 to 10,000, found nan"),
-    ("training:\n  learning_rate: 1e400", 7, "training.learning_rate: expected a number above 0 to 10,000, found inf"),
     ("training:\n  precision: fp16", 7, "training.precision: expected auto, bf16, fp32, found fp16"),
     ("training:\n  freeze: encoder", 7, "training.freeze: expected a list of embeddings, "),
-    ("training:\n  device: tpu", 7, "training.device: expected text such as auto, cpu, cuda, cuda:1, mps, found tpu"),
     ("training:\n  device: cuda:", 7, "mapping values are not allowed here; check colons"),
     ("training:\n  max_steps: *steps", 7, "YAML aliases (*name) are not supported"),
     ("training:\n  seed: !!python/object/apply:os.mkdir [made]", 7, "training.seed: expected a whole number"),
     ("tokenizer:\n  joint: on", 7, "tokenizer.joint: expected true or false, found on"),
-    ("tokenizer:\n  joint: 'true'", 7, "tokenizer.joint: expected true or false, found true"),
-    ("tokenizer:\n  qqqqqq: 3", 7, "tokenizer.qqqqqq: unknown key, known are algorithm, joint, vocab_size"),
     ("trainning:\n  max_steps: 3", 6, "trainning: unknown key, did you mean 'training'?"),
-    ("3: 3", 6, "3: unknown key, known are data, tokenizer, model, training, decoding"),
     ("tokenizer:", 6, "tokenizer: expected a section, found nothing"),
     ("training:\n  seed: 1\n  seed: 1", 8, "'seed' is given twice; delete one"),
     ("[a]: b", 6, "a key is one word"),
     ("  test: [a, b]", 6, "data.test: expected a section, found ['a', 'b']"),
     ("  test:\n    news: a.txt", 7, "data.test.news: expected two different files, source and target, or one table"),
     ("  test: {dev: [a, b]}", 6, "data.test.dev is what the scores of data.dev are called"),
-    ("  words: [a, b]", 6, "data.words: expected {files: ...} or null"),
     ("  monolingual: {tgt: x.tsv}", 6, "data.monolingual.tgt: expected text with a sentence on each line"),
-    ("  columns: de", 6, "data.columns: expected text such as es,gn or null, found de"),
 ]  # fmt: skip
 IN_DATA = [  # what replaces a line of BASE, the line that is named, and how the message begins
     ("tgt_lang: english!", 3, "data.tgt_lang: expected text such as en, de, zh, found english!"),
     ("tgt_lang: cn", 3, "data.tgt_lang: expected the code of a language, such as 'zh', found cn"),
     ("tgt_lang: EN", 3, "data.src_lang and data.tgt_lang are both 'en'"),
     *[(f"train: {given}", 4, "data.train: expected [source file, target file] or one table") for given in ("[a, b, c]", "", "[a, 3]")],
-    ("train: {files: a.tsv}", 4, "data.train: expected [source file, target file] or one table or [{files"),
     ("train: [a, a]", 4, "data.train: expected two different files"),
-    ("train:\n  - {files: a.tsv}\n  - b.tsv", 6, "data.train.1: expected "),
     ("train:\n  - files: a.tsv\n    weight: 0", 6, "data.train.0.weight: expected a number from 0.001 to 1,000, found 0"),
     ("train: [{files: a.tsv, weigth: 2}]", 4, "data.train.0.weigth: unknown key, did you mean 'data.train.weight'?"),
     ("train: [{weight: 2}]", 4, "data.train.0.files: missing"),
-    ("train: [{files: b.tsv}, {files: a}]", 4, "data.train.1.files: expected two different files"),
     ("train:\n  - {files: [a, b]}\n  - {files: [c, b]}\n  - {files: [a, b]}", 7, "data.train.2: the files of data.train.0 once more"),
 ]  # fmt: skip
 
@@ -153,11 +137,8 @@ def test_keys_of_a_language_pair_are_suggested_as_those_of_data():
     [
         (BASE.replace("  tgt_lang: de\n", ""), "run.yaml:1: data.tgt_lang: missing"),
         ("", "run.yaml:1: expected 'key: value' lines, found nothing"),
-        ("- a\n- b\n", "run.yaml:1: expected 'key: value' lines"),
         ("training:\n\tmax_steps: 1\n", "run.yaml:2: found character '\\t' that cannot start any token; check"),
-        ("training:\n   max_steps: 1\n  seed: 1\n", "run.yaml:3: "),
         ("a: [1\n", "run.yaml:2: expected ',' or ']'"),
-        ("data: &d [*d]\n", "run.yaml:1: YAML aliases"),
         ("a: 1\n---\nb: 1\n", "run.yaml:2: "),
         ("b: 1\na: \0\n", "run.yaml:2: nested too deeply, or a control character"),
         (BASE.encode("utf-16"), "run.yaml: not UTF-8 at byte 0"),
@@ -211,17 +192,12 @@ def test_a_value_of_set_replaces_that_of_the_file(load):
         ("train=3", "train: unknown key, did you mean 'data.train'?"),
         ("training.lr=1", "training.lr: unknown key, did you mean 'training.learning_rate'?"),
         ("model.num_layers=1", "model.num_layers: unknown key, did you mean 'model.n_encoder_layers'?"),
-        ("training.beamsize=1", "training.beamsize: unknown key, did you mean 'decoding.beam_size'?"),
         ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("training=3", "training: expected a section, found 3"),
-        ("training.max_steps=", "training.max_steps: expected a whole number from 1 to 100,000,000, found nothing"),
         ("training.max_steps", "expected KEY=VALUE"),
-        ("training.=3", "expected KEY=VALUE"),
         ("training.max_steps=*a", "cannot read the value as YAML"),
         (f"training.seed={'[' * 5000}", "cannot read the value as YAML"),
-        ("data.train=[a, [b]]", "data.train: expected [source file"),
         ("model.n_heads=3", "model.d_model 256 does not split into 3 heads; set model.n_heads to 2"),
-        ("tokenizer.joint=false", "model.tie_embeddings 'all' needs one vocabulary"),
         ("model.dropout.x=3", "dropout is no section"),
     ],
 )
@@ -365,14 +341,6 @@ def test_no_text_at_all_raises_anything_but_a_config_error(tmp_path_factory, tex
     with pytest.raises(ConfigError) as caught:
         load_config(file)
     assert all(line.startswith(str(file)) for line in caught.value.args)
-
-
-@settings(max_examples=200, deadline=None)
-@given(YAMLISH | st.text(max_size=80))
-@example("!!timestamp x")
-@example("!!bool x")
-def test_no_set_at_all_raises_anything_but_a_config_error(tmp_path_factory, text):
-    file = tmp_path_factory.getbasetemp() / "base.yaml"
     file.write_text(BASE)
     for override in (text, f"training.seed={text}", f"data.train={text}"):
         with contextlib.suppress(ConfigError):

@@ -197,14 +197,11 @@ def files(tmp_path, monkeypatch):
 
 STRAIGHT: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"]}
 TURNED = [
-    {"train": ["train.de", "train.en"]},
     {"train": ["turned.tsv"]},
     {"train": ["numbered.tsv"]},
-    {"train": ["straight.tsv"], "columns": "2,1"},
     {"train": [{"files": STRAIGHT["train"]}, {"files": ["web.de", "web.en"]}]},
     {"dev": ["dev.de", "dev.en"]},
     {"test": {"news": ["turned.tsv"]}},
-    {"words": {"files": ["turned.tsv"]}},
     {"src_lang": "en-GB", "dev": ["dev.de", "dev.en"]},
 ]
 
@@ -224,9 +221,7 @@ def test_the_opposite_direction_is_refused_by_name_in_each_set(files, change):
     "change",
     [
         {},
-        {"train": ["straight.tsv"]},
         {"train": ["turned.tsv"], "columns": "2,1"},
-        {"train": ["numbered.tsv"], "columns": "en,de"},
         {"src_lang": "de", "tgt_lang": "en", "train": ["turned.tsv"]},
         {"train": ["train.en", "missing.de"], "dev": ["missing.tsv"]},
         {"src_lang": "fr", "train": ["train.de", "train.en"]},  # other languages are warned of

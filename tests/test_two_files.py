@@ -237,7 +237,7 @@ def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
 
 
 @pytest.mark.parametrize(
-    "settings", [[], ["tokenizer.algorithm=bpe"], ["tokenizer.joint=false", "model.tie_embeddings=target"]]
+    "settings", [["tokenizer.algorithm=bpe"], ["tokenizer.joint=false", "model.tie_embeddings=target"]]
 )
 def test_subwords_of_new_text_join_those_of_the_parent(corpus, mt, settings):
     sets = [word for one in settings for word in ("--set", one)]

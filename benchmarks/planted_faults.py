@@ -76,7 +76,7 @@ def decode_wrongly(line: bytes) -> str:
 
 
 def tell(report: Report, planted: dict[str, list[int]]) -> None:
-    reasons = {line - 1: reason for line, reason in report.dropped}
+    reasons = {line - 1: reason for (_, line), reason in report.dropped}
     print(f"\n{'planted':16}{'lines':>7}{'found':>7}{'recall':>9}")
     for kind, indices in planted.items():
         n_found = sum(index in reasons for index in indices)

@@ -20,9 +20,8 @@ import numpy as np
 from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
 from mt_cli.checking.check import ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
-from mt_cli.checking.faults import Kind
 from mt_cli.checking.report import Report
-from mt_cli.checking.sets import SetsCheck
+from mt_cli.checking.sets import HeldOut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import Places, TextSet, TrainingText, joined_sha256
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
@@ -68,7 +67,7 @@ class PairText:
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = CharacterCounter(), CharacterCounter()  # of what no machine translated
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
-        self._check, self._open = SetsCheck(self.text.format_place), ExitStack()
+        self._problems, self._open = dict[str, None](), ExitStack()  # each problem once
 
     # What a stage makes, and how it changes the text
 
@@ -144,25 +143,44 @@ class PairText:
         for name, files in {**({"dev": self.data.dev} if self.data.dev else {}), **self.data.test}.items():
             columns, on_bad_line, report = self.data.columns, self.data.on_bad_line, self.reports[name]
             pairs = read_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report)
-            found[name] = list(self._check.held_out(name, pairs))
+            found[name] = list(self._readable(pairs))
         return found
 
     @cached_property
+    def _compared(self) -> list[HeldOut]:
+        """The same sets; all that is trained on passes them."""
+        return [HeldOut(name, pairs) for name, pairs in self.held_out.items()]
+
+    @cached_property
     def _copies(self) -> dict[str, Path]:
-        """The normalized pairs of each corpus, in a temporary file."""
-        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self.held_out
+        """The normalized pairs of each corpus, in a temporary file. Raises DataError with the problems of all sets."""
+        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self._compared
         try:
             self.files.cache.mkdir(parents=True, exist_ok=True)
             for one in self.sets:
                 copies[one.name].unlink(missing_ok=True)  # of a process that was killed
                 self._open.callback(copies[one.name].unlink, missing_ok=True)
-                write_copy(self._counted(self._check.train(self._read(one))), copies[one.name])
+                write_copy(self._counted(self._readable(self._read(one))), copies[one.name])
         except OSError as error:
             raise cannot_write(self.files.cache, error) from None
-        self._check.finish()
-        if self.words is not None:
-            self._check.warn_of_words(self.words.read())
+        if self._problems:
+            raise DataError(*self._problems)
+        for entry in self.words.read() if self.words is not None else []:
+            self._compare(entry)
         return copies
+
+    def _readable(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """The pairs up to the first problem."""
+        try:
+            yield from pairs
+        except DataError as error:
+            self._problems[str(error)] = None
+
+    def _compare(self, pair: SentencePair) -> None:
+        if self._compared:
+            pair = pair._replace(tgt=pair.tgt.replace("\u00a0", " ").replace("\u202f", " "))  # all else is normalized
+        for one in self._compared:
+            one.look_for_pair(pair)
 
     def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Of synthetic pairs and of text that is rehearsed, the recipe counts as many as an epoch has: a network learns from
@@ -176,13 +194,14 @@ class PairText:
                 count_characters(self.characters, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
                 self.facts.add(pair.src, pair.tgt)
+            self._compare(pair)
             yield pair
 
     @cached_property
     def report(self) -> Report:
         """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
         self.read()
-        corpus = ReadCorpus(self.pairs, self.held_out, self.characters, self.parent is not None)
+        corpus = ReadCorpus(self.pairs, self._compared, self.characters, self.parent is not None)
         if self.data.clean:
             return full_check(self.data, corpus)
         return quick_check(self.data, corpus._replace(read_train=lambda: islice(self.pairs(), _MOST_CHECKED)))
@@ -284,7 +303,7 @@ def _hold_out(pair: PairText) -> Made:
 def log_findings(pair: PairText) -> None:
     """Logs what changes a training, where it was checked just now and nothing was refused; `mt check` shows all of it, with
     lines and advice."""
-    lines = pair.report.in_brief(without=Kind.IN_TRAINING) if "report" in vars(pair) else []
+    lines = list(pair.report.in_brief()) if "report" in vars(pair) else []
     for severity, line in lines:
         log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{pair.suffix} {line}")
     if lines:

@@ -96,8 +96,3 @@ def test_a_list_has_columns_of_its_own(words):
     assert len(data.train) == 200 + 343 and texts(data)[0] == ("red red red", "rot rot rot")
     turned = prepared(words="{files: words.tsv, columns: '2,1'}", run="turned")
     assert texts(turned)[0] == ("rot rot rot", "red red red")
-
-
-def test_entries_of_a_named_set_are_named(tiny, caplog):
-    prepared(words="{files: [dev.en, dev.de]}")
-    assert "pairs of dev are also in data.words" in caplog.text

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal
 
 from mt_cli.checking.characters import INVISIBLE, LATIN, has_lookalikes, is_mojibake, scripts
-from mt_cli.checking.statistics import MAX_CHARACTERS, CorpusStatistics, cut
+from mt_cli.checking.statistics import CorpusStatistics, cut
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.languages import code_of_name, language, may_be_a_word
+from mt_cli.data.languages import language
 from mt_cli.data.normalize import words
 from mt_cli.data.similarity import letters
 
@@ -22,7 +21,7 @@ _DROPPED, _KEPT, _NEVER = True, False, math.inf
 
 class Kind(StrEnum):
     """A kind of fault: its name, how severe it is, whether a cleaned corpus leaves such pairs out, the share of pairs from
-    which on training is not worth its time, what it is, and what to do. Who finds it fills in what stands in braces."""
+    which on it is fatal, what it is, and what to do. `Finding.of` fills in what stands in braces."""
 
     severity: Severity
     is_dropped: bool
@@ -42,12 +41,9 @@ class Kind(StrEnum):
     # Of a single pair
     EMPTY = ("empty", "warning", _DROPPED, 0.5, "one side has no text",
         "Training leaves such pairs out. Look whether the lines before and after still belong together.")
-    HEADER = ("header", "info", _DROPPED, _NEVER, "line 1 names the columns", "Delete line 1.")
     DEBRIS = ("debris", "warning", _DROPPED, _NEVER,
         "what is left of a spreadsheet: an error such as #NAME?, or punctuation where the other side has words",
         "Mend these cells in the spreadsheet and export it again.")
-    DOUBLED_QUOTES = ("doubled_quotes", "warning", _KEPT, _NEVER, 'quotes are doubled (""), as a CSV file has them',
-        "Give mt the .csv file itself, or read it with a CSV reader; do not cut it at its commas.")
     COPIED = ("copied", "warning", _DROPPED, 0.5, "the target is the source",
         "Translate these lines or drop them; the model would learn to copy.")
     UNTRANSLATED = ("untranslated", "warning", _DROPPED, 0.5,
@@ -58,8 +54,6 @@ class Kind(StrEnum):
     LENGTH_RATIO = ("length_ratio", "warning", _DROPPED, 0.5,
         "one side is far too short or too long to be the translation of the other",
         "Look whether these are translations; drop those that are not.")
-    OVER_LONG = ("over_long", "info", _KEPT, _NEVER, f"a side has more than {MAX_CHARACTERS:,} characters",
-        "Split them into sentences, one a line; training leaves out pairs above data.max_length.")
     NOT_UTF8 = ("not_utf8", "warning", _DROPPED, 0.5, "the line is not UTF-8",
         "If the whole file is in another encoding, save it as UTF-8 in your editor; else mend these lines.")
     MOJIBAKE = ("mojibake", "warning", _DROPPED, 0.5,
@@ -72,16 +66,12 @@ class Kind(StrEnum):
     LOOKALIKES = ("lookalikes", "warning", _KEPT, _NEVER,
         "a word has letters of another script that look like its own (such as Cyrillic а in a Latin word)",
         "Replace them: to the model these are other words.")
-    DECOMPOSED = ("decomposed", "info", _KEPT, _NEVER, "letters and their accents are separate characters (not NFC)",
-        "Nothing to do for training, which composes them; references of mt evaluate should be composed.")
     INVISIBLE = ("invisible", "info", _KEPT, _NEVER,
         "the text has control characters or characters without a shape (such as U+200B or U+00AD)",
         "Delete them; control characters are read as spaces.")
     # Of several pairs
     REPEATED = ("repeated", "warning", _DROPPED, _NEVER, "the pair stands further up already, word for word",
         "Train with --clean (or --set data.dedup=true), unless such sentences are as frequent in what you will translate.")
-    OTHER_TARGET = ("other_target", "info", _KEPT, _NEVER, "the same source has another target elsewhere",
-        "Nothing to do where both are right: the model learns the more frequent one.")
     SHIFTED = ("shifted", "warning", _DROPPED, 0.5,
         "{lines} are shifted by {distance}: the target of line n stands in line n{shift:+}",
         "Look at the first line named: a line was lost or added there in one file. Mend it, or train with --clean.")
@@ -114,16 +104,12 @@ class Kind(StrEnum):
         "Write them as training does, or add sentences with them to training.")
     UNKNOWN_WORDS = ("unknown_words", "info", _KEPT, 0.9, "{set} is {like} training: {shares}",
         "If it is unlike training, add training pairs of the kind that you will translate; until then expect low scores.")
-    OTHER_RATIO = ("other_ratio", "warning", _KEPT, _NEVER,
-        "{set} has {ratio:.2f} target characters for each source character, training {usual:.2f}",
-        "Look whether {set} is in the same languages and as fully translated as training.")
     # fmt: on
 
 
 # What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
 _CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
-_DOUBLED_QUOTES = re.compile(r'""[^\s"]|[^\s"]""')
-_COLUMN_NAMES = {"source", "src", "target", "tgt", "original", "translation", "text", "sentence"}
+_LONGEST_PUNCTUATION = 10  # characters of a text without words
 _FEW_WORDS = 3  # a name or a title may be the same in both languages
 _OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
 _OUTLIER_FACTOR = 2.5
@@ -136,10 +122,7 @@ class FaultFinder:
 
     def __init__(self, statistics: CorpusStatistics, src_lang: str, tgt_lang: str):
         self._statistics = statistics
-        languages = language(src_lang), language(tgt_lang)
-        self.is_one_language = languages[0] == languages[1]
-        self._codes = {code.casefold() for code in languages}
-        self._is_latin = [LATIN in main for main in statistics.main_scripts]
+        self.is_one_language = language(src_lang) == language(tgt_lang)
 
     def faults_of_characters(self, pair: SentencePair) -> Iterator[Kind]:
         """Of a pair as it is in its file, not normalized."""
@@ -147,53 +130,33 @@ class FaultFinder:
         texts = [text for text in sides if not text.isascii()]
         if any(map(is_mojibake, texts)):
             yield Kind.MOJIBAKE
-        if any(self._is_of_wrong_script(side, text) for side, text in enumerate(sides)):
-            yield Kind.WRONG_SCRIPT
+        for text, usual in zip(sides, self._statistics.main_scripts, strict=True):
+            if text.isascii() and LATIN in usual:
+                continue
+            found = scripts(text)
+            if len(found) >= _LEAST_LETTERS and 2 * sum(map(found.count, usual)) < len(found):
+                yield Kind.WRONG_SCRIPT
+                break
         if any(map(has_lookalikes, texts)):
             yield Kind.LOOKALIKES
-        if any(not unicodedata.is_normalized("NFC", text) for text in texts):
-            yield Kind.DECOMPOSED
         if any(map(INVISIBLE.search, sides)):
             yield Kind.INVISIBLE
-
-    def _is_of_wrong_script(self, side: int, text: str) -> bool:
-        if text.isascii() and self._is_latin[side]:
-            return False
-        found = scripts(text)
-        n_usual = sum(found.count(script) for script in self._statistics.main_scripts[side])
-        return len(found) >= _LEAST_LETTERS and 2 * n_usual < len(found)
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
         """Of a normalized pair, the plainest first."""
         src, tgt, *_ = cut(pair)
         if not src or not tgt:
             yield Kind.EMPTY
-            return
-        if max(len(pair.src), len(pair.tgt)) > MAX_CHARACTERS:
-            yield Kind.OVER_LONG
-        if pair.line == 1 and self._is_header(src, tgt):
-            yield Kind.HEADER
-            return
-        if _is_debris(src, tgt):
+        elif _is_debris(src, tgt):
             yield Kind.DEBRIS
-            return
-        if ('""' in src or '""' in tgt) and (_DOUBLED_QUOTES.search(src) or _DOUBLED_QUOTES.search(tgt)):
-            yield Kind.DOUBLED_QUOTES
-        if not self.is_one_language and (kind := self._wrong_language(src, tgt)):
-            yield kind
-        if self._is_outlier(len(pair.src), len(pair.tgt)):
-            yield Kind.LENGTH_RATIO
-
-    def _is_header(self, src: str, tgt: str) -> bool:
-        sides = [text.casefold().strip(' "') for text in (src, tgt)]
-        if not all(side.isalpha() and len(side) <= 20 for side in sides):
-            return False
-        known = [side for side in sides if self._names_a_column(side)]
-        return len(known) == 2 or any(len(side) > 3 for side in known)
-
-    def _names_a_column(self, text: str) -> bool:
-        code = code_of_name(text)
-        return text in _COLUMN_NAMES or text in self._codes or (code is not None and not may_be_a_word(code))
+        else:
+            if not self.is_one_language and (kind := self._wrong_language(src, tgt)):
+                yield kind
+            n_src, n_tgt = len(pair.src), len(pair.tgt)
+            factor, deviation = self._statistics.compare_lengths(n_src, n_tgt)
+            is_usual = 1 / _OUTLIER_FACTOR < factor < _OUTLIER_FACTOR or abs(deviation) <= _OUTLIER
+            if max(n_src, n_tgt) >= _OUTLIER_CHARACTERS and not is_usual:
+                yield Kind.LENGTH_RATIO
 
     def _wrong_language(self, src: str, tgt: str) -> Kind | None:
         sides = words(src.casefold()), words(tgt.casefold())
@@ -206,13 +169,6 @@ class FaultFinder:
                 return Kind.UNTRANSLATED
         return None
 
-    def _is_outlier(self, n_src: int, n_tgt: int) -> bool:
-        if max(n_src, n_tgt) < _OUTLIER_CHARACTERS:
-            return False
-        factor = n_tgt / (self._statistics.ratio * n_src)
-        is_far = not 1 / _OUTLIER_FACTOR < factor < _OUTLIER_FACTOR
-        return is_far and abs(self._statistics.deviation(n_src, n_tgt)) > _OUTLIER
-
 
 def _is_sentence(text: str) -> bool:
     """Whether there are several words that are no names or numbers: they do not begin with a capital."""
@@ -224,7 +180,6 @@ def _is_sentence(text: str) -> bool:
 def _is_debris(src: str, tgt: str) -> bool:
     if any(text.startswith(("#", "Err:")) and _CELL_ERROR.fullmatch(text) for text in (src, tgt)):
         return True
-    if len(src) > 10 and len(tgt) > 10:
+    if min(len(src), len(tgt)) > _LONGEST_PUNCTUATION:
         return False
-    has_words = [any(char.isalnum() for char in text) for text in (src, tgt)]
-    return has_words[0] != has_words[1]
+    return any(map(str.isalnum, src)) != any(map(str.isalnum, tgt))

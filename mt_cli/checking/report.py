@@ -4,13 +4,15 @@ cleaned corpus leaves out. Knows nothing of how faults are found.
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from mt_cli.checking.faults import Kind, Severity
 from mt_cli.data.corpora import TrainingText
@@ -21,12 +23,9 @@ from mt_cli.display import column_width, escaped, shortened
 from mt_cli.files import write_atomically
 from mt_cli.recipe import reached_scores
 
-_ORDER: tuple[Severity, ...] = ("fatal", "warning", "info")
-N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
+_N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
 _RARE = 0.001  # a fault in fewer pairs changes no training: it is reported as info
-_LEAST_IN_STRETCH = 20
 _MAX_EXAMPLE = 200  # characters that are kept of a text
-_WIDTH = 80  # columns of a table
 _PHRASES = {"character": "of", "side": "in"}  # for details that tell findings of one kind apart
 
 
@@ -36,12 +35,6 @@ class Example:
     src: str
     tgt: str
     file: str = ""  # where the training text is of several corpora
-
-    @classmethod
-    def of(cls, pair: SentencePair, text: TrainingText | None = None) -> Example:
-        """`text`: the training text, if the pair is of it."""
-        file = text.corpus_names[pair.corpus] if text and len(text.corpora) > 1 else ""
-        return cls(pair.line, pair.src[:_MAX_EXAMPLE], pair.tgt[:_MAX_EXAMPLE], file)
 
     @property
     def location(self) -> str:
@@ -66,21 +59,25 @@ class Finding:
         kind: Kind,
         count: int,
         share: float,
-        examples: tuple[Example, ...] = (),
-        name: str = "train",
-        *,
+        pairs: Iterable[SentencePair] = (),
+        of: str | TrainingText = "train",
         severity: Severity | None = None,
         **details: Any,
     ) -> Finding:
-        """`severity`: in place of that of the kind. `details`: what the description and the advice of the kind leave open."""
+        """`pairs`: examples. `of`: their set. `details`: what the description and the advice of the kind leave open."""
         severity = severity or kind.severity
         if share >= kind.fatal_share:
             severity = "fatal"
         elif 0 < share < _RARE and severity == "warning":
             severity = "info"
+        name, files = (of, [""]) if isinstance(of, str) else ("train", of.corpus_names)
+        examples = tuple(
+            Example(line, src[:_MAX_EXAMPLE], tgt[:_MAX_EXAMPLE], files[corpus] if len(files) > 1 else "")
+            for src, tgt, line, corpus in islice(pairs, _N_EXAMPLES)
+        )
         what, advice = (text.format(set=name, **details) for text in (kind.description, kind.advice))
-        where = [f"{phrase} the {details[key]}" for key, phrase in _PHRASES.items() if key in details]
-        return cls(kind, severity, count, share, what, advice, examples, name, " ".join(where))
+        where = " ".join(f"{phrase} the {details[key]}" for key, phrase in _PHRASES.items() if key in details)
+        return cls(kind, severity, count, share, what, advice, examples, name, where)
 
     @property
     def title(self) -> str:
@@ -104,11 +101,11 @@ class Dropped:
     _KINDS = (None, *Kind)
 
     def __init__(self) -> None:
-        self._codes: dict[int, bytearray] = {}  # of a corpus: for each line, from 0, an index of `_KINDS`
+        self._codes = defaultdict[int, bytearray](bytearray)  # of a corpus: for each line, from 0, an index of `_KINDS`
 
     def add(self, place: Place, kind: Kind) -> None:
         corpus, line = place
-        codes = self._codes.setdefault(corpus, bytearray())
+        codes = self._codes[corpus]
         codes.extend(bytes(max(0, line + 1 - len(codes))))
         codes[line] = codes[line] or self._KINDS.index(kind)
 
@@ -119,47 +116,26 @@ class Dropped:
                     yield (corpus, line), kind
 
     def kind_of(self, place: Place) -> Kind | None:
-        corpus, line = place
-        return next(iter(self._KINDS[code] for code in self._codes.get(corpus, b"")[line : line + 1]), None)
+        codes = self._codes.get(place[0], b"")
+        return self._KINDS[codes[place[1]]] if place[1] < len(codes) else None
 
     def __contains__(self, place: object) -> bool:
         return self.kind_of(cast(Place, place)) is not None
 
-    def counts(self) -> Counter[Kind]:
-        return Counter(kind for _, kind in self)
 
-
-class Tally:
-    """Counts the faults of a set by kind, keeps the first examples of each, and which pairs are dropped."""
-
-    def __init__(self, name: str = "train", text: TrainingText | None = None, dropped: Dropped | None = None):
-        """`text`: the training text, if the pairs are of it."""
-        self.dropped = dropped or Dropped()
-        self._name, self._text = name, text
-        self._counts = Counter[Kind]()
-        self._examples: dict[Kind, list[Example]] = {}
-        self._places: dict[Kind, tuple[Place, Place]] = {}  # the first and the last
-
-    def add(self, kind: Kind, pair: SentencePair) -> None:
-        self._counts[kind] += 1
-        self._places[kind] = self._places.get(kind, (pair.place,))[0], pair.place
+def findings_of(
+    faults: Iterable[tuple[Kind, SentencePair]], n_pairs: int, of: str | TrainingText, dropped: Dropped
+) -> Iterator[Finding]:
+    """One for each kind, with its first pairs. `of`: the set; its pairs that are to be left out are added to `dropped`."""
+    counts, examples = Counter[Kind](), defaultdict[Kind, list[SentencePair]](list)
+    for kind, pair in faults:
+        counts[kind] += 1
+        if len(examples[kind]) < _N_EXAMPLES:
+            examples[kind].append(pair)
         if kind.is_dropped:
-            self.dropped.add(pair.place, kind)
-        examples = self._examples.setdefault(kind, [])
-        if len(examples) < N_EXAMPLES:
-            examples.append(Example.of(pair, self._text))
-
-    def findings(self, n_pairs: int) -> Iterator[Finding]:
-        """One for each kind. It says between which lines its pairs are, where they are most of those there."""
-        for kind, count in self._counts.items():
-            found = Finding.of(kind, count, count / n_pairs, tuple(self._examples[kind]), self._name)
-            (corpus, first), (last_corpus, last) = self._places[kind]
-            n_lines = last - first + 1
-            is_stretch = (
-                corpus == last_corpus and count >= _LEAST_IN_STRETCH and 2 * count > n_lines and 2 * n_lines < n_pairs
-            )
-            lines = f"; all are in lines {first:,} to {last:,}"
-            yield replace(found, what=found.what + lines) if is_stretch else found
+            dropped.add(pair.place, kind)
+    for kind, count in counts.items():
+        yield Finding.of(kind, count, count / n_pairs, examples[kind], of)
 
 
 @dataclass(frozen=True)
@@ -174,7 +150,7 @@ class SideFacts:
 
 @dataclass
 class Report:
-    """What `mt check` shows; `print` shows it, too."""
+    """What `mt check` shows; so does a notebook."""
 
     text: TrainingText
     notes: list[str]  # on how the files were read
@@ -191,13 +167,10 @@ class Report:
         """Whether something makes the result of a training worthless."""
         return any(finding.severity == "fatal" for finding in self.findings)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.as_table()
 
-    def __repr__(self) -> str:
-        return f"<Report: {self.text.name}: {self.n_pairs:,} pairs, {len(self.findings)} findings>"
-
-    def as_table(self, width: int = _WIDTH) -> str:
+    def as_table(self, width: int = 80) -> str:
         """The report for a terminal of that many columns."""
         lines = [
             shortened(f"{_pairs(self.n_pairs)}, {self.n_distinct:,} distinct: {self.text.name}", width),
@@ -210,10 +183,10 @@ class Report:
                 f"{shortened(f'{title} ({side.language})', 13):13}{side.n_words:12,}{side.n_characters:13,}"
                 f"{side.median_words:11,}{side.most_words:10,}{side.longest_words:12,}"
             )
-        for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.severity)):
+        for finding in sorted(self.findings, key=lambda one: get_args(Severity).index(one.severity)):
             lines += ["", *finding.as_table(width)]
         last = [] if self.findings else ["No faults found."]
-        if kinds := self.dropped.counts():
+        if kinds := Counter(kind for _, kind in self.dropped):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
             last.append(f"mt train --clean would leave these out, and train on {_pairs(n_left)}: {reasons}.")
@@ -223,16 +196,15 @@ class Report:
             lines += ["", *_wrapped(paragraph, width)]
         return "\n".join(lines)
 
-    def in_brief(self, without: str = "") -> Iterator[tuple[Severity, str]]:
-        """A line for each finding that changes a training, and how severe it is; without one kind, which is known already."""
+    def in_brief(self) -> Iterator[tuple[Severity, str]]:
+        """A line for each finding that changes a training, and how severe it is."""
         for finding in self.findings:
-            if finding.severity != "info" and finding.kind != without:
+            if finding.severity != "info":
                 first = f", first in {finding.examples[0].location}" if finding.examples else ""
                 yield finding.severity, escaped(f"{finding.set}: {finding.title} {finding.where}".rstrip() + first)
 
     def as_json(self) -> str:
-        is_one = len(self.text.corpora) == 1
-        names = [[] if is_one else [name] for name in self.text.corpus_names]
+        names = [[name] if len(self.text.corpora) > 1 else [] for name in self.text.corpus_names]
         report = {
             "name": self.text.name,
             "notes": self.notes,
@@ -248,17 +220,13 @@ class Report:
 
     def write_dropped(self, path: Path) -> None:
         """Writes a table of the pairs left out: line, reason, source, target. A line that cannot be read has no texts."""
-        rows = (row.encode() for row in self.text.table(self._dropped_pairs()))
-        write_atomically(path, methodcaller("writelines", rows))
-
-    def _dropped_pairs(self) -> Iterator[tuple[str, SentencePair]]:
-        pairs = self.read()
-        pair = next(pairs, None)
-        for place, kind in self.dropped:
-            while pair is not None and pair.place < place:
-                pair = next(pairs, None)
-            src, tgt = pair[:2] if pair is not None and pair.place == place else ("", "")
-            yield kind, SentencePair(normalize(src), normalize(tgt), place[1], place[0])
+        bad = (SentencePair("", "", *place[::-1]) for place, kind in self.dropped if kind == Kind.NOT_UTF8)
+        rows = (
+            (kind, pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt)))
+            for pair in heapq.merge(self.read(), bad, key=lambda pair: pair.place)
+            if (kind := self.dropped.kind_of(pair.place))
+        )
+        write_atomically(path, methodcaller("writelines", map(str.encode, self.text.table(rows))))
 
 
 def _pairs(n: int) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -66,11 +65,24 @@ class CorpusStatistics:
                 self._words[side].update(words(text[side].casefold()))
                 letters[side].update(scripts(text[side]))
         self._n_words = self._words[0].total(), self._words[1].total()
-        self._own = [self._words_of_one_side(side) for side in (0, 1)]
+        # How many times as many words a side has as the other, and its words that are clearly not of the other.
+        n_src, n_tgt = (max(1, n) for n in self._n_words)
+        self._scales = n_src / n_tgt, n_tgt / n_src
+        self._own = [
+            {word for word, n in here.items() if n > _FREQUENT and n > 2 * scale * there[word]}
+            for here, there, scale in zip(self._words, self._words[::-1], self._scales, strict=True)
+        ]
         self.main_scripts = tuple(
             {script for script, count in counts.items() if count >= _RARE_SCRIPT * counts.total()} for counts in letters
         )
-        self.ratio, self._sigma = _length_ratio([(len(src), len(tgt)) for src, tgt in texts])
+        # Target characters for each source character, and the deviation from that over the root of the source's length:
+        # medians, which faulty pairs hardly move.
+        lengths = [(len(src), len(tgt)) for src, tgt in texts]
+        table = np.array([pair for pair in lengths if min(pair) >= _SHORT] or lengths or [(1, 1)], dtype=float)
+        n_src_characters, n_tgt_characters = np.maximum(table[:, 0], 1), table[:, 1]
+        self.ratio = float(np.median(n_tgt_characters / n_src_characters))
+        deviations = np.abs(n_tgt_characters - self.ratio * n_src_characters) / np.sqrt(n_src_characters)
+        self._sigma = max(_LEAST_SIGMA * self.ratio, 1.4826 * float(np.median(deviations)))
 
     def new_words(self, side: int) -> float:
         """Share of the words that are new in further text of the same kind: as many as now occur once (Good 1953)."""
@@ -84,18 +96,11 @@ class CorpusStatistics:
         spelled = (word for word in src if word[0].isalpha())
         return sum(min(src[word] / max(1, n_src), tgt[word] / max(1, n_tgt)) for word in spelled)
 
-    def deviation(self, n_src: int, n_tgt: int) -> float:
-        """How far a target of n_tgt characters is from the usual length, in standard deviations. The variance grows with
-        the length (Gale and Church 1993)."""
-        return (n_tgt - self.ratio * n_src) / (self._sigma * math.sqrt(max(1, n_src)))
-
-    def _words_of_one_side(self, side: int) -> set[str]:
-        here, there, scale = self._words[side], self._words[1 - side], self._scale(side)
-        return {word for word, count in here.items() if count > _FREQUENT and count > 2 * scale * there[word]}
-
-    def _scale(self, side: int) -> float:
-        """How many times as many words this side has as the other."""
-        return max(1, self._n_words[side]) / max(1, self._n_words[1 - side])
+    def compare_lengths(self, n_src: int, n_tgt: int) -> tuple[float, float]:
+        """How many times as long as usual a target of n_tgt characters is, and how far from the usual length, in standard
+        deviations. The variance grows with the length (Gale and Church 1993)."""
+        usual = self.ratio * n_src
+        return n_tgt / usual, (n_tgt - usual) / (self._sigma * math.sqrt(n_src))
 
     def is_swapped(self, src: list[str], tgt: list[str]) -> bool:
         """Whether the words of both sides of a pair are likelier on the other side."""
@@ -114,22 +119,11 @@ class CorpusStatistics:
         if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
             return 0.0, 0.0  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
-        scale = self._scale(side)
         for word, n in own_counts.items():
             here = max(0, self._words[side][word] - n)
             there = max(0, self._words[1 - side][word] - other_counts[word])
             if here + there:
-                weight = math.log((there + 0.5) / (here + 0.5) * scale)
+                weight = math.log((there + 0.5) / (here + 0.5) * self._scales[side])
                 total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
                 n_other += n * (weight > 1)
         return total / max(1, len(own)), n_other / max(1, len(own))
-
-
-def _length_ratio(lengths: list[tuple[int, int]]) -> tuple[float, float]:
-    """Target characters for each source character, and the deviation from that over the root of the source's length;
-    medians, which faulty pairs hardly move."""
-    table: Any = np.array([pair for pair in lengths if min(pair) >= _SHORT] or lengths or [(1, 1)], dtype=float)
-    src, tgt = np.maximum(table[:, 0], 1), table[:, 1]
-    ratio = float(np.median(tgt / src))
-    deviations = np.abs(tgt - ratio * src) / np.sqrt(src)
-    return ratio, max(_LEAST_SIGMA * ratio, 1.4826 * float(np.median(deviations)))

@@ -92,6 +92,7 @@ class TrainingText:
         firsts = [corpus.files[0] for corpus in corpora]
         # What each corpus is called: its first file, or all of its files where others begin with the same one.
         self.corpus_names = [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in corpora]
+        self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
         reading = data.columns, data.on_bad_line, data.dedup
         self.sets = [TextSet("train", f"train{suffix}", corpora[0].files, *reading)]
         if len(corpora) > 1:
@@ -105,9 +106,9 @@ class TrainingText:
         return [file for corpus in self.corpora for file in corpus.files]
 
     def format_place(self, place: Place) -> str:
-        """`line 12`, or where there are several corpora `web.tsv:12`."""
+        """`line 12`, or where there are several corpora or a list of words `web.tsv:12`."""
         corpus, line = place
-        return f"{self.corpus_names[corpus]}:{line}" if len(self.corpora) > 1 else f"line {line}"
+        return f"{self._names[corpus]}:{line}" if len(self._names) > 1 else f"line {line}"
 
     def format_lines(self, first: SentencePair, last: SentencePair) -> str:
         """`lines 3 to 12`, or where there are several corpora `lines 3 to 12 of web.tsv`."""

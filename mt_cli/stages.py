@@ -121,8 +121,8 @@ class PairText:
 
     @cached_property
     def dev_pairs(self) -> list[SentencePair]:
-        is_read = self.data.dev is not None and "held_out" in vars(self)
-        return self.held_out["dev"] if is_read else list(self._read(self.dev))
+        is_read = self.data.dev is not None and "named_sets" in vars(self)
+        return self.named_sets["dev"].raw_pairs if is_read else list(self._read(self.dev))
 
     def _read(self, one: TextSet) -> Iterator[SentencePair]:
         self.reports[one.name] = CorpusReport()
@@ -137,50 +137,33 @@ class PairText:
         self._open.close()
 
     @cached_property
-    def held_out(self) -> dict[str, list[SentencePair]]:
-        """The dev and test sets that are named."""
-        found = dict[str, list[SentencePair]]()
+    def named_sets(self) -> dict[str, HeldOut]:
+        """The dev and test sets that are named. All that is trained on passes them."""
+        found = dict[str, HeldOut]()
         for name, files in {**({"dev": self.data.dev} if self.data.dev else {}), **self.data.test}.items():
             columns, on_bad_line, report = self.data.columns, self.data.on_bad_line, self.reports[name]
             pairs = read_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report)
-            found[name] = list(self._readable(pairs))
+            found[name] = HeldOut(name, list(_readable(pairs, self._problems)))
         return found
-
-    @cached_property
-    def _compared(self) -> list[HeldOut]:
-        """The same sets; all that is trained on passes them."""
-        return [HeldOut(name, pairs) for name, pairs in self.held_out.items()]
 
     @cached_property
     def _copies(self) -> dict[str, Path]:
         """The normalized pairs of each corpus, in a temporary file. Raises DataError with the problems of all sets."""
-        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self._compared
+        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self.named_sets
         try:
             self.files.cache.mkdir(parents=True, exist_ok=True)
             for one in self.sets:
                 copies[one.name].unlink(missing_ok=True)  # of a process that was killed
                 self._open.callback(copies[one.name].unlink, missing_ok=True)
-                write_copy(self._counted(self._readable(self._read(one))), copies[one.name])
+                write_copy(self._counted(_readable(self._read(one), self._problems)), copies[one.name])
         except OSError as error:
             raise cannot_write(self.files.cache, error) from None
         if self._problems:
             raise DataError(*self._problems)
-        for entry in self.words.read() if self.words is not None else []:
-            self._compare(entry)
+        for pair in self.words.read() if self.words is not None else []:
+            for named in self.named_sets.values():
+                named.look_for_pair(pair)
         return copies
-
-    def _readable(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """The pairs up to the first problem."""
-        try:
-            yield from pairs
-        except DataError as error:
-            self._problems[str(error)] = None
-
-    def _compare(self, pair: SentencePair) -> None:
-        if self._compared:
-            pair = pair._replace(tgt=pair.tgt.replace("\u00a0", " ").replace("\u202f", " "))  # all else is normalized
-        for one in self._compared:
-            one.look_for_pair(pair)
 
     def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Of synthetic pairs and of text that is rehearsed, the recipe counts as many as an epoch has: a network learns from
@@ -194,14 +177,15 @@ class PairText:
                 count_characters(self.characters, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
                 self.facts.add(pair.src, pair.tgt)
-            self._compare(pair)
+            for named in self.named_sets.values():
+                named.look_for_pair(pair)
             yield pair
 
     @cached_property
     def report(self) -> Report:
         """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
         self.read()
-        corpus = ReadCorpus(self.pairs, self._compared, self.characters, self.parent is not None)
+        corpus = ReadCorpus(self.pairs, [*self.named_sets.values()], self.characters, self.parent is not None)
         if self.data.clean:
             return full_check(self.data, corpus)
         return quick_check(self.data, corpus._replace(read_train=lambda: islice(self.pairs(), _MOST_CHECKED)))
@@ -214,6 +198,14 @@ class PairText:
         if self.words is None or self.data.dev is not None:
             return places
         return Places(chain(places, repetitions(self.words.read, self.files.held_out_pairs())))
+
+
+def _readable(pairs: Iterable[SentencePair], problems: dict[str, None]) -> Iterator[SentencePair]:
+    """The pairs up to the first problem, which is added to the others."""
+    try:
+        yield from pairs
+    except DataError as error:
+        problems[str(error)] = None
 
 
 # Before there is a tokenizer -----------------------------------------------------------------------------------------

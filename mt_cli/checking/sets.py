@@ -30,7 +30,7 @@ def folded_words(pair: SentencePair) -> tuple[list[str], list[str]]:
 class HeldOut:
     """A dev or test set, compared with the training pairs as these pass. Memory grows with the set, not with training."""
 
-    def __init__(self, name: str, raw_pairs: Sequence[SentencePair], bad_lines: Sequence[int] = ()):
+    def __init__(self, name: str, raw_pairs: list[SentencePair], bad_lines: Sequence[int] = ()):
         """`bad_lines`: that are not UTF-8."""
         self.name, self.raw_pairs, self.bad_lines = name, raw_pairs, bad_lines
         self.pairs = [pair for pair in map(normalized, raw_pairs) if pair.src and pair.tgt]
@@ -56,8 +56,9 @@ class HeldOut:
 
     def look_for_pair(self, pair: SentencePair) -> None:
         """The part of `look` that costs nearly nothing: whether the set has this very pair."""
-        if self._exact.get(pair[:2], pair.place) is None:
-            self._exact[pair[:2]] = pair.place
+        key = pair.src, pair.tgt.replace("\u00a0", " ").replace("\u202f", " ")  # a copy of the corpus keeps these
+        if self._exact.get(key, pair.place) is None:
+            self._exact[key] = pair.place
 
     def findings(self, statistics: CorpusStatistics, has_parent: bool, format_place: FormatPlace) -> Iterator[Finding]:
         """What to know of the set, after all training pairs have passed. A network that `has_parent` knows words and

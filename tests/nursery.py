@@ -204,7 +204,7 @@ def serve(listener: socket.socket) -> NoReturn:
     sys.dont_write_bytecode = True
     wait_for_no_disk()
     while listener in select.select([listener, sys.stdin], [], [])[0]:
-        for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.run.provenance", "mt_cli.build"):
+        for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.run.logs", "mt_cli.build"):
             importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
         importlib.import_module("mt_cli.cli")
         connection, _ = listener.accept()

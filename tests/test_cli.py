@@ -28,7 +28,7 @@ from tiny_trainer import options
 
 from mt_cli.data import tokenizer
 from mt_cli.data.normalize import edge_spaces
-from mt_cli.run import provenance
+from mt_cli.run import logs
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
 
@@ -418,7 +418,7 @@ def test_output_that_is_taken_in_parts_is_written_whole(mt, trained_run, monkeyp
 
 
 def test_the_commit_is_that_of_the_code_and_not_of_a_users_repository(tmp_path, monkeypatch):
-    file = tmp_path / "env" / "provenance.py"
+    file = tmp_path / "env" / "logs.py"
     file.parent.mkdir()
     file.write_text("")
     (tmp_path / ".gitignore").write_text("env\n")
@@ -429,11 +429,11 @@ def test_the_commit_is_that_of_the_code_and_not_of_a_users_repository(tmp_path, 
     git("init", "-q")
     git("add", ".gitignore")
     git("commit", "-qm", "theirs")
-    monkeypatch.setattr(provenance, "__file__", str(file))
-    assert provenance.commit() is None
-    git("add", "-f", "env/provenance.py")
+    monkeypatch.setattr(logs, "__file__", str(file))
+    assert logs.commit() is None
+    git("add", "-f", "env/logs.py")
     git("commit", "-qm", "ours")
-    assert re.fullmatch("[0-9a-f]{12}", provenance.commit() or "")
+    assert re.fullmatch("[0-9a-f]{12}", logs.commit() or "")
 
 
 def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):

@@ -61,12 +61,6 @@ def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory,
             assert Mixture([Part(dataset)]).longest == 1 + max(len(side) for pair in pairs for side in pair[:2])
 
 
-def test_a_dataset_in_memory_is_like_one_in_a_folder(tmp_path):
-    for pairs in (PAIRS * 10, PAIRS, [], [TokenPair([], [], 1)]):  # each in place of the one before
-        mapped, dataset = TokenDataset.build(tmp_path / "d", pairs, SIZES), TokenDataset.in_memory(pairs)
-        assert content(dataset) == content(mapped) == pairs
-
-
 # Several corpora -----------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def version() -> None:
     """Print the versions that matter in a bug report."""
-    from mt_cli.run.provenance import versions
+    from mt_cli.run.logs import versions
 
     for package, number in versions().items():
         print(f"{package} {number}")

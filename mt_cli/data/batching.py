@@ -57,8 +57,7 @@ class Batch:
         return x.flatten(0, 1).index_select(0, self.target_positions)
 
     def repeated(self) -> Batch:
-        """The batch followed by itself, 2B sentences: two forward passes in one. Their targets stay apart: all of the first
-        pass, then all of the second."""
+        """The batch followed by itself, 2B sentences: two forward passes in one, one's targets after the other's."""
         both = Batch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
         again = self.target_positions + self.tgt_out.numel()
         return replace(both, target_positions=torch.cat([self.target_positions, again]))

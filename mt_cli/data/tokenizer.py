@@ -208,8 +208,7 @@ def train_tokenizer(sides: list[Sentences], algorithm: str, vocab_size: int, tag
     """A tokenizer with a model for each of `sides`. `tags` come on top of `vocab_size`: text has the pieces that it has
     without them.
 
-    If the text is too small for that many pieces, fewer are used, and a log record says so. Raises DataError if
-    `vocab_size` is too small for the characters of the text.
+    Too small a text gets fewer pieces. Raises DataError if `vocab_size` is too small for its characters.
     """
     return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
 

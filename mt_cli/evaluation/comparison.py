@@ -17,7 +17,7 @@ import numpy as np
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.evaluation.metrics import TITLES, Counts, perplexity, scores_of
 from mt_cli.evaluation.significance import N_RESAMPLES, SEED, PairedTests, interval, paired_tests
-from mt_cli.run.provenance import versions
+from mt_cli.run.logs import versions
 
 log = logging.getLogger(__name__)
 

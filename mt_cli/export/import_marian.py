@@ -27,7 +27,7 @@ from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.export.marian import is_of_layers, marian_name, marian_order, reordered
 from mt_cli.files import refuse_special_file, sha256_of_file
 from mt_cli.run.checkpoint import build_model, load_foreign_weights, meta_model, save_checkpoint, shape_of
-from mt_cli.run.provenance import record_start
+from mt_cli.run.logs import record_start
 from mt_cli.run.run_dir import RunDir
 
 _MAX_BYTES = 1 << 26  # that are read of a small file: several times those of the largest vocabulary

@@ -1,16 +1,25 @@
-"""The logs of a run as files: appended to, and cut back to what they were at a checkpoint."""
+"""The logs of a run: appended to, and cut back to a checkpoint. And `provenance.json`: what a run was started with."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import os
+import platform
+import subprocess
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mt_cli.files import cannot_write, read_inside, sync_folder
+from mt_cli.errors import RunDirError
+from mt_cli.files import cannot_write, read_inside, sync_folder, write_text
+
+if TYPE_CHECKING:
+    from mt_cli.run.run_dir import RunDir
 
 _MAX_LOG_BYTES = 1 << 31
+_PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
 
 
 class RunLogs:
@@ -67,3 +76,45 @@ class RunLogs:
     def empty(self) -> None:
         for file in filter(Path.exists, self.files):
             os.truncate(file, 0)
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def record_start(run: RunDir, **facts: object) -> None:
+    """Adds this start to the run's `provenance.json`; a continued run has several."""
+    try:
+        starts = list(json.loads(read_inside(run.path, run.provenance_file))["starts"])
+    except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        starts = []  # none yet, or a damaged note, which must not stop a training
+    import torch  # here, as reading logs does not need it
+
+    start = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **facts,
+        "n_threads": torch.get_num_threads(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": versions(),
+        "commit": commit(),
+    }
+    write_text(run.provenance_file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
+
+
+def commit() -> str | None:
+    """The commit of the code that runs. None unless its own repository has this file: an installed package may lie in a
+    user's repository."""
+    here, answer = Path(__file__), ""
+    try:
+        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--abbrev=12"]):
+            git = ["git", *command]
+            answer = subprocess.run(git, cwd=here.parent, capture_output=True, text=True, timeout=5, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.strip()

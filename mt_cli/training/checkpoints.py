@@ -128,7 +128,7 @@ class Checkpoints:
         for file in map(self.run.checkpoint_file, set(steps) - kept):
             with contextlib.suppress(
                 PermissionError, IsADirectoryError
-            ):  # the former of Windows while another program reads it
+            ):  # Windows refuses while another program reads it
                 file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, step: int) -> None:

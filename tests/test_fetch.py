@@ -23,7 +23,7 @@ from mt_cli.errors import DataError, MTError, RunDirError, UsageError
 
 TEXTS = {"train.en.gz": b"a small corpus\n" * 50, "train.de.gz": "ein kleiner Körper\n".encode() * 50}
 ENGLISH = TEXTS["train.en.gz"]
-PACKED = gzip.compress(ENGLISH)
+PACKED = gzip.compress(ENGLISH, mtime=0)
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -42,7 +42,9 @@ def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -
 
 class Server:
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {f"/{file}": answer(gzip.compress(text)) for file, text in TEXTS.items()}
+        self.answers: dict[str, Answer] = {
+            f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()
+        }
         self.requests: list[str] = []
         server = self
 
@@ -131,7 +133,7 @@ def test_plain_files_are_compressed_to_the_same_bytes_each_time(server: Server, 
         (lambda handler: None, "Remote end closed connection"),
         (answer(code=503), "HTTP 503 Service Unavailable"),
         (answer(PACKED[:20] + b"?" + PACKED[21:]), "its gzip data is damaged ("),
-        (answer(gzip.compress(ENGLISH[::-1])), f"its text has sha256 {hashlib.sha256(ENGLISH[::-1]).hexdigest()[:12]}…"),
+        (answer(gzip.compress(ENGLISH[::-1], mtime=0)), f"its text has sha256 {hashlib.sha256(ENGLISH[::-1]).hexdigest()[:12]}…"),
         (answer(b"endless\n" * 10_000, times=10_000), "its text has more than the 750 bytes expected"),
         (answer(gzip.compress(bytes(10_000_000))), "its text has more than the 750 bytes expected"),
     ],
@@ -160,7 +162,7 @@ def test_a_server_that_cannot_be_reached_is_reported(
     assert refused(DataError, tmp_path).startswith(f"{server.url}/train.en.gz: timed out; ")
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"mine\n"), PACKED[:-9], ENGLISH, b""])
+@pytest.mark.parametrize("content", [gzip.compress(b"mine\n", mtime=0), PACKED[:-9], ENGLISH, b""])
 def test_a_file_that_is_there_and_differs_is_never_overwritten(server: Server, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "train.en.gz"
     path.write_bytes(content)

@@ -17,7 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,9 @@ _OF_OS = (
 )
 
 
-def pytest_configure() -> None:
-    """With `-p other_systems` all tests run so."""
-    take_away()
-
-
 def take_away() -> None:
     """For the rest of this process's life. To be called before anything else is imported."""
-    for module in _MODULES:
-        sys.modules[module] = None  # type: ignore[assignment]
+    sys.modules.update(dict.fromkeys(_MODULES))  # type: ignore[arg-type]
     for owner, names in ((signal, _OF_SIGNAL), (os, _OF_OS)):
         for name in names.split():
             if hasattr(owner, name):
@@ -46,8 +40,11 @@ def take_away() -> None:
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[misc]
     ctypes.CDLL = _Library  # type: ignore[misc]
-    io.open = builtins.open = _with_code_page(io.open)  # type: ignore[assignment]
-    sys.addaudithook(_Files().refuse)
+    io.open = builtins.open = _open_in_code_page  # type: ignore[assignment]
+    sys.addaudithook(_refuse)
+
+
+pytest_configure = take_away  # with `-p other_systems` all tests run so
 
 
 class _Library(ctypes.CDLL):
@@ -57,58 +54,42 @@ class _Library(ctypes.CDLL):
         super().__init__(name, *rest, **named)
 
 
-def _with_code_page(real: Callable[..., Any]) -> Callable[..., Any]:
-    def open_file(
-        file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None, newline: Any = None, **named: Any
-    ) -> Any:  # fmt: skip
-        if "b" not in mode:
-            encoding = "cp1252" if encoding in {None, "locale"} else encoding
-            newline = "\r\n" if newline is None and set(mode) & set("wax") else newline
-        if "opener" in named:
-            file = "unnamed"  # `tempfile` gives its folder here, and opens a file in it
-        return real(file, mode, buffering, encoding, errors, newline, **named)
-
-    return open_file
+_open = io.open
 
 
-class _Files:
+def _open_in_code_page(
+    file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None, newline: Any = None, **named: Any
+) -> Any:  # fmt: skip
+    if "b" not in mode:
+        encoding = "cp1252" if encoding in {None, "locale"} else encoding
+        newline = "\r\n" if newline is None and set(mode) & set("wax") else newline
+    if "opener" in named:
+        file = "unnamed"  # `tempfile` gives its folder here, and opens a file in it
+    return _open(file, mode, buffering, encoding, errors, newline, **named)
+
+
+_own: list[str] = []  # the event that is being looked at, which touches the disk itself
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     """Refuses, as an audit hook, what Windows refuses."""
-
-    def __init__(self) -> None:
-        self._is_own = False  # whether it is this class that touches the disk
-
-    def refuse(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._is_own or event not in {"open", "os.rename", "os.remove", "os.truncate"}:
-            return
-        self._is_own = True
-        try:
-            getattr(self, f"_refuse_{event.removeprefix('os.')}")(*arguments)
-        finally:
-            self._is_own = False
-
-    def _refuse_open(self, path: Any, mode: str | None, flags: int) -> None:
-        if isinstance(path, int):
-            return
-        if os.fsdecode(path).startswith(("/proc/", "/sys/")):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if Path(os.fsdecode(path)).is_dir() or (flags & os.O_TRUNC and _is_among(path, _mapped())):
-            raise _permission_error(path)
-
-    def _refuse_rename(self, source: Any, target: Any, *folders: int) -> None:
-        for path in (source, target):
-            self._refuse_remove(path)
-
-    def _refuse_remove(self, path: Any, *folder: int) -> None:
-        if Path(os.fsdecode(path)).name != ".lock" and _is_among(path, [*_opened(), *_mapped()]):
-            raise _permission_error(path)
-
-    def _refuse_truncate(self, path: Any, length: int) -> None:
-        if _is_among(path, _mapped()):
-            raise _permission_error(path)
-
-
-def _permission_error(path: Any) -> PermissionError:
-    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    if _own or event not in {"open", "os.rename", "os.remove", "os.truncate"}:
+        return
+    _own.append(event)
+    try:
+        for name in arguments[: 2 if event == "os.rename" else 1]:
+            if isinstance(name, int):
+                continue
+            path, flags = os.path.realpath(os.fsdecode(name)), arguments[2] if event == "open" else os.O_TRUNC
+            if event == "open" and path.startswith(("/proc/", "/sys/")):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            used = _mapped() if flags & os.O_TRUNC else []
+            if event in {"os.rename", "os.remove"}:
+                used = [] if path.endswith("/.lock") else [*used, *_opened()]
+            if (event == "open" and Path(path).is_dir()) or any(one.is_relative_to(path) for one in used):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    finally:
+        _own.clear()
 
 
 def _opened() -> Iterator[Path]:
@@ -119,9 +100,3 @@ def _opened() -> Iterator[Path]:
 
 def _mapped() -> list[Path]:
     return [Path(row.split(maxsplit=5)[5]) for row in Path("/proc/self/maps").read_text().splitlines() if " /" in row]
-
-
-def _is_among(path: Any, others: Any) -> bool:
-    """Whether it is one of them, or is a folder that holds one."""
-    real = Path(os.path.realpath(path))
-    return any(other.is_relative_to(real) for other in others)

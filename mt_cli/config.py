@@ -185,10 +185,8 @@ class LanguagePair(Section):
         files = [corpus.files for corpus in corpora]
         for number in range(len(files)):
             if (first := files.index(files[number])) < number:
-                again = (
-                    f"{at}.train.{number}: the files of {at}.train.{first} once more; give it a higher weight instead"
-                )
-                yield f"{at}.train.{number}", again
+                again = f"{at}.train.{number}: the files of {at}.train.{first} once more"
+                yield f"{at}.train.{number}", f"{again}; give it a higher weight instead"
         if all(corpus.synthetic for corpus in corpora):
             yield f"{at}.train", f"{at}.train: all corpora are synthetic; add one that people translated"
         elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in corpora):
@@ -259,18 +257,15 @@ class SeveralPairs(DataConfig):
 
     @property
     def directions(self) -> list[DataConfig]:
-        shared = {
-            name: value for name, value in self if name in DataConfig.model_fields.keys() - LanguagePair.model_fields
-        }
+        shared_keys = DataConfig.model_fields.keys() - LanguagePair.model_fields
+        shared = {name: value for name, value in self if name in shared_keys}
         return [DataConfig.model_construct(**shared, **dict(pair)) for pair in self.pairs]
 
     def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
         for name in [*LanguagePair.model_fields, "monolingual"]:
             if name in self.model_fields_set and getattr(self, name) is not None:
-                yield (
-                    f"data.{name} data.pairs",
-                    f"data.{name} does not go with data.pairs; leave out one of the two",
-                )
+                both = f"data.{name} does not go with data.pairs; leave out one of the two"
+                yield f"data.{name} data.pairs", both
         # Neither --to nor the folders of some systems tell en-de from en-DE.
         names = [pair.name.lower() for pair in self.pairs]
         for number, pair in enumerate(self.pairs):
@@ -380,17 +375,10 @@ class ModelConfig(Section):
         if self.positions != "sinusoid" and self.d_k % 2:
             odd = f"model.positions '{self.positions}' turns pairs of a head's dimensions, which are {self.d_k}"
             yield "model.positions model.head_dim model.n_heads", f"{odd}; give an even model.head_dim"
-        if self.embedding_scale == "none" and self.embedding_init == "normal" and self.tie_embeddings != "none":
-            large = (
-                "model.embedding_scale 'none' makes tied embeddings too large to begin with; set embedding_init: xavier"
-            )
-            yield "model.embedding_scale model.embedding_init model.tie_embeddings", large
         key, size = ("d_model", width) if self.positions == "sinusoid" else ("head_dim", self.d_k)
         if self.max_positions * size > 1 << 25:  # a short config must not allocate gigabytes
-            product = (
-                f"model.max_positions {self.max_positions} times model.{key} {size} is more than {1 << 25:,} numbers"
-            )
-            yield f"model.max_positions model.{key}", f"{product}; lower one"
+            product = f"model.max_positions {self.max_positions} times model.{key} {size}"
+            yield f"model.max_positions model.{key}", f"{product} is more than {1 << 25:,} numbers; lower one"
 
 
 class TrainingConfig(Section):
@@ -464,10 +452,8 @@ class TrainingConfig(Section):
             needs = "training.schedule 'noam' needs training.warmup_steps of at least 1"
             yield "training.warmup_steps training.schedule", needs
         if self.extend_vocabulary and self.init_from is None:
-            alone = (
-                "training.extend_vocabulary adds to the tokenizer of another run; set training.init_from (--from RUN)"
-            )
-            yield "training.extend_vocabulary", alone
+            alone = "training.extend_vocabulary adds to the tokenizer of another run"
+            yield "training.extend_vocabulary", f"{alone}; set training.init_from (--from RUN)"
         frozen = set(self.freeze)
         if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):
             yield "training.freeze", "training.freeze: nothing is left to learn; leave out one of the parts"
@@ -512,10 +498,8 @@ class DecodingConfig(Section):
             more = f"decoding.n_best {n_best} is more than decoding.beam_size {beam}; raise the latter"
             yield "decoding.n_best decoding.beam_size", more
         if not self.sample and beam * batch > 100_000:  # more exhaust memory without a speedup
-            product = (
-                f"decoding.batch_size {batch} times decoding.beam_size {beam} is more than 100,000 sentences at once"
-            )
-            yield "decoding.batch_size decoding.beam_size", f"{product}; lower one"
+            product = f"decoding.batch_size {batch} times decoding.beam_size {beam}"
+            yield "decoding.batch_size decoding.beam_size", f"{product} is more than 100,000 sentences; lower one"
 
     def keys_without_effect(self) -> dict[str, str]:
         """The keys that the others switch off: key -> the only searches that use it."""

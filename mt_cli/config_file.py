@@ -29,9 +29,8 @@ _MAX_BYTES = 1 << 20  # /dev/zero is refused, too
 def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False) -> Config:
     """The config in `path`, in which each `section.key=value` of `overrides` replaces a value.
 
-    A file that has the section `data` alone leaves all else open, to be chosen from the corpus, and so does one that
-    `is_open`; in any other the keys that it does not name have their defaults. Raises ConfigError with a line for every
-    problem found.
+    A file that has the section `data` alone or `is_open` leaves all else to be chosen from the corpus; in any other, keys
+    that are not set have their defaults. Raises ConfigError with a line for every problem found.
     """
     draft = _Draft(str(path))
     draft.read(path)
@@ -39,20 +38,14 @@ def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False
 
 
 def config_of(data: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
-    """The config of the values of its section `data`, as a command line gives them, laid over by `overrides`.
-
-    Raises ConfigError with a line for every problem found.
-    """
+    """The config of the section `data` of a command line, laid over by `overrides`. Raises ConfigError."""
     draft = _Draft("the command line")
     draft.values = {"data": dict(data)}
     return draft.config(overrides, is_open=True)
 
 
 def complete(config: Config, values: Mapping[str, Any]) -> Config:
-    """The config in which each key of `values` that was not set has this value, as if it had been set.
-
-    Raises ConfigError where a key that was set contradicts one of these.
-    """
+    """The config with `values` for the keys that were not set. Raises ConfigError where one that was contradicts these."""
     sections = {}
     for name, section in config:
         open_keys = [key for key in type(section).model_fields if key not in section.model_fields_set]
@@ -65,10 +58,7 @@ def complete(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def alternatives(override: str) -> list[str]:
-    """`training.seed=1` and `training.seed=2` of `training.seed=1,2`; an override with one value as it is.
-
-    Commas within brackets and quotes separate no values, nor does that of the columns of a table.
-    """
+    """`training.seed=1` and `training.seed=2` of `training.seed=1,2`; columns=1,3 is one value, and so is a list."""
     key, _, text = override.partition("=")
     try:
         node = yaml.compose(f"[{text}]", _Loader)
@@ -81,11 +71,8 @@ def alternatives(override: str) -> list[str]:
 
 
 def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """The search options of a command line, as keys of `decoding`: its `--set decoding.KEY=VALUE` in `overrides`, and
-    `options`, of which `beam_size` is `--beam-size`.
-
-    Raises ConfigError with a line for every problem found in one value alone.
-    """
+    """The keys of `decoding` that a command line sets by `--set` and by `options`, of which `beam_size` is `--beam-size`.
+    Raises ConfigError."""
     draft = _Draft("the command line")
     for override in overrides:
         draft.lay_over(override)
@@ -309,10 +296,8 @@ def expected_values(described: Mapping[str, Any]) -> str:
         return f"text such as {', '.join(examples)}"
     if "enum" in described.get("items", {}):
         return f"a list of {expected_values(described['items'])}"
-    bounds = [
-        f"{word} {described[bound]:,}".removesuffix(".0") for bound, word in _BOUNDS.items() if bound in described
-    ]
-    return " ".join([_KINDS[kind], *bounds])
+    bounds = [(word, described[bound]) for bound, word in _BOUNDS.items() if bound in described]
+    return " ".join([_KINDS[kind], *(f"{word} {bound:,}".removesuffix(".0") for word, bound in bounds)])
 
 
 def explain_errors(error: ValidationError, section: str) -> list[str]:

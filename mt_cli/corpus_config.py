@@ -57,9 +57,8 @@ def read_config(
             settings += _monolingual_settings(monolingual, pair.src_lang, pair.tgt_lang)
         return load_config(corpus[0], settings)
     if missing := [file for file in corpus if not file.is_file()]:
-        raise UsageError(
-            f"{missing[0]}: {'not a regular file' if missing[0].exists() else 'no such file'}; give its path"
-        )
+        reason = "not a regular file" if missing[0].exists() else "no such file"
+        raise UsageError(f"{missing[0]}: {reason}; give its path")
     names = " and ".join(map(str, corpus))
     if kinds not in (["text", "text"], ["table"]):
         raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
@@ -125,10 +124,9 @@ def _monolingual_settings(monolingual: Sequence[Path], src_lang: str, tgt_lang: 
         is_source = code is not None and language(code) == language(src_lang) and code.lower() != tgt_lang.lower()
         sides["src" if is_source else "tgt"].append(str(file))
     if sides["src"] and not sides["tgt"]:
-        raise UsageError(
-            f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}, which helps beside text in the"
-            " target language only; give such text, too, or rename it"
-        )
+        found = f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}"
+        only = "which helps beside text in the target language only; give such text, too, or rename it"
+        raise UsageError(f"{found}, {only}")
     return _as_settings({f"data.monolingual.{side}": files or None for side, files in sides.items()})
 
 

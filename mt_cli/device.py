@@ -76,11 +76,8 @@ def _cpu_multiplies_bf16() -> bool:
 
 @contextlib.contextmanager
 def fast_float32_products(device: torch.device) -> Iterator[None]:
-    """Within it torch may choose oneDNN's float32 products on a CPU, which on AMD's run up to twice as fast as MKL's.
-
-    The only setting that does so also permits oneDNN to compute in bf16. Where the CPU then does, which a small product
-    shows, the setting is taken back. GPUs are not affected.
-    """
+    """Within it torch may choose oneDNN's float32 products on a CPU, which on AMD's run up to twice as fast as MKL's."""
+    # The only setting that does so also permits bf16: it is taken back where a small product shows that the CPU uses it.
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # the latter on an Apple chip, for one
         yield
         return
@@ -100,13 +97,10 @@ def fast_float32_products(device: torch.device) -> Iterator[None]:
 def keep_freed_memory() -> None:
     """Lets glibc keep the memory of freed tensors for the next ones.
 
-    By default every large tensor is mapped anew and each of its pages is faulted in and zeroed by the kernel, which
-    costs a training step on a CPU a quarter of its time. Other C libraries have no such call and go without.
-
-    oneDNN caches the code that it generates for each size of a product, of which nearly every step has new ones; between the
-    tensors it fragments their memory. With a limit of 128, set before the first product, a training of an hour takes a
-    quarter less memory and no more time.
+    Mapping every large tensor anew costs a training step on a CPU a quarter of its time. Other C libraries go without.
     """
+    # Of each size of a product oneDNN keeps code, which fragments the memory between the tensors: with a limit, set before
+    # the first product, a training of an hour takes a quarter less memory and no more time.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     # The numbers in <malloc.h>: no block is mapped on its own (-4), nothing is given back before 1 GiB is free (-1), the heap
     # grows by 64 MiB (-2), and threads share one heap (-8).
@@ -117,10 +111,7 @@ def keep_freed_memory() -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take before the system ends it; None where the system does not say.
-
-    The least of what is free on the machine and what is left to each of the process's control groups (a container).
-    """
+    """Bytes that the machine and the process's control groups (a container) still have for it; None where it is unknown."""
     try:
         rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
         known = {row[0]: int(row[1]) * 1024 for row in rows}
@@ -162,18 +153,14 @@ def memory_limit(device: torch.device) -> int | None:
 
 @contextlib.contextmanager
 def memory_limited(limit: int | None) -> Iterator[None]:
-    """Makes allocations fail on a CPU, as they do on a GPU, beyond a `memory_limit`.
-
-    Otherwise the kernel promises more memory than there is, and kills the process that uses it. A process that keeps freed
-    memory up to the limit still gets the stacks of a few threads.
-    """
+    """Makes allocations fail on a CPU beyond a `memory_limit`; otherwise the kernel kills the process that uses too much."""
     if limit is None:
         yield
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = max(limit, _taken_memory() + (32 << 20))
+    limit = max(limit, _taken_memory() + (32 << 20))  # the stacks of a few threads
     resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
     try:
         yield

@@ -78,9 +78,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def is_out_of_threads(error: BaseException) -> bool:
     """Whether the system starts no more threads for this process or its user: in the words of Python or of C++."""
-    return isinstance(error, RuntimeError) and bool(
-        re.match("can't start new thread|Resource temporarily un", str(error))
-    )
+    words = "can't start new thread|Resource temporarily un"
+    return isinstance(error, RuntimeError) and re.match(words, str(error)) is not None
 
 
 def is_device_failure(error: BaseException) -> bool:

@@ -21,10 +21,7 @@ from mt_cli.errors import RunDirError
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """`path` is afterwards what it was before or what `write` wrote, whole and on the disk; never anything between.
-
-    Raises RunDirError when the disk is full or the folder cannot be written.
-    """
+    """`path` is afterwards what it was before or what `write` wrote, whole and on the disk. Raises RunDirError."""
     temporary = _beside(path)
     try:
         make_folder(path.parent)  # but no parents: a run directory that was removed is not made again
@@ -51,10 +48,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `folder` when the block ends; after an error there is none.
-
-    Raises RunDirError when the disk is full or the parent folder cannot be written.
-    """
+    """A folder to fill, which becomes `folder` when the block ends; after an error there is none. Raises RunDirError."""
     unfinished = _beside(folder)
     try:
         unfinished.mkdir(parents=True)

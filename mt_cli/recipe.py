@@ -160,9 +160,8 @@ def in_brief(config: Config) -> list[str]:
     layers = f"{model.n_encoder_layers}+{model.n_decoder_layers} layers"
     # With minutes the number of steps is known later.
     steps = f", {training.max_steps:,} steps" if training.minutes is None else ""
-    sizes = (
-        f"{config.tokenizer.vocab_size:,} pieces, d_model {model.d_model}, {layers}, dropout {model.dropout:g}{steps}"
-    )
+    pieces = f"{config.tokenizer.vocab_size:,} pieces"
+    sizes = f"{pieces}, d_model {model.d_model}, {layers}, dropout {model.dropout:g}{steps}"
     ways = []
     if training.both_directions:
         ways.append(f"{'all' if training.both_directions == 1 else 'the first'} steps learn both directions")
@@ -209,9 +208,8 @@ class FactsCounter:
             self._seen.add(key)
 
     def facts(self) -> CorpusFacts:
-        src, tgt = (
-            {c: n for c, n in side.items() if unicodedata.category(c)[0] == "L"} for side in (self._src, self._tgt)
-        )
+        sides = (self._src, self._tgt)
+        src, tgt = ({c: n for c, n in side.items() if unicodedata.category(c)[0] == "L"} for side in sides)
         rare = 1e-4 * sum(src.values())  # such as Latin letters in Chinese
         shared = sum(n for char, n in tgt.items() if src.get(char, 0) > rare)
         both = self._src + self._tgt

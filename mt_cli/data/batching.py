@@ -57,7 +57,7 @@ class Batch:
         return x.flatten(0, 1).index_select(0, self.target_positions)
 
     def repeated(self) -> Batch:
-        """The batch followed by itself, 2B sentences: two forward passes in one, one's targets after the other's."""
+        """The batch followed by itself, 2B sentences: two forward passes in one. Targets of the first pass come first."""
         both = Batch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
         again = self.target_positions + self.tgt_out.numel()
         return replace(both, target_positions=torch.cat([self.target_positions, again]))
@@ -169,8 +169,7 @@ def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
 
 
 def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Indices of sentences that share a forward pass which keeps all attention weights: their number grows with the square
-    of the length."""
+    """Indices of sentences that share a forward pass that keeps its attention weights, which grow with length squared."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # longest first
     while order:
         longest = lengths[order[0]] + 1

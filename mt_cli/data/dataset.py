@@ -141,8 +141,7 @@ class Part:
 
 
 class Mixture:
-    """Several corpora as one. A pair is known by its index, which counts through all of them; its source ids begin with the
-    tags of its corpus."""
+    """Several corpora as one. A pair's index counts through all of them; its source ids begin with its corpus' tags."""
 
     def __init__(self, parts: Sequence[Part]):
         self.parts = list(parts)

@@ -110,8 +110,7 @@ def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
 
 
 class _Row:
-    """Sentences one after another, each with room for one symbol, then those of padding. Whole arrays are copied: a batch
-    has a thousand sentences."""
+    """Sentences one after another, each with room for one symbol, then those of padding; copied as whole arrays for speed."""
 
     def __init__(self, sentences: Sequence[np.ndarray], n_tokens: int, shape: PackedShape):
         own = np.fromiter(map(len, sentences), np.int64, len(sentences)) + 1

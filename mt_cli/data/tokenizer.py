@@ -182,8 +182,7 @@ def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
 
 
 def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: str, vocab_size: int) -> Tokenizer:
-    """The tokenizer with pieces that other text uses at least twice and it lacks, after its own, whose ids stay. `sides` as
-    in `train_tokenizer`; the pieces are those of a tokenizer that is trained on them."""
+    """The tokenizer with more pieces after its own: those of one trained on `sides` that occur twice and that it lacks."""
     models, is_bpe = [], algorithm == "bpe"
     for model, sentences in zip(tokenizer.models, sides, strict=True):
         old, new = processor_of(model), processor_of(_train(sentences, algorithm, vocab_size, may_be_more=True))
@@ -242,16 +241,14 @@ def _train(sentences: Sentences, algorithm: str, vocab_size: int, may_be_more: b
 
 
 def _run_trainer(sentences: Sentences, algorithm: str, vocab_size: int) -> bytes:
-    """Runs in another thread: Python handles signals in the main thread, and cannot do so while sentencepiece is busy
-    there."""
+    """Runs in another thread: the main thread could not handle signals while sentencepiece is busy in it."""
     model, n_lines, spaces = io.BytesIO(), 0, set[str]()
     for text in sentences():
         n_lines += 1
         spaces.update(space for space in NO_BREAK_SPACES if space in text)
 
     def drawn() -> Iterator[str]:
-        """At most SAMPLE_SIZE sentences, the same ones each time: sentencepiece would draw others in each process (algorithm S
-        of Knuth 1969)."""
+        """At most SAMPLE_SIZE sentences, the same in each process, unlike sentencepiece's (algorithm S, Knuth 1969)."""
         rng, n_left, n_wanted = random.Random(n_lines), n_lines, min(n_lines, SAMPLE_SIZE)
         for text in sentences():
             if rng.random() * n_left < n_wanted:

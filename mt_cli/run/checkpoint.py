@@ -73,8 +73,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def load_foreign_weights(file: Path) -> dict[str, Any]:
-    """The tensors of another library, by name, in the format safetensors or torch's. Raises CheckpointError for anything else,
-    and UsageError when safetensors is not installed."""
+    """Another library's tensors by name, from safetensors or torch. Raises CheckpointError, or UsageError without safetensors."""
     refuse_special_file(file)
     if file.suffix == ".safetensors":
         try:
@@ -143,8 +142,7 @@ def _refuse_foreign_objects(pickled: bytes | IO[bytes]) -> None:
 
 
 def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names: Sequence[str]) -> None:
-    """Raises RunDirError when the run's products, or these sections or keys of its config, are not what the checkpoint
-    depends on. Shapes alone do not show it: another number of heads, for example, leaves all shapes the same."""
+    """Raises RunDirError where products, or these sections or keys of the config, differ. Shapes do not show all of it."""
     if content["manifest_sha256"] != run.manifest.sha256:
         raise RunDirError(f"{run.manifest.file}: not of this run's checkpoints; restore it from a copy")
     if differing := differing_keys(config, Config.model_validate(content["config"]), names):
@@ -154,8 +152,7 @@ def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names
 
 
 def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path) -> None:
-    """Raises CheckpointError when names or shapes of `weights` are not the model's, or values are not finite, with which every
-    translation would be blank."""
+    """Raises CheckpointError when names or shapes are not the model's, or values are not finite: every translation would be blank."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: shape_of(weight) for name, weight in weights.items()}
     for name in sorted(expected.keys() | found.keys(), key=str):
@@ -241,8 +238,7 @@ def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Skips the random initialisation, since the checkpoint's weights replace it. It saves half of the start-up time: to
-    draw numbers on the `meta` device torch imports its compiler, which alone takes a second."""
+    """Skips the random initialisation: to draw numbers on the `meta` device torch imports its compiler, for a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

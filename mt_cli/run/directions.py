@@ -17,10 +17,9 @@ class Direction(NamedTuple):
     @property
     def data(self) -> DataConfig:
         """That of the pair, with the languages of this direction."""
-        pair = self.pair
-        if not self.is_reverse:
-            return pair
-        return pair.model_copy(update={"src_lang": pair.tgt_lang, "tgt_lang": pair.src_lang, "bleu_tokenize": "auto"})
+        src, tgt = self.pair.tgt_lang, self.pair.src_lang
+        reverse = {"src_lang": src, "tgt_lang": tgt, "bleu_tokenize": "auto"}
+        return self.pair.model_copy(update=reverse) if self.is_reverse else self.pair
 
     @property
     def name(self) -> str:
@@ -37,8 +36,7 @@ def directions_of(config: Config) -> list[Direction]:
 
 
 def tags_of(config: Config) -> list[str]:
-    """The tags that a new run of this config needs: of the languages that it translates into, now and then or for good. A
-    run of one direction needs none."""
+    """Tags of all languages that a new run of this config translates into, if only in part; none for one direction."""
     if not isinstance(config.data, SeveralPairs) and len(directions_of(config)) == 1:
         return []
     pairs = config.data.directions

@@ -16,8 +16,7 @@ from mt_cli.files import make_folder, write_text
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder, made if it is not there, for this process alone. The kernel releases it however the process ends. Raises
-    RunDirError when another process has it."""
+    """The folder, made if need be, for this process alone; however it ends, it is released. Raises RunDirError when another process has it."""
     owner, lock = folder / ".owner", FileLock(folder / ".lock", timeout=0)
     try:
         for path in (*reversed(folder.parents), folder):

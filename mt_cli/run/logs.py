@@ -60,8 +60,7 @@ class RunLogs:
         return sizes
 
     def rewind(self, sizes: dict[str, int]) -> list[str]:
-        """Cuts the logs back to what they were at a checkpoint: what came after it is done again. Returns what is wrong with a
-        log that is shorter than it was then."""
+        """Cuts the logs back to what they were at a checkpoint. Returns what is wrong with each that is already shorter."""
         damages = []
         for file in self.files:
             wanted, found = sizes[file.name], file.stat().st_size if file.exists() else 0
@@ -108,8 +107,7 @@ def record_start(run: RunDir, **facts: object) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the code that runs. None unless its own repository has this file: an installed package may lie in a
-    user's repository."""
+    """The code's commit; None unless the repository has this file: an installed package may lie in a user's repository."""
     here, answer = Path(__file__), ""
     try:
         for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--abbrev=12"]):

@@ -59,8 +59,7 @@ class Manifest:
     """`product` is called by `mt train` alone, in the first process, which holds the lock of the run; all others read."""
 
     def __init__(self, folder: Path, is_trained: bool):
-        """`is_trained`: whether the run has a checkpoint. From then on what it depends on does not change. Raises
-        RunDirError for a damaged file."""
+        """`is_trained`: it has a checkpoint, so its products are fixed. Raises RunDirError for a file damaged then."""
         self.folder, self.file, self._is_trained = folder, folder / "run.json", is_trained
         self.is_read_only = False  # true in the processes that use what the first one has made
         self.products = dict[str, Product]()
@@ -83,8 +82,7 @@ class Manifest:
     def product(
         self, name: str, inputs: Mapping[str, str | None], settings: Mapping[str, Any], make: Callable[[], Made]
     ) -> Product:
-        """The product as it was made of these inputs and settings, or as `make` makes it now. An input that is None is gone,
-        and is not compared: what was made of it is in the run.
+        """The product as it was made of these inputs and settings, or as `make` makes it now. An input that is None is gone.
 
         Raises RunDirError where a run that has checkpoints was begun with other inputs, or has lost a product.
         """

@@ -155,8 +155,7 @@ class RunDir:
         return self.steps() == [0] and not any(name.startswith("ids") for name in self.manifest.products)
 
     def refuse_incomplete(self) -> None:
-        """Raises RunDirError for an imported run, and where all checkpoints are lost, so that nothing of what is left is
-        overwritten."""
+        """Raises RunDirError for an imported run, and where all checkpoints are lost: what is left is not overwritten."""
         if self.is_imported:
             raise RunDirError(
                 f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {as_typed(self.path)}"

@@ -68,20 +68,18 @@ class Checkpoints:
         self._point_and_prune(p)
 
     def steps(self) -> list[int]:
-        """Those with a checkpoint, up to the present one. A file of a later step is damaged, or it would have been
-        continued from; it stays until that step is saved anew."""
+        """Those with a checkpoint, up to the present one. A later file is damaged, and stays until its step is saved anew."""
         return [step for step in self.run.steps() if step <= self._step]
 
     def restore(self, state: TrainingState) -> None:
-        """Restores `state` from the checkpoint that the first process finds to be the newest whole one, in all processes."""
+        """Restores `state` in all processes from the checkpoint that the first one finds to be the newest whole one."""
         step = self._ranks.shared(self._ranks.first(lambda: self._restore_newest(state)))
         if step is not None and not self._ranks.is_first:
             self._step = step
             self._restore(state, step)
 
     def _restore_newest(self, state: TrainingState) -> int | None:
-        """Restores `state` from the newest whole checkpoint, and returns its step; names each that is damaged. Never starts
-        from zero where there was a checkpoint."""
+        """The step of the newest whole checkpoint, restored. Raises CheckpointError where there are only damaged ones."""
         steps = self.run.steps()
         for step in reversed(steps):
             try:
@@ -113,8 +111,7 @@ class Checkpoints:
             progress.best_step, progress.best_score = 0, -torch.inf
 
     def _point_and_prune(self, progress: Progress) -> None:
-        """Keeps the newest whole checkpoints, and the best one that each of them knows, so that a training can go on from
-        either."""
+        """Keeps the newest whole checkpoints, to go on from any, and the best one that each of them knows."""
         self.run.point("last", progress.step)
         steps, best = self.steps(), progress.best_step
         if best:

@@ -55,8 +55,7 @@ class PreparedData:
 
 @dataclass(config=_STRICT)
 class Progress:
-    """How far a training has come. With weights and moments, all that continuing needs: dropout and the order of the
-    batches follow from it."""
+    """How far a training has come. Dropout and the order of the batches follow from it."""
 
     step: Step = 0  # updates done
     epoch: Count = 0
@@ -66,9 +65,7 @@ class Progress:
     best_score: Score = -math.inf  # higher is better, whatever `select_by` is
     best_loss: Score = -math.inf  # on dev, of the best; -inf where it is not known
     last_validation_step: Step = 0
-    weights: Annotated[str, Field(pattern="^(model|averaged)$")] = (
-        "model"  # those of the lower dev loss at that validation
-    )
+    weights: Annotated[str, Field(pattern="^(model|averaged)$")] = "model"  # of the lower dev loss at that validation
     elapsed_seconds: Seconds = 0.0
     loss_sum: float = 0.0  # nats, since the last log record
     n_tokens: Count = 0  # likewise, of the target
@@ -89,9 +86,8 @@ class Progress:
         self.max_steps = max_steps
 
     def note_validation(self, score: float, loss: float) -> str:
-        """How this validation is the best so far: it has the highest score, or a loss that is clearly below that of the
-        best. For before anything is learnt, scores are chance: babble that is long has a higher chrF than a few words. ""
-        where it is not."""
+        """How this validation is the best so far, or "": by its score, or by a loss clearly below the best one's, since scores
+        are chance before anything is learnt (long babble has a higher chrF than a few words)."""
         best = "best" if score > self.best_score else ""
         if not best and loss < self.best_loss - _CLEARLY_BELOW:
             best = "best, by its loss"

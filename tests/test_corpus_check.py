@@ -112,13 +112,11 @@ def dropped_lines(report) -> list[tuple[int, str]]:
 FAULTS = [  # a kind, pairs that have the fault, pairs that look like it and have not, whether such lines are dropped
     ("empty", [("The rain.", " \u00a0")], [("The rain.", ".")], True),
     ("copied", [("The old man sees a river", "the old man, sees a river!")], [("Notre Dame, Paris 1163",) * 2], True),
-    ("untranslated", [("The dogs see rain", "Old stones near my house and a river")], [("The dogs see rain", "Sol Near House Kalte Hunde")], True),
-    ("swapped", [PLAIN[3][::-1]], [PLAIN[3]], True),
+    ("untranslated", [("The dogs see rain", "Old stones near my house and a river"), PLAIN[3][::-1]], [PLAIN[3], ("The dogs see rain", "Sol Near House Kalte Hunde")], True),
     ("length_ratio", [("The river.", " ".join(TGT.values()))], [("The river.", "Der fluss, den ich meine, ist grün")], True),
     ("debris", [("The man", cell) for cell in ("#NAME?", "#N/A", "#DIV/0!", "#¿NOMBRE?", "#¡REF!", "Err:502", "#####", "...")], [("#1 of the house", "#1 der steine")], True),
     ("wrong_script", [("The old man", "Старый человек и дом")], [("The old man Иван", "Der alte mann Иван"), ("Ivan", "Иван")], True),
     ("mojibake", [("The river", text) for text in ("Der grÃ¼ne Fluss", "canciÃ³n", "it â€™s", "\ufffdwhat", "Ã©tÃ©")], [("MAÇÃ", "«MAÇÃ» für Männer"), ("The rain", "СÐ»Ð¾")], True),
-    ("lookalikes", [("The old mаn", "Der alte mann")], [("The β-wave, IFNγ, 5 µm", "Die β-welle, IFNγ, 5 µm")], False),
     ("invisible", [("The old\u200b man", "Der alte mann")], [("The old\u200d man", "Der alte mann")], False),
 ]  # fmt: skip
 
@@ -132,21 +130,6 @@ def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, k
         assert (dict(dropped_lines(report)).get(61, "") == kind) is is_dropped
     for pair in harmless:
         assert kind not in kinds(look([*PLAIN[:60], pair, *PLAIN[60:]])), pair
-
-
-def test_a_stretch_whose_sides_are_swapped_is_found_though_it_makes_the_words_of_both_sides_alike(look):
-    rng = random.Random(0)
-    words = [["".join(rng.choices(letters, k=5)) for _ in range(400)] for letters in ("aeiou", "bcdfg")]
-    frequencies = [1 / (i + 1) for i in range(400)]  # Zipf's, so that many words are rare
-    pairs = []
-    for _ in range(600):
-        chosen = rng.choices(range(400), frequencies, k=rng.randint(4, 9))
-        pairs.append((" ".join(words[0][i] for i in chosen), " ".join(words[1][i] for i in chosen)))
-    swapped = range(200, 350)
-    report = look([pair[::-1] if i in swapped else pair for i, pair in enumerate(pairs)])
-    assert the(report, "swapped").count > 0.95 * len(swapped)
-    assert {line - 1 for line, kind in dropped_lines(report) if kind == "swapped"} <= set(swapped)
-    assert "untranslated" not in kinds(report)
 
 
 # Several pairs -------------------------------------------------------------------------------------------------------

@@ -73,7 +73,9 @@ class Alignment:
             if is_sound.mean() > _MOSTLY:
                 break
         self._p_wrong[~is_single] = 0
-        if self._is_hopeless(is_single):
+        n_units = np.median(self._lexicon.n_units(self._lines, self._lines), axis=1)
+        if n_units.min() >= _MIN_UNITS and is_single.any() and self.odds[is_single].mean() < _MIN_ODDS:
+            # The two sides have nothing to do with each other, although they have words enough to learn from.
             self.stretches, self._p_wrong = [Misaligned(0, len(pairs) - 1, None)], np.zeros(len(pairs))
 
     def wrong_partners(self) -> list[int]:
@@ -84,17 +86,23 @@ class Alignment:
         is_reported = (precision >= _PRECISION) & (self._p_wrong[worst] > 0.5)
         return sorted(int(pair) for pair in worst[is_reported])
 
-    def _is_hopeless(self, is_single: npt.NDArray[np.bool_]) -> bool:
-        """Whether the two sides have nothing to do with each other, although they have words enough to learn from."""
-        n_units = np.median(self._lexicon.n_units(self._lines, self._lines), axis=1)
-        return bool(n_units.min() >= _MIN_UNITS and is_single.any() and self.odds[is_single].mean() < _MIN_ODDS)
-
     def _find_stretches(self) -> list[Misaligned]:
+        """Shifts are tried where the odds are low, which saves most of the time, and a clean corpus finds nothing by chance.
+        Until then all shifts but none have the lowest odds."""
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
-        evidence, is_tried = self._without_shifts(len(shifts)), np.zeros(len(self._lines), dtype=bool)
-        tries = self._is_doubtful()
+        evidence = np.full((len(self._lines), len(shifts)), -_MAX_ODDS)
+        evidence[:, 0] = odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
+        is_low = np.convolve(odds, np.full(_WINDOW, 1 / _WINDOW), "same") < odds.mean() / 2
+        tries = np.convolve(is_low, np.ones(2 * _WINDOW + 1), "same") > 0.5
+        is_tried = np.zeros(len(self._lines), dtype=bool)
         while True:
-            self._try(evidence, shifts, np.flatnonzero(tries & ~is_tried))
+            lines = np.flatnonzero(tries & ~is_tried)
+            evidence[lines, 1:] = 0  # of the shift None, and of lines whose target would be outside of the corpus
+            for column, shift in enumerate(shifts):
+                if shift:
+                    src = lines[(lines + shift >= 0) & (lines + shift < len(self._lines))]
+                    shifted = self._features(src, src + shift) @ self._weights
+                    evidence[src, column] = np.clip(shifted, -_MAX_ODDS, _MAX_ODDS)
             is_tried = tries.copy()
             state = _best_path(evidence)
             bounds = np.flatnonzero(np.diff(state, prepend=-1, append=-1))
@@ -110,17 +118,17 @@ class Alignment:
             if (tries == is_tried).all():
                 return stretches
 
-    def _is_doubtful(self) -> npt.NDArray[np.bool_]:
-        """Where other shifts are tried. This saves most of the time, and a clean corpus finds nothing by chance."""
-        odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
-        is_low = np.convolve(odds, np.full(_WINDOW, 1 / _WINDOW), "same") < odds.mean() / 2
-        near: npt.NDArray[np.bool_] = np.convolve(is_low, np.ones(2 * _WINDOW + 1), "same") > 0.5
-        return near
-
     def _fit(self, is_single: npt.NDArray[np.bool_]) -> None:
         """Learns the odds from the pairs that are in no stretch."""
         rest = np.unique(self._lexicon.first[is_single])  # a repeated pair counts once
-        own, wrong = self._features(rest, rest), self._features(*self._random_pairs())
+        # The wrong pairs: sources beside other targets of like length. Both are lines that the lexicon has not learnt from:
+        # it knows no more of them than of a wrong pair whose own counts are left out.
+        lines = self._lexicon.held_out
+        _, n_tgt = self._lexicon.n_units(lines, lines)
+        lines = lines[np.argsort(n_tgt, kind="stable")]  # held-out lines come in a random order
+        n_times = min(_N_RANDOM, len(lines) - 1)
+        others = np.concatenate([np.roll(lines, n) for n in range(1, n_times + 1)])
+        own, wrong = self._features(rest, rest), self._features(np.tile(lines, n_times), others)
         features, is_own = np.concatenate([own, wrong]), np.repeat([1.0, 0.0], [len(own), len(wrong)])
         share, p_wrong = _FIRST_SHARE, np.zeros(len(rest))
         for _ in range(_N_ROUNDS):
@@ -131,42 +139,14 @@ class Alignment:
             share = max(float(p_wrong.mean()), 1e-9)
             if np.abs(p_wrong - before).max() < 0.01:
                 break
-        self.odds = self._odds(self._lines, self._lines)
+        self.odds = self._features(self._lines, self._lines) @ self._weights
         self._p_wrong = _sigmoid(np.log(share / (1 - share)) - self.odds)
-
-    def _random_pairs(self) -> tuple[Ints, Ints]:
-        """Sources beside other targets of like length. Both are lines that the lexicon has not learnt from: it knows no more
-        of them than of a wrong pair whose own counts are left out."""
-        lines = self._lexicon.held_out
-        _, n_tgt = self._lexicon.n_units(lines, lines)
-        lines = lines[np.argsort(n_tgt, kind="stable")]  # held-out lines come in a random order
-        n_times = min(_N_RANDOM, len(lines) - 1)
-        return np.tile(lines, n_times), np.concatenate([np.roll(lines, n) for n in range(1, n_times + 1)])
 
     def _features(self, src: Ints, tgt: Ints) -> Floats:
         """What the odds are computed from: (number of pairs, 4). The more units, the more a score says."""
         score = self._lexicon.score(src, tgt)
         length = np.sqrt(np.add(*self._lexicon.n_units(src, tgt)))
         return np.stack([np.ones(len(src)), score, length, score * length], axis=1)
-
-    def _odds(self, src: Ints, tgt: Ints) -> Floats:
-        return self._features(src, tgt) @ self._weights
-
-    def _without_shifts(self, n_shifts: int) -> Floats:
-        """The bounded log odds of each line under each shift: (number of pairs, number of shifts). All shifts but the first,
-        which is none, have the lowest ones, until they are tried."""
-        evidence = np.full((len(self._lines), n_shifts), -_MAX_ODDS)
-        evidence[:, 0] = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)
-        return evidence
-
-    def _try(self, evidence: Floats, shifts: Sequence[int | None], lines: Ints) -> None:
-        """Writes the evidence of these lines. That of the shift None is 0, as is that of lines whose target would be outside of
-        the corpus."""
-        evidence[lines, 1:] = 0
-        for column, shift in enumerate(shifts):
-            if shift:
-                src = lines[(lines + shift >= 0) & (lines + shift < len(self._lines))]
-                evidence[src, column] = np.clip(self._odds(src, src + shift), -_MAX_ODDS, _MAX_ODDS)
 
 
 def _sigmoid(odds: Floats) -> Floats:

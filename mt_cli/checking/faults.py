@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal
 
-from mt_cli.checking.characters import INVISIBLE, LATIN, has_lookalikes, is_mojibake, scripts
-from mt_cli.checking.statistics import CorpusStatistics, cut
+from mt_cli.checking.statistics import LATIN, CorpusStatistics, cut, scripts
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.languages import language
 from mt_cli.data.normalize import words
@@ -47,10 +46,8 @@ class Kind(StrEnum):
     COPIED = ("copied", "warning", _DROPPED, 0.5, "the target is the source",
         "Translate these lines or drop them; the model would learn to copy.")
     UNTRANSLATED = ("untranslated", "warning", _DROPPED, 0.5,
-        "both sides are written in the same language, to judge by the words of the corpus",
+        "a side is written in the language of the other, to judge by the words of the corpus",
         "Translate these lines or drop them; the model would learn to copy.")
-    SWAPPED = ("swapped", "warning", _DROPPED, 0.5, "source and target have changed sides",
-        "Exchange the two sides in these lines.")
     LENGTH_RATIO = ("length_ratio", "warning", _DROPPED, 0.5,
         "one side is far too short or too long to be the translation of the other",
         "Look whether these are translations; drop those that are not.")
@@ -63,9 +60,6 @@ class Kind(StrEnum):
     WRONG_SCRIPT = ("wrong_script", "warning", _DROPPED, 0.5,
         "a side is written in a script that is rare on that side",
         "Look whether these are in the right language; drop those that are not.")
-    LOOKALIKES = ("lookalikes", "warning", _KEPT, _NEVER,
-        "a word has letters of another script that look like its own (such as Cyrillic а in a Latin word)",
-        "Replace them: to the model these are other words.")
     INVISIBLE = ("invisible", "info", _KEPT, _NEVER,
         "the text has control characters or characters without a shape (such as U+200B or U+00AD)",
         "Delete them; control characters are read as spaces.")
@@ -109,6 +103,12 @@ class Kind(StrEnum):
 
 # What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
 _CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
+_BYTES = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(0x80, 0x100)}
+_BYTES |= {chr(byte): byte for byte in range(0x80, 0x100)}  # text may have been decoded as Latin-1
+_CONTINUATION = "".join(re.escape(char) for char, byte in _BYTES.items() if byte < 0xC0)
+_SUSPICIOUS = re.compile(f"[Â-ô][{_CONTINUATION}]|\ufffd")
+_IN_A_WORD = re.compile(f"[a-zß-ÿ][ÃÂÅ][{_CONTINUATION}]|[ÃÅ][{_CONTINUATION}][a-zß-ÿ]|â€[{_CONTINUATION}]")
 _LONGEST_PUNCTUATION = 10  # characters of a text without words
 _FEW_WORDS = 3  # a name or a title may be the same in both languages
 _OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
@@ -128,7 +128,7 @@ class FaultFinder:
         """Of a pair as it is in its file, not normalized."""
         sides = cut(pair)[:2]
         texts = [text for text in sides if not text.isascii()]
-        if any(map(is_mojibake, texts)):
+        if any(map(_is_mojibake, texts)):
             yield Kind.MOJIBAKE
         for text, usual in zip(sides, self._statistics.main_scripts, strict=True):
             if text.isascii() and LATIN in usual:
@@ -137,9 +137,7 @@ class FaultFinder:
             if len(found) >= _LEAST_LETTERS and 2 * sum(map(found.count, usual)) < len(found):
                 yield Kind.WRONG_SCRIPT
                 break
-        if any(map(has_lookalikes, texts)):
-            yield Kind.LOOKALIKES
-        if any(map(INVISIBLE.search, sides)):
+        if any(map(_INVISIBLE.search, sides)):
             yield Kind.INVISIBLE
 
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
@@ -162,8 +160,6 @@ class FaultFinder:
         sides = words(src.casefold()), words(tgt.casefold())
         if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
             return Kind.COPIED if _is_sentence(src) else None
-        if self._statistics.is_swapped(*sides) and (_is_sentence(src) or _is_sentence(tgt)):
-            return Kind.SWAPPED
         for side, text in enumerate((src, tgt)):
             if self._statistics.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence(text):
                 return Kind.UNTRANSLATED
@@ -183,3 +179,16 @@ def _is_debris(src: str, tgt: str) -> bool:
     if min(len(src), len(tgt)) > _LONGEST_PUNCTUATION:
         return False
     return any(map(str.isalnum, src)) != any(map(str.isalnum, tgt))
+
+
+def _is_mojibake(text: str) -> bool:
+    """Whether the text is UTF-8 that was decoded as CP1252 or Latin-1, or has a character that was lost."""
+    if not _SUSPICIOUS.search(text):
+        return False
+    if "\ufffd" in text or _IN_A_WORD.search(text):
+        return True
+    try:
+        raw = bytes(ord(char) if char < "\x80" else _BYTES[char] for char in text)
+        return len(raw.decode("utf-8")) < len(text)
+    except (KeyError, UnicodeDecodeError):
+        return False

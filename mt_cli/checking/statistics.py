@@ -5,12 +5,12 @@ What is unusual is judged by this, not by rules for a language.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
 
-from mt_cli.checking.characters import scripts
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.normalize import words
 
@@ -20,10 +20,37 @@ _RARE_SCRIPT = 0.02  # share of the letters of a side
 _LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
 _FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
 _MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
-_LIKENESS = 1.0  # to the other side, see `_likeness`
-_LIKENESS_OF_BOTH = 0.3  # where both sides are likelier the other way round, less of it is enough
+_LIKENESS = 1.0  # to the other side, see `is_of_other_side`
 _SHARE_OF_OTHER = 0.55  # of the words must be more than e times as frequent on the other side
 _SHORT = 20  # characters; shorter texts say little of the usual ratio
+
+
+class _Scripts(dict[int, int | None]):
+    """For `str.translate`: puts for each letter a character that stands for its script, and leaves out all others."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __missing__(self, code: int) -> int | None:
+        char, number = chr(code), None
+        if char.isalpha() and unicodedata.category(char) != "Lm" and char not in "ªº":
+            name = unicodedata.name(char, "UNKNOWN").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+            script = name.replace("-", " ").split()[0]
+            script = "CJK" if script in {"HIRAGANA", "KATAKANA"} else script
+            number = self._numbers.setdefault(script, len(self._numbers) + 1)
+        self[code] = number
+        return number
+
+
+_SCRIPTS = _Scripts()
+
+
+def scripts(text: str) -> str:
+    """A character for each letter of the text, which stands for the letter's script."""
+    return text.translate(_SCRIPTS)
+
+
+LATIN = scripts("a")
 
 
 def cut(pair: SentencePair) -> SentencePair:
@@ -52,12 +79,6 @@ class CorpusStatistics:
         texts = list(dict.fromkeys((pair.src, pair.tgt) for pair in pairs))
         translated = [(src, tgt) for src, tgt in texts if src != tgt]
         texts = translated if 2 * len(translated) >= len(texts) else texts
-        self._learn(texts)
-        swapped = [self.is_swapped(words(src.casefold()), words(tgt.casefold())) for src, tgt in texts]
-        if any(swapped):  # many of them hide each other: they make the words of both sides alike
-            self._learn([text[::-1] if is_swapped else text for text, is_swapped in zip(texts, swapped, strict=True)])
-
-    def _learn(self, texts: list[tuple[str, str]]) -> None:
         self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         for text in texts:
@@ -102,22 +123,12 @@ class CorpusStatistics:
         usual = self.ratio * n_src
         return n_tgt / usual, (n_tgt - usual) / (self._sigma * math.sqrt(n_src))
 
-    def is_swapped(self, src: list[str], tgt: list[str]) -> bool:
-        """Whether the words of both sides of a pair are likelier on the other side."""
-        likeness = self._likeness(0, src, tgt)[0], self._likeness(1, tgt, src)[0]
-        return min(likeness) > _LIKENESS_OF_BOTH and sum(likeness) > _LIKENESS
-
     def is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
-        """Whether the words `own` of a text of that side are clearly those of the other side; `other` are the words of its
-        partner."""
-        likeness, share = self._likeness(side, own, other)
-        return likeness > _LIKENESS and share >= _SHARE_OF_OTHER
-
-    def _likeness(self, side: int, own: list[str], other: list[str]) -> tuple[float, float]:
-        """The mean over the words of log P(word | other side) - log P(word | own side), and the share of words that say
-        so. The pair itself does not count as a witness."""
+        """Whether the words `own` of a text of that side are clearly those of the other side, by the mean over the words of log
+        P(word | other side) - log P(word | own side) and by the share of words that say so. `other` are the words of its
+        partner; the pair itself does not count as a witness."""
         if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
-            return 0.0, 0.0  # nearly all pairs, at little cost
+            return False  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
         for word, n in own_counts.items():
             here = max(0, self._words[side][word] - n)
@@ -126,4 +137,4 @@ class CorpusStatistics:
                 weight = math.log((there + 0.5) / (here + 0.5) * self._scales[side])
                 total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
                 n_other += n * (weight > 1)
-        return total / max(1, len(own)), n_other / max(1, len(own))
+        return total > _LIKENESS * len(own) and n_other >= _SHARE_OF_OTHER * len(own)

@@ -488,6 +488,24 @@ def test_weights_too_large_to_compute_with_are_not_saved(tiny, mt):
     assert run.steps() == [1] and "NaN" not in run.metrics_file.read_text()
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_weights_that_are_not_finite_are_named_and_not_saved(tiny, monkeypatch, is_stopped):
+    trainer = trainer_of(tiny / "run", "training.max_steps=5", "training.validate_every_steps=2")
+    real = Optimizer.step
+
+    def step(self, *args):
+        real(self, *args)
+        if (at := trainer.state.progress.step) == (3 if is_stopped else 4):
+            self.model.encoder_norm.gamma.data[3] = math.inf
+            trainer.signals.received = signal.SIGTERM if is_stopped else None
+        assert at < 5
+
+    monkeypatch.setattr(Optimizer, "step", step)
+    with pytest.raises(TrainingError, match=r"encoder_norm\.gamma has values that are not finite; not saved, check"):
+        trainer.train()
+    assert RunDir(tiny / "run").steps() == [2]
+
+
 @pytest.mark.parametrize("part", ["averaged", "moments"])
 def test_a_checkpoint_that_is_not_finite_is_not_continued_from(tiny, trained_run, said, part):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))

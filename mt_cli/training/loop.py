@@ -101,6 +101,7 @@ class Trainer:
         """Scores the dev set and saves. After a signal it does neither: the run validates when it is continued."""
         state, p, speed, began = self.state, self.state.progress, self.state.speed, time.monotonic()
         self._read_queued()
+        self._refuse_non_finite()
         validation = self.ranks.first(self._score)
         judged = None
         if validation is not None:
@@ -135,8 +136,15 @@ class Trainer:
 
     def _save_and_stop(self) -> None:
         self._read_queued()
+        self._refuse_non_finite()
         self.ranks.first(lambda: self.checkpoints.save(self.state))
         self.signals.stop(f"stopped at step {self.state.progress.step}, saved in {self.checkpoints.run.path}")
+
+    def _refuse_non_finite(self) -> None:
+        for model in self.state.candidates.values():
+            for name, weight in model.named_parameters():
+                if not weight.isfinite().all():
+                    raise self._diverged(self.state.progress.step, f"{name} has values that are not finite; not saved")
 
     def _refuse_divergence(self, loss: float) -> None:
         """A loss that went up and stayed there does not come down again. `loss`: of a log record."""

@@ -30,12 +30,12 @@ from mt_cli.augment.fine_tuning import (
     take_weights,
     tokenizer_of_parent,
 )
-from mt_cli.config import Config, SeveralPairs, differing_keys, given_keys
+from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
-from mt_cli.device import choose_device, choose_precision, keep_freed_memory
+from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
 from mt_cli.errors import DataError, RunDirError, as_typed
 from mt_cli.evaluation.metrics import bleu_tokenizer
 from mt_cli.processes import n_processes, rank
@@ -51,6 +51,7 @@ from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.loop import Trainer
 from mt_cli.training.memory import (
     advise_when_out_of_memory,
+    find_batch_tokens,
     refuse_small_disk,
     smaller_batches,
     try_largest_batches,
@@ -236,6 +237,7 @@ def _train_in(
             ranks.first(lambda: _log_finished(trainer.state, run))
         else:
             ranks.first(lambda: _announce(trainer, run))
+            trainer.state.use_batch_tokens(ranks.shared(trainer.state.settings.batch_tokens))
             signals.is_saving_needed = True
             trainer.train()
             ranks.first(lambda: _conclude(trainer, run))
@@ -279,6 +281,8 @@ def continued_config(config: Config, run: RunDir) -> Config:
     if not run.steps():  # all may still change
         return config
     begun, update = run.load_config(), dict[str, Any]()
+    if config.training.batch_tokens == AUTO:
+        update["batch_tokens"] = begun.training.batch_tokens
     # A run that was planned for minutes stays so, unless it is given another number of steps.
     if config.training.minutes is None:
         n_steps = given_keys(config).get("training.max_steps", begun.training.max_steps)
@@ -325,10 +329,14 @@ def prepared_trainer(
 
 
 def try_memory(trainer: Trainer) -> None:
-    """Tries the largest batch, so that too little memory shows before the first step."""
-    state, steps = trainer.state, trainer.checkpoints.run.steps()
-    with advise_when_out_of_memory(state.model.device, lambda: smaller_batches(state.settings, steps)):
-        try_largest_batches(state, trainer.data.train)
+    """Tries the largest batch, so that too little memory shows before the first step. Replaces `auto` by a number."""
+    state, run = trainer.state, trainer.checkpoints.run
+    if state.settings.batch_tokens == AUTO:
+        find_batch_tokens(state, trainer.data.train)
+        run.save_config(state.config)
+        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
+    with advise_when_out_of_memory(state.model.device, lambda: smaller_batches(state.settings, run.steps())):
+        try_largest_batches(state, trainer.data.train, memory_limit(state.model.device))
 
 
 # What is logged ------------------------------------------------------------------------------------------------------

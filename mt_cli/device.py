@@ -138,8 +138,8 @@ def _left_to_groups() -> Iterator[int]:
                 yield max(0, int((folder / limit).read_text()) - in_use)
 
 
-def memory_limit(device: torch.device) -> int | None:
-    """Bytes that this process would have, mapped files included, with all of `available_memory` that it may still take
+def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
+    """Bytes that this process would have, mapped files included, with this share of `available_memory` that it may still take
     (`ulimit -v`); None where nothing limits it. CPUs on Linux only."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
@@ -148,7 +148,7 @@ def memory_limit(device: torch.device) -> int | None:
 
     taken = _taken_memory()
     limits = [limit - taken for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-    return taken + max(0, min([available, *limits]))
+    return taken + int(share * max(0, min([available, *limits])))
 
 
 @contextlib.contextmanager

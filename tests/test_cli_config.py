@@ -35,7 +35,7 @@ def test_every_key_is_printed_with_an_explanation(mt: Mt) -> None:
 @pytest.mark.parametrize(
     ("key", "described"),
     [
-        ("training.batch_tokens", "default 2048; a whole number from 16 to 4,000,000"),
+        ("training.batch_tokens", "default 2048; a whole number from 16 to 4,000,000 or auto"),
         ("training.select_by", 'default "bleu"; bleu, chrf, loss'),
         ("training.freeze", "default []; a list of embeddings, encoder, decoder, all_but_embeddings"),
         ("data.train", "required; [source file, target file] or one table or [{files: ..., weight: ...}]"),

@@ -156,6 +156,12 @@ class TrainingState:
         self.speed.plan = plan
         self.settings = self.config.training.model_copy(update=asdict(plan) if plan else None)
 
+    def use_batch_tokens(self, n_tokens: int) -> None:
+        """Puts a number in the place of `auto`."""
+        training = self.config.training.model_copy(update={"batch_tokens": n_tokens})
+        self.config = self.config.model_copy(update={"training": training})
+        self.follow(self.speed.plan)
+
     @property
     def phase(self) -> Phase:
         """Of the next update."""

@@ -42,11 +42,7 @@ def test_a_direction_is_chosen_by_its_target_or_by_both_languages():
     for share, to, message in (
         (1, "fr", "--to fr: run translates es to gn and gn to es; give --to gn or --to es"),
         (0, "fr", "--to fr: run translates es to gn; give --to gn"),
-        (
-            0.5,
-            "es",
-            "run translates es to gn (training.both_directions is 0.5; a run that is trained with 1 translates",
-        ),
+        (0.5, "es", "run translates es to gn (training.both_directions is 0.5; a run that is trained with 1"),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             choose_direction(config_of(share), to, Path("run"))
@@ -76,9 +72,8 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
         translator = Translator.load(run.path, to=to)
         assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == data
         [ids] = translator.split("la casa")
-        assert (
-            ids == [raw.tags.get(tag), *raw.encode_src("la casa")] and translator.tokenizer.decode_src(ids) == "la casa"
-        )
+        assert ids == [raw.tags.get(tag), *raw.encode_src("la casa")]
+        assert translator.tokenizer.decode_src(ids) == "la casa"
         assert translator.encode_pair("a", "b") == ([raw.tags.get(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
         mixture = prepare(run.load_config(), run).train
         expected = mixture.lengths(range(len(mixture)))[longest].max() + (2 if longest else 1)  # tag and end symbol
@@ -208,9 +203,7 @@ def test_a_run_of_several_pairs_translates_into_the_language_that_is_named(of_pa
     assert (there.code, other.code, len(other.lines)) == (0, 0, 2)
     for command in (["translate"], ["translate", "--to", "fr"], ["evaluate", "--src", "test.es", "--ref", "test.quy"]):
         refused = mt(command[0], of_pairs.path, *command[1:], stdin=lines)
-        assert refused.code == 2 and refused.said[-1].endswith(
-            "translates es to gn and es to quy; give --to gn or --to quy"
-        )
+        assert refused.code == 2 and refused.said[-1].endswith("es to gn and es to quy; give --to gn or --to quy")
 
 
 def test_an_export_says_what_stands_before_a_source(of_pairs, mt):

@@ -146,9 +146,7 @@ def test_a_size_that_the_text_cannot_carry_is_lowered_and_said(algorithm, said):
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_a_size_too_small_for_the_characters_names_one_that_is_not(algorithm):
     text = ["".join(chr(0x4E00 + i) for i in range(start, start + 50)) for start in range(0, 400, 50)]
-    with pytest.raises(
-        DataError, match=r"^tokenizer\.vocab_size: 300 is too small .*; set it to at least \d+$"
-    ) as caught:
+    with pytest.raises(DataError, match=r"^tokenizer\.vocab_size: 300 is too small .* at least \d+$") as caught:
         train_tokenizer([lambda: iter(text)], algorithm, 300)
     least = int(str(caught.value).split()[-1])
     assert train_tokenizer([lambda: iter(text)], algorithm, least).tgt_vocab_size == least

@@ -6,6 +6,7 @@ What `mt train` and Python users call.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import threading
 import time
@@ -36,7 +37,7 @@ from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
-from mt_cli.errors import DataError, RunDirError, as_typed
+from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
 from mt_cli.evaluation.metrics import bleu_tokenizer
 from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import FactsCounter, choose, in_brief, tags_real_sources
@@ -64,7 +65,7 @@ from mt_cli.training.verdict import learning_curve, verdict
 
 log = logging.getLogger(__name__)
 
-_WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report")
+_WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report", "training.tensorboard")
 
 
 # The chain -----------------------------------------------------------------------------------------------------------
@@ -261,6 +262,8 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
         if (parent := parent_of(config)) is not None:
             load_model(parent)  # so that damage shows before anything is prepared
     choose_device(config.training.device)
+    if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise missing_extra("training.tensorboard", "tensorboard", "tensorboard")
     run.refuse_links()
     stack.enter_context(locked(run.path))
     run.begin(config)

@@ -449,6 +449,9 @@ class TrainingConfig(Section):
     """Number of dev translations shown at each validation."""
     report: bool = False
     """Whether to write report.html into the run at each validation: the page of `mt report --quick`. Reload it to follow."""
+    tensorboard: bool = False
+    """Whether to write the losses and scores of metrics.jsonl into the run's folder tensorboard, too. Needs the extra:
+    pip install 'mt-cli[tensorboard]'."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of the initial weights, the order of batches and dropout. Another seed shows how much scores vary by chance."""
     device: str = Field(
@@ -571,7 +574,7 @@ _FREE_TO_CHANGE = {
     "training.max_steps", "training.minutes", "training.patience",  # how long it trains
     "training.device",
     "training.extend_vocabulary",  # which is done before the first step
-    "training.n_samples", "training.report",  # what is shown of it
+    "training.n_samples", "training.report", "training.tensorboard",  # what is shown of it
 }  # fmt: skip
 """What may change within a run, beside the whole section `decoding`. What follows from the length is planned anew."""
 _NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files decides whether they are the run's

@@ -169,7 +169,7 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
 
     monkeypatch.setattr(memory, "try_largest_batches", attempt)
     monkeypatch.setattr(memory, "memory_limit", lambda device, share: limits.append(share))
-    with nullcontext() if speeds else pytest.raises(TrainingError, match=r"even at training\\.batch_tokens 64"):
+    with nullcontext() if speeds else pytest.raises(TrainingError, match=r"even at training\.batch_tokens 64"):
         memory.find_batch_tokens(trainer.state, trainer.data.train)
         assert trainer.state.config.training.batch_tokens == expected
     assert limits == [0.5]

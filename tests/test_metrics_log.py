@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,3 +44,35 @@ def test_the_time_left_is_logged_once_where_there_is_no_bar_and_all_figures_are_
     assert [record["step"] for record in records] == [50, 80, 100, 120, 120]
     assert {"loss", "learning_rate", "grad_norm"} <= records[0].keys()
     assert {"dev_loss", "train_loss", "bleu", "chrf", "weights", "is_best"} <= records[-1].keys()
+
+
+def test_tensorboard_gets_every_figure_once_also_after_a_stop_and_of_steps_before_it_was_asked(tiny, mt):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    train = ("train", "tiny.yaml", "--run-dir", "run", "--set", "training.n_samples=0")
+    mt(*train, "--set", "training.max_steps=80", "--set", "training.validate_every_steps=40")
+    metrics = Path("run/metrics.jsonl")
+    with metrics.open("a") as file:  # as after a kill: a figure that no checkpoint has
+        file.write('{"step": 99, "epoch": 2, "loss": 7.0}\n')
+    more = ("--set", "training.validate_every_steps=40", "--set", "training.tensorboard=true")
+    for n_steps in (120, 160):
+        answer = mt(*train, *more, "--set", f"training.max_steps={n_steps}")
+        assert answer.code == 0, answer.err.decode()
+        (file,) = Path("run/tensorboard").iterdir()
+        events = reader.LegacyEventFileLoader(str(file)).Load()
+        found = [(event.step, one.tag, one.simple_value) for event in events for one in event.summary.value]
+        records = map(json.loads, metrics.read_text().splitlines())
+        assert found == [
+            (record["step"], key, pytest.approx(x))
+            for record in records
+            for key, x in record.items()
+            if type(x) is float
+        ]
+    assert {tag for _, tag, _ in found} >= {"loss", "learning_rate", "grad_norm", "dev_loss", "bleu", "chrf"}
+
+
+def test_a_missing_tensorboard_is_reported_before_anything_is_prepared(tiny, mt, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true")
+    command = 'pip install "mt-cli[tensorboard]"'
+    assert answer.said == [f"error: training.tensorboard needs tensorboard; install it with: {command}"]
+    assert answer.code == 2 and not Path("run").exists()

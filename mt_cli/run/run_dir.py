@@ -16,6 +16,7 @@
     metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
     timing.jsonl           the clock: seconds and tokens/s at the same steps
     report.html            the page of `mt report`; where training.report asks for it
+    tensorboard/           the metrics once more, for TensorBoard; where training.tensorboard asks for it
     checkpoints/           step-000500.pt ...
     best, last             text files that name one of these each
     cache/                 token ids of the corpus; may be deleted, is built again
@@ -141,7 +142,7 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = ("checkpoints", "cache", "held_out", "back", "rehearsal", "synthetic")
+        folders = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
         files = (".lock", ".owner", self.metrics_file.name, self.timing_file.name)
         for path in (self.path / name for name in (*files, *folders)):
             if path.is_symlink():

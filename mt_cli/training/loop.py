@@ -61,6 +61,7 @@ class Trainer:
             contextlib.closing(Updates(state, self.data.train, self.ranks)) as updates,
             fast_float32_products(state.model.device),
             self.metrics.progress_bar(),
+            contextlib.closing(self.metrics),
         ):
             updates.begin()
             self.metrics.restart_clock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 import time
 from typing import Any
 
@@ -34,6 +35,7 @@ class MetricsLog:
         self._dev_score: float | None = None
         self._grad_norm = math.nan  # of the last update
         self._last_shown, self._is_time_logged = 0.0, False
+        self._events: Any = None  # a SummaryWriter, from the first record on that `tensorboard` asks for
         self.restart_clock()
 
     def progress_bar(self) -> tqdm:
@@ -106,6 +108,26 @@ class MetricsLog:
             logs, step = self._run.logs, {"step": p.step}
             logs.append(self._run.metrics_file, {**step, "epoch": p.epoch + 1, **figures})
             logs.append(self._run.timing_file, {**step, "elapsed_seconds": elapsed, **timing})
+            if self._state.settings.tensorboard:
+                self._write_events([{**step, **figures}])
+
+    def _write_events(self, records: list[dict[str, Any]]) -> None:
+        """For TensorBoard. At first also what was recorded before, by an earlier start or without `tensorboard`."""
+        if self._events is None:
+            from torch.utils.tensorboard import SummaryWriter  # needs the extra
+
+            shutil.rmtree(folder := self._run.path / "tensorboard", ignore_errors=True)
+            self._events = SummaryWriter(folder, purge_step=0)  # a TensorBoard that is open reads everything anew
+            records = self._run.logs.records(self._run.metrics_file)
+        for record in records:
+            for name, figure in record.items():
+                if type(figure) is float:
+                    self._events.add_scalar(name, figure, record.get("step"))
+        self._events.flush()
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
 
 
 def format_duration(seconds: float) -> str:

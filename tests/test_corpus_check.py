@@ -14,7 +14,8 @@ from mt_cli import stages
 from mt_cli.checking import check as check_module
 from mt_cli.checking import statistics
 from mt_cli.checking.alignment import Misaligned
-from mt_cli.checking.check import check, quick_check
+from mt_cli.checking.check import ReadCorpus, check, quick_check
+from mt_cli.checking.sets import HeldOut
 from mt_cli.checking.statistics import MAX_CHARACTERS
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
@@ -100,11 +101,6 @@ def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small(look):
     assert report.sides[0].language == "en" and report.sides[0].longest_words == 9
 
 
-# Single pairs --------------------------------------------------------------------------------------------------------
-
-LONG = " ".join(SRC * 30)
-
-
 def dropped_lines(report) -> list[tuple[int, str]]:
     return [(line, kind) for (_, line), kind in report.dropped]
 
@@ -130,9 +126,6 @@ def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, k
         assert (dict(dropped_lines(report)).get(61, "") == kind) is is_dropped
     for pair in harmless:
         assert kind not in kinds(look([*PLAIN[:60], pair, *PLAIN[60:]])), pair
-
-
-# Several pairs -------------------------------------------------------------------------------------------------------
 
 
 def test_a_pair_is_repeated_from_its_second_occurrence_on_and_dropped_for_its_first_reason(look):
@@ -177,14 +170,6 @@ def test_what_makes_the_result_of_a_training_worthless_is_fatal(look, kind, pair
     assert kind == "debris" or the(report, kind).severity == "fatal"
 
 
-def test_two_files_that_share_many_words_are_perhaps_one_language(look):
-    others = [(src, other) for (src, _), (other, _) in pairwise(PLAIN)]
-    assert the(look(PLAIN + others), "same_words").severity == "warning"
-
-
-# Spellings -----------------------------------------------------------------------------------------------------------
-
-
 def test_two_spellings_of_a_character_are_reported_with_both_counts_unless_dev_settles_them(look):
     pairs = [(one, f"Hund's {one}") for one in SRC] + [(one, f"Mann ’ s {one}") for one in SRC[:6]]
     pairs += [(one, f"„so ‘{one}’ so ‘{one}’“") for one in SRC]
@@ -196,9 +181,6 @@ def test_two_spellings_of_a_character_are_reported_with_both_counts_unless_dev_s
     many = [(f"{one} {n}", f"Hund{sign}s {one}") for n in range(20) for one in SRC for sign in "'’"]
     settled = look([*PLAIN, *many], dev=[(one, f"Hund's {one}") for one in SRC * 5])
     assert "two_spellings" not in kinds(settled) and the(settled, "other_spelling", "dev").count == 400
-
-
-# Sets ----------------------------------------------------------------------------------------------------------------
 
 
 def test_pairs_of_dev_that_training_has_are_reported_exactly_or_nearly(look):
@@ -230,14 +212,13 @@ def test_a_dev_set_of_other_words_is_unlike_training(look):
     assert the(report, "unknown_words", "dev").severity == the(report, "wrong_script", "dev").severity == "fatal"
 
 
-def test_what_a_set_has_beyond_training_is_nothing_unknown_where_another_run_has_taught_it(tiny, mt, trained_run):
-    for side, word in (("en", "ŵŷ"), ("de", "ŵŷŵ")):
-        Path(f"dev.{side}").write_text("".join(f"{word} {n}\n" for n in range(20)))
-    command = ["train", "tiny.yaml", "--set", "training.max_steps=1", "--set", "data.test={}"]
-    alone, continued = mt(*command, "--run-dir", "alone"), mt(*command, "--from", trained_run, "--run-dir", "more")
-    assert alone.code == continued.code == 0
-    assert b"unknown characters in the source" in alone.err and b"unknown characters in the target" in alone.err
-    assert b"unknown" not in continued.err and b"dev: 20 (100.0%) unknown words" not in continued.err
+def test_what_a_set_has_beyond_training_is_nothing_unknown_where_another_run_has_taught_it(corpus):
+    pairs = [SentencePair(*pair, line) for line, pair in enumerate(PLAIN, 1)]
+    dev = [SentencePair("ŵŷ", "ŵŷŵ", line) for line in range(20)]
+    for has_parent in (False, True):
+        read = ReadCorpus(lambda: iter(pairs), [HeldOut("dev", dev)], has_parent=has_parent)
+        found = kinds(quick_check(of(corpus(PLAIN)), read), "dev")
+        assert ("unknown_words" in found, "unknown_characters" in found) == (not has_parent, not has_parent)
 
 
 def test_pairs_of_a_named_set_are_found_in_all_that_is_trained_on(tiny, mt, monkeypatch):
@@ -263,9 +244,6 @@ def test_the_problems_of_all_sets_are_reported_together(tiny, mt):
     assert answer.code == 1 and b"train.de:4: invalid UTF-8" in answer.err and b"dev.en has 1 lines" in answer.err
 
 
-# Alignment -----------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(corpus, aligned):
     aligned.stretches, aligned.partners = [Misaligned(10, 12, 1), Misaligned(30, 31, None)], [20]
     report = check(of(corpus(PLAIN)))
@@ -274,19 +252,6 @@ def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(corpus, aligned
     assert [example.line for example in the(report, "wrong_partner").examples] == [21]
     lines = [*((line, "shifted") for line in (11, 12, 13)), (21, "wrong_partner"), (31, "unrelated"), (32, "unrelated")]
     assert dropped_lines(report) == lines
-
-
-def test_a_shift_and_a_stretch_in_another_language_are_found(corpus):
-    pairs, rng = sentences(900, seed=2), random.Random(1)
-    targets = [tgt for _, tgt in pairs]
-    targets[200:260] = targets[201:261]
-    others = [f"{a}{b}{c}" for a in "kptm" for b in "aeiou" for c in "kptm"]
-    targets[500:560] = [" ".join(rng.sample(others, 7)) for _ in range(60)]
-    report = check(of(corpus([(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)])))
-    shifted, unrelated = the(report, "shifted"), the(report, "unrelated")
-    assert "the target of line n stands in line n-1" in shifted.what
-    assert 196 <= shifted.examples[0].line <= 206 and 50 <= shifted.count <= 70
-    assert re.match(r"lines (49|50)\d to 5[56]\d do not belong together", unrelated.what)
 
 
 def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part(corpus):
@@ -302,13 +267,10 @@ def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part
         check(of(files))
 
 
-# The report ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor(look):
     hostile = ("\x1b[2J\x07The old man\u202e sees 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 " + "x" * 100, "#REF!")
     unknown = [(chr(0x4E00 + n) * 30, chr(0x5E00 + n) * 30) for n in range(9)]
-    report = look([*PLAIN, hostile, (LONG, LONG)], dev=[*DEV, *unknown])
+    report = look([*PLAIN, hostile, (" ".join(SRC * 30),) * 2], dev=[*DEV, *unknown])
     for width in (40, 80):
         facts, *findings = report.as_table(width).split("\n\n", 3)[1:]
         assert max(map(column_width, "\n".join(findings).splitlines())) <= width
@@ -324,13 +286,6 @@ def test_three_examples_are_shown_and_a_hundred_are_kept(look):
     table = report.as_table()
     assert "203: the rain falls" in table and "204: the rain falls" not in table
     assert "would leave these out, and train on 200 pairs: 120 copied." in " ".join(table.split())
-
-
-def test_the_json_has_all_findings_and_dropped_lines(look):
-    report = json.loads(look([*PLAIN, PLAIN[0]], dev=DEV).as_json())
-    assert report["dropped"] == [[201, "repeated"]] and report["n_distinct"] == 200
-    assert {"too_few", "repeated"} <= {finding["kind"] for finding in report["findings"]}
-    assert report["findings"][0]["examples"] == [] and report["src"]["language"] == "en"
 
 
 def test_the_dropped_lines_are_a_table_with_reason_and_text_and_no_formula(look, tmp_path):
@@ -359,9 +314,6 @@ def test_what_has_no_text_is_an_error(corpus):
         quick_check(of(corpus(PLAIN), dev=corpus([("", "")], "dev")))
 
 
-# The command and the function ----------------------------------------------------------------------------------------
-
-
 def test_a_notebook_gets_what_mt_check_prints(mt, tiny, aligned):
     answer, report = mt("check", "tiny.yaml"), check(load_config(Path("tiny.yaml")))
     assert answer.out.decode() == f"{report}\n" == f"{report!r}\n"
@@ -376,12 +328,14 @@ def test_of_several_language_pairs_a_notebook_checks_each(tiny):
 
 
 def test_mt_check_prints_a_table_or_json_and_ends_with_1_when_the_result_would_be_worthless(mt, corpus, aligned):
-    files = corpus(PLAIN)
+    files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
     assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out
     assert b"Reached elsewhere: chrF" in answer.out
     report = json.loads(mt("check", *files, "--json", "--src-lang", "en-GB").out)
     assert (report["src"]["language"], report["tgt"]["language"]) == ("en-GB", "de")
+    assert report["dropped"] == [[201, "repeated"]] and report["n_distinct"] == 200
+    assert {"too_few", "repeated"} == {finding["kind"] for finding in report["findings"]}
     assert mt("check", *corpus(PLAIN[:5])).code == 1
 
 

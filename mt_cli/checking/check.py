@@ -19,8 +19,7 @@ import numpy as np
 from mt_cli.checking.alignment import Alignment
 from mt_cli.checking.faults import FaultFinder, Kind, Severity
 from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, findings_of
-from mt_cli.checking.sets import HeldOut, folded_words, normalized
-from mt_cli.checking.spelling import spelling_findings
+from mt_cli.checking.sets import HeldOut, folded_words, normalized, spelling_findings
 from mt_cli.checking.statistics import CorpusStatistics, Sample, cut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import TrainingText, refuse_exchanged

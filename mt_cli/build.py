@@ -369,7 +369,8 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
         )
     parent = None if p.step else parent_of(state.config)
     record_start(
-        run,
+        run.provenance_file,
+        n_threads=torch.get_num_threads(),
         command=command_line(),
         from_step=p.step,
         seed=training.seed,

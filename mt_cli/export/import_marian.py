@@ -92,7 +92,13 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     run.point("best", 0)
     names = ("config.json", *_DEFAULTS, "vocab.json", "target_vocab.json", "source.spm", "target.spm", file.name)
     hashes = {name: sha256_of_file(path / name) for name in names if (path / name).is_file()}
-    record_start(run, command=command, imported_from=str(path.resolve()), sha256=hashes)
+    record_start(
+        run.provenance_file,
+        n_threads=torch.get_num_threads(),
+        command=command,
+        imported_from=str(path.resolve()),
+        sha256=hashes,
+    )
 
 
 def _read(file: Path, n_bytes: int = _MAX_BYTES) -> bytes:

@@ -10,13 +10,10 @@ import platform
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mt_cli.errors import RunDirError
 from mt_cli.files import cannot_write, read_inside, sync_folder, write_text
-
-if TYPE_CHECKING:
-    from mt_cli.run.run_dir import RunDir
 
 _MAX_LOG_BYTES = 1 << 31
 _PACKAGES = ("mt-cli", "torch", "sentencepiece", "sacrebleu", "numpy")
@@ -87,23 +84,20 @@ def versions() -> dict[str, str]:
     return found
 
 
-def record_start(run: RunDir, **facts: object) -> None:
+def record_start(file: Path, **facts: object) -> None:
     """Adds this start to the run's `provenance.json`; a continued run has several."""
     try:
-        starts = list(json.loads(read_inside(run.path, run.provenance_file))["starts"])
+        starts = list(json.loads(read_inside(file.parent, file))["starts"])
     except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
         starts = []  # none yet, or a damaged note, which must not stop a training
-    import torch  # here, as reading logs does not need it
-
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **facts,
-        "n_threads": torch.get_num_threads(),
         "machine": f"{platform.system()} {platform.machine()}",
         "versions": versions(),
         "commit": commit(),
     }
-    write_text(run.provenance_file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
+    write_text(file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
 
 
 def commit() -> str | None:

@@ -96,5 +96,6 @@ def avoid_saturated_int8() -> None:
     """To be called before ctranslate2 is imported. On processors without VNNI, oneDNN adds pairs of 8-bit products in 16 bits,
     and about one pair in a hundred saturates; MKL adds them in 32 bits, and takes half as long again."""
     is_x86 = platform.machine().lower() in {"x86_64", "amd64"}
-    if is_x86 and not torch.cpu._is_vnni_supported():
+    may_use_vnni = os.environ.get("ONEDNN_MAX_CPU_ISA") not in {"SSE41", "AVX", "AVX2", "AVX512_CORE"}
+    if is_x86 and not (torch.cpu._is_vnni_supported() and may_use_vnni):
         os.environ.setdefault("CT2_USE_MKL", "1")

@@ -1,0 +1,249 @@
+"""Reads text as people write it in the way of the training text, so that the model sees what it has learnt from.
+
+Invisible characters that training has not are dropped; other characters that it has not are read as variants that it has
+(quotation marks among each other, digits, widths); words with characters for which it has nothing are spans that are copied;
+a line in capitals, or without any, is read with the capitals that its words have in training. What no line of training begins
+or ends with, such as a quotation mark or the dash of a list, stays outside of the sentence and is put around its translation.
+
+This file knows characters and words, neither tokens nor models.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mt_cli.data.normalize import UNSPACED, words
+from mt_cli.data.spans import HELD, Markup, hold, hold_markup, put_back, stays_inside
+
+_FAMILIES = (  # characters that may stand for each other
+    "\"“”„“«»‟”〝〞「」『』", "'’‘‚‹›‛´`′ʼ", "-‐‑‒–—―−", ".。．｡", ",，、､", "(（)）[［]］【】〔〕", "·•‧・",
+)  # fmt: skip
+_FAMILY = {char: family for family in _FAMILIES for char in family}
+_OPENING = frozenset("“„«‟〝「『‘‚‹‛(（[［【〔")
+_PLAIN = {ord(char): family[0] for char, family in _FAMILY.items()}
+_IN_PAIRS = frozenset("\"'(")  # the plain forms of what is opened and closed
+_HELD = re.compile(HELD)
+_ELLIPSIS = re.compile("[.。]{2}|[…⋯]")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_LONGEST_EDGE = 4  # characters of what a line begins or ends with that are counted
+_USUAL = 0.001  # share of the lines that begin or end so, from which on the model has learnt it
+_MOSTLY = 0.9  # of the lines
+_MAX_WORDS = 300_000  # counted at a time: about 50 MB
+_MAX_CAPITALS = 50_000  # words that are kept
+_LEAST_IN_CAPITALS, _LEAST_IN_TITLE = 4, 4  # letters of a text in capitals, words of one in title case
+
+
+class Style(BaseModel):
+    """How a side of the training text is written."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    characters: str = ""  # sorted
+    starts: tuple[str, ...] = ()  # what its lines begin with before the first word, the most frequent first
+    ends: tuple[str, ...] = ()  # and what they end with after the last word
+    has_ends: bool = False  # whether nearly all lines end with one of these
+    has_capital_starts: bool = False  # whether nearly all lines that can begin with a capital
+    capitals: dict[str, str] = Field({}, max_length=_MAX_CAPITALS)  # words that have capitals also within a line
+
+
+class StyleCounter:
+    """Learns the style of a text line by line; memory does not grow with it."""
+
+    def __init__(self) -> None:
+        self._characters, self._words = set[str](), Counter[str]()
+        self._starts, self._ends = Counter[str](), Counter[str]()
+        self._n_lines = self._n_cased = self._n_capital = 0
+
+    def add(self, text: str) -> None:
+        """Counts a line of normalized text in which symbols stand for spans."""
+        self._n_lines += 1
+        self._characters.update(text)
+        before, core, after = _split(text)
+        self._starts[before[-_LONGEST_EDGE:]] += 1
+        self._ends[after[:_LONGEST_EDGE]] += 1
+        if core.lower() != core.upper() and not core.isupper():
+            self._n_cased += core[:1].lower() != core[:1].upper()
+            self._n_capital += core[:1].isupper()
+            self._words.update(words(core)[1:])
+            if len(self._words) > _MAX_WORDS:  # only the more frequent half is kept, as in Manku and Motwani 2002
+                self._words = Counter(dict(self._words.most_common(_MAX_WORDS // 2)))
+
+    def style(self) -> Style:
+        forms = dict[str, tuple[int, str]]()
+        for word, n in self._words.items():
+            forms[word.lower()] = max(forms.get(word.lower(), (0, "")), (n, word))
+        frequent = sorted(((n, word) for low, (n, word) in forms.items() if word != low and n >= 2), reverse=True)
+        least = max(2, _USUAL * self._n_lines)
+        starts, ends = (
+            tuple(edge for edge, n in edges.most_common() if edge and n >= least and not _HELD.search(edge))
+            for edges in (self._starts, self._ends)
+        )
+        return Style(
+            characters="".join(sorted(char for char in self._characters if not _HELD.match(char))),
+            starts=starts,
+            ends=ends,
+            has_ends=sum(self._ends[end] for end in ends) > _MOSTLY * self._n_lines,
+            has_capital_starts=self._n_capital > _MOSTLY * max(1, self._n_cased),
+            capitals={word.lower(): word for _, word in frequent[:_MAX_CAPITALS]},
+        )
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """What stands before the first word, from there to the last one, and what stands behind it."""
+    start = next((i for i, char in enumerate(text) if _is_of_word(char)), len(text))
+    end = next((i for i in range(len(text), start, -1) if _is_of_word(text[i - 1])), start)
+    return text[:start], text[start:end], text[end:]
+
+
+def _is_of_word(char: str) -> bool:
+    return unicodedata.category(char)[0] in "LMN" or stays_inside(char)
+
+
+class Sentence(NamedTuple):
+    """A sentence as the model reads it, with symbols for its spans, and what stands around its translation."""
+
+    before: str
+    text: str  # '' where there is nothing to translate
+    after: str
+    is_in_capitals: bool = False
+    has_added_end: bool = False
+
+    def written(self, translation: str) -> str:
+        """The translation as the source is written: in capitals, without a full stop."""
+        lacks_stop = self.has_added_end and _plain(translation[-1:]) == "."
+        return self.cased(translation[:-1] if lacks_stop else translation)
+
+    def cased(self, text: str) -> str:
+        return text.upper() if self.is_in_capitals else text
+
+
+class Reader:
+    """Reads source text in the style of the training text. `style`: None where it is not known; then spans are found, and all
+    else stays as it is."""
+
+    def __init__(self, style: Style | None, tgt_characters: str = "", tgt_has_spaces: bool = True):
+        """`tgt_has_spaces`: whether the target language writes them between words."""
+        self._style, self._source = style or Style(), _Variants(style.characters) if style is not None else None
+        self._target = _Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
+        self._starts, self._ends = (
+            {_plain(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
+        )
+
+    def visible(self, text: str, spans: list[str], markup: Markup | None = None) -> str:
+        """A text without invisible characters that training has not, and with symbols for its spans, which are added to those of
+        the line. They are found before anything is dropped, so that an emoji of several characters stays whole."""
+        text, found = hold(text, n_before=len(spans)) if markup is None else hold_markup(text, markup, len(spans))
+        spans += found
+        if self._source is not None and not text.isascii():
+            text = "".join(char for char in text if not (self._source.is_unknown(char) and is_invisible(char)))
+        return text
+
+    def sentence(self, text: str, spans: list[str]) -> Sentence:
+        """A sentence of a visible, normalized line. Further spans of the line are added to `spans`."""
+        before, core, after = _split(text)
+        if not any(map(str.isalpha, core)):
+            return Sentence(text, "", "")
+        if self._source is None:
+            return Sentence("", text, "")
+
+        def is_tag(char: str) -> bool:
+            return put_back(char, spans).startswith("<") and bool(_HELD.match(char))
+
+        while before and is_tag(before[-1]):
+            before, core = before[:-1], before[-1] + core
+        while after and is_tag(after[0]):
+            core, after = core + after[0], after[1:]
+        # What lines of training begin or end with belongs to the sentence, as near to the words as it stands.
+        starts = (before[i:] for i, char in enumerate(before) if not char.isspace())
+        ends = (after[: i + 1] for i in reversed(range(len(after))) if not after[i].isspace())
+        start = next((one for one in starts if _plain(one) in self._starts), "")
+        end = next((one for one in ends if _plain(one) in self._ends), "")
+        if _ELLIPSIS.match(after) and _plain(after) not in self._ends:
+            end = ""
+        before, after = before[: len(before) - len(start)], after[len(end) :]
+        if _IN_PAIRS.intersection(_plain(core), _plain(before + after)) or any(map(is_tag, before + after)):
+            # A quotation may begin or end here.
+            start, end, before, after = before + start, end + after, "", ""
+        start, end = self._starts.get(_plain(start), start), self._ends.get(_plain(end), end)
+        is_in_capitals = self._is_in_capitals(core)
+        if is_in_capitals or core == core.lower() != core.upper() or _is_in_title_case(core):
+            core = _WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
+            core = core[:1].upper() + core[1:] if self._style.has_capital_starts else core
+        has_added_end = self._style.has_ends and not end
+        core = self._known(f"{start}{core}{self._style.ends[0] if has_added_end else end}", spans)
+        return Sentence(
+            before.translate(self._target), core, after.translate(self._target), is_in_capitals, has_added_end
+        )
+
+    def _known(self, text: str, spans: list[str]) -> str:
+        """The text with characters that training has, and symbols for what no piece spells well: words with other letters,
+        and other signs."""
+        assert self._source is not None
+        text = text.translate(self._source)
+        unknown = [char for char in set(text) if self._source.is_unknown(char)]
+        if not unknown:
+            return text
+        letters = "".join(re.escape(char) for char in unknown if unicodedata.category(char)[0] in "LM")
+        others = "".join(re.escape(char) for char in unknown if unicodedata.category(char)[0] not in "LM")
+        known = rf"[^\W\d_{UNSPACED}{letters}]*+"
+        patterns = [rf"(?:{known}[{letters}]+)+{known}"] * bool(letters) + [f"[{others}]+"] * bool(others)
+        text, found = hold(text, re.compile("|".join(patterns)), len(spans))
+        spans += found
+        return text
+
+    def _is_in_capitals(self, core: str) -> bool:
+        n_letters = sum(map(str.isupper, core))
+        return core.isupper() and n_letters >= _LEAST_IN_CAPITALS and self._style.capitals.get(core.lower()) != core
+
+
+def _is_in_title_case(core: str) -> bool:
+    return core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
+
+
+def _plain(edge: str) -> str:
+    return unicodedata.normalize("NFKC", edge.replace(" ", "")).translate(_PLAIN)
+
+
+class _Variants(dict[int, str]):
+    """For `str.translate`: what each character is read as in a text that has the `known` ones. Filled in as characters come."""
+
+    def __init__(self, known: str, is_edge: bool = False, takes_narrow: bool = False):
+        """`is_edge`: what is read stands around a sentence, where a full stop is none. `takes_narrow`: also an unknown form
+        instead of a full-width one."""
+        self._known, self._is_edge, self._takes_narrow = frozenset(known), is_edge, takes_narrow
+        self._of_plain = {unicodedata.normalize("NFKC", char): char for char in reversed(known)}
+
+    def is_unknown(self, char: str) -> bool:
+        return char not in self._known and not char.isspace() and not _HELD.match(char)
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        self[code] = found = self._variant(char) if self.is_unknown(char) else char
+        return found
+
+    def _variant(self, char: str) -> str:
+        plain, digit = unicodedata.normalize("NFKC", char), unicodedata.decimal(char, None)
+        family = _FAMILY.get(char, "")
+        if self._is_edge and not _IN_PAIRS.intersection(family):
+            family = ""
+        alike = [other for other in family if (other in _OPENING) == (char in _OPENING)]
+        candidates = [self._of_plain.get(plain), plain, *alike, *family, char.lower(), char.upper()]
+        candidates += [] if digit is None else [str(digit)]
+        is_narrowed = self._takes_narrow and unicodedata.east_asian_width(char) == "F"
+        known = (one for one in candidates if one and self._known.issuperset(one))
+        return next(known, plain if is_narrowed else char)
+
+
+def is_invisible(char: str) -> bool:
+    """Whether readers do not see it: joiners, marks of direction, soft hyphens, variation selectors, tags, fillers."""
+    is_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+    return (
+        is_selector
+        or unicodedata.category(char) in ("Cf", "Cc", "Cn")
+        or char in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc"
+    )

@@ -1,0 +1,127 @@
+"""Spans of a text that are copied and not translated: placeholders, addresses, markup, emoji, codes.
+
+While a text is translated, a symbol stands for each of its spans. Symbols are characters that Unicode leaves to private use.
+`hold` numbers the spans of a line by those of plane 15, or of plane 16 where a span may stay outside of a sentence, as emoji
+and tags do; a tokenizer has a piece for each of the eight `SYMBOLS`, which `numbered_anew` gives the spans of a sentence.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from mt_cli.data.normalize import UNSPACED
+
+N_SYMBOLS = 8  # spans that a sentence may have: it is split where it has more
+SYMBOLS = "".join(chr(0xE000 + n) for n in range(N_SYMBOLS))
+_INSIDE, _OUTSIDE, _MOST = 0xF0000, 0x100000, 0xFFFE
+HELD = f"[{SYMBOLS}{chr(_INSIDE)}-{chr(_INSIDE + _MOST - 1)}{chr(_OUTSIDE)}-{chr(_OUTSIDE + _MOST - 1)}]"
+_HELD, _OF_PIECES = re.compile(HELD), re.compile(f"[{SYMBOLS}]")
+
+_PICTURE = "[\u231a-\u23ff\u25fd\u25fe\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff]"
+_EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}|[#*0-9]\ufe0f?\u20e3"  # flags, keycaps
+    f"|{_PICTURE}(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f]+|\u200d{_PICTURE})*"
+)
+_NOT_OF_ADDRESS = rf"\s<>\"'“”‘’«»，。！？；：、（）「」{UNSPACED}"
+_ENDS = rf"[^{_NOT_OF_ADDRESS}]*[^{_NOT_OF_ADDRESS}.,;:!?)\]}}]"  # of an address
+_KINDS = (
+    r"</?[A-Za-z][^<>\n]{0,2000}>|<!--.{0,2000}?-->|&(?:\#\d+|\#x[0-9A-Fa-f]+|[A-Za-z]\w*);",  # markup
+    rf"(?:https?|ftp|file)://{_ENDS}|(?:mailto:|www\.){_ENDS}|(?<![\w.+-])[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+",  # addresses
+    r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|[$#%]?\{[^{}\s]{0,200}\}|\$\([^()\s]{1,200}\)",  # placeholders
+    r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|ll|[hlz])?[diouxXeEfFgGcrs@%]",
+    r"\$(?:\d(?![\d.,])|[A-Za-z_]\w*)|\[[A-Z0-9_]+\]|\\[nrt\"'\\]|(?<!\w)[@#][A-Za-z_]\w*",
+    r"\d{1,2}:\d{2}(?::\d{2})?(?!\d)|v?\d+(?:\.\d+){2,}|\d{6,}",  # times, versions, long numbers
+    r"(?<!\w)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{2,}(?:[-_][A-Za-z0-9]+)*(?!\w)|(?<!\w)[A-Z]+(?:[-_]\d+)+(?!\w)",  # codes
+    f"[\ue000-\uf8ff{chr(_INSIDE)}-\U0010ffff]",  # what would be taken for a symbol
+)
+_EMOJIS = rf"(?:{_EMOJI})(?:\s*(?:{_EMOJI}))*+"
+Markup = Literal["html", "xml"]
+_TAG = r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,2000}?-->"
+_PRIVATE = _KINDS[-1]
+_XML = re.compile(f"{_TAG}|<!\\[CDATA\\[.*?\\]\\]>|{_PRIVATE}", re.DOTALL)
+_HTML = re.compile(
+    rf"<(code|kbd|samp|var|pre|script|style)\b[^<>]*>.*?</\1\s*>|{_TAG}|{_PRIVATE}", re.DOTALL | re.IGNORECASE
+)
+SPANS = re.compile(rf"(?:{_EMOJIS}|{'|'.join(_KINDS)})+")
+
+
+def hold(text: str, pattern: re.Pattern[str] = SPANS, n_before: int = 0) -> tuple[str, list[str]]:
+    """The text with a symbol for each of its spans, and the spans. `n_before`: how many the line has had already."""
+    spans = list[str]()
+
+    def symbol(found: re.Match[str]) -> str:
+        spans.append(found[0])
+        may_be_outside = found[0][0] == "<" or not any(map(str.isalnum, found[0]))
+        return chr((_OUTSIDE if may_be_outside else _INSIDE) + n_before + len(spans) - 1)
+
+    return pattern.sub(symbol, text, count=max(1, _MOST - n_before)), spans
+
+
+def hold_markup(text: str, markup: Markup, n_before: int = 0) -> tuple[str, list[str]]:
+    """`hold` for text with tags and entities: what is between these is plain text, which `escaped` writes as markup again."""
+    pattern = _HTML if markup == "html" else _XML
+    text, spans = hold(text, pattern, n_before)
+    pieces = re.split(f"({HELD})", text)
+    for i in range(0, len(pieces), 2):
+        pieces[i], found = hold(html.unescape(pieces[i]), SPANS, n_before + len(spans))
+        spans += map(escaped, found)
+    return "".join(pieces), spans
+
+
+def escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def stays_inside(char: str) -> bool:
+    """Whether it is a symbol of a span that belongs to its sentence also where it stands at the edge."""
+    return char in SYMBOLS or _INSIDE <= ord(char) < _OUTSIDE
+
+
+def held(text: str) -> list[str]:
+    """The symbols of the text, in their order."""
+    return _HELD.findall(text)
+
+
+def put_back(text: str, spans: Sequence[str]) -> str:
+    """The text with the spans that its symbols stand for; a symbol without a span is left out."""
+    return _HELD.sub(lambda found: spans[number] if (number := _number(found[0])) < len(spans) else "", text)
+
+
+def _number(symbol: str) -> int:
+    return (ord(symbol) & 0xFFFF) if ord(symbol) >= _INSIDE else SYMBOLS.index(symbol)
+
+
+def numbered_anew(text: str) -> tuple[str, list[str]]:
+    """A sentence with `SYMBOLS`, which come again where it has more spans, and the symbols that these stand for."""
+    own = held(text)
+    numbers = {symbol: SYMBOLS[n % N_SYMBOLS] for n, symbol in enumerate(own)}
+    return _HELD.sub(lambda found: numbers[found[0]], text), own
+
+
+def numbered_back(text: str, own: Sequence[str]) -> str:
+    """The inverse for a translation; a symbol that the sentence has not is left out."""
+    return _OF_PIECES.sub(lambda found: own[i] if (i := SYMBOLS.index(found[0])) < len(own) else "", text)
+
+
+def hold_pair(src: str, tgt: str) -> tuple[str, str]:
+    """A pair to train on: the same symbol stands for a span that both sides have, and one that one side lacks stays as it is.
+
+    Private-use characters of the text itself are left out, so that a symbol always stands for a span.
+    """
+    if not SPANS.search(src):
+        return src, tgt
+    common = Counter(SPANS.findall(src)) & Counter(SPANS.findall(tgt))
+    chosen = dict[str, list[str]]()
+    for span in SPANS.findall(src):
+        if len(chosen.get(span, ())) < common[span] and sum(map(len, chosen.values())) < N_SYMBOLS:
+            chosen.setdefault(span, []).append(SYMBOLS[sum(map(len, chosen.values()))])
+    return _with_symbols(src, chosen), _with_symbols(tgt, chosen)
+
+
+def _with_symbols(text: str, chosen: dict[str, list[str]]) -> str:
+    symbols = {span: iter(own) for span, own in chosen.items()}
+    return SPANS.sub(lambda found: next(symbols.get(found[0], iter(())), _HELD.sub("", found[0])), text)

@@ -1,0 +1,62 @@
+"""Spans that are copied are found whole, and nothing else is; symbols stand for them and are put back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.data.spans import N_SYMBOLS, SYMBOLS, held, hold, hold_pair, numbered_anew, numbered_back, put_back
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("%s of %d, %1$s %(name)s, 100% sure, 5%s", ["%s", "%d", "%1$s", "%(name)s"]),
+        ("{user_name} {{ x }} {% tag %} ${x} $1 $5.00 {two words}", ["{user_name}", "{{ x }}", "{% tag %}", "${x}", "$1"]),
+        ('<x id="2"/> <b>a</b> a < b > c & d &amp; e', ['<x id="2"/>', "<b>", "</b>", "&amp;"]),
+        ("[X7X] a\\nb [see] #tag @me C# #1", ["[X7X]", "\\n", "#tag", "@me"]),
+        ("see https://a.b/c?d=e, or me@x.org. (www.x.y)", ["https://a.b/c?d=e", "me@x.org", "www.x.y"]),
+        ("你好https://a.b。", ["https://a.b"]),
+        ("A4 B-52 ISO-8859-1 MP3 3:30 123456 v1.2.3 3月20号 USA 2024", ["A4", "B-52", "ISO-8859-1", "MP3", "3:30", "123456", "v1.2.3"]),
+        ("Hi 😀 👨‍👩‍👧 x 👍🏽 🇩🇪 5️⃣!", ["😀 👨‍👩‍👧", "👍🏽 🇩🇪 5️⃣"]),
+        ("a \ue000 b", ["\ue000"]),
+        ("Nothing (here) at all, 12.5 times!", []),
+    ],
+)  # fmt: skip
+def test_spans_are_found_whole(text: str, spans: list[str]) -> None:
+    found = hold(text)
+    assert found[1] == spans and len(held(found[0])) == len(spans)
+    assert put_back(*found) == text
+
+
+@given(st.text(alphabet=st.sampled_from("ab %s{}<>&;😀\ue000\U000f0000\U00100000@.-1:/")))
+def test_every_text_comes_back_as_it_was(text: str) -> None:
+    assert put_back(*hold(text)) == text
+
+
+@pytest.mark.parametrize("unit", ["😀", "< ", "<a ", "{", "a.b@", "w.-", "A1-", "1.", "<!--", "%", "\\", "😀 a "])
+def test_long_lines_take_little_time(unit: str) -> None:
+    started = time.process_time()
+    text, spans = hold(unit * 20_000)
+    assert put_back(text, spans) == unit * 20_000
+    assert time.process_time() - started < 20  # a quadratic pattern takes minutes
+
+
+def test_the_spans_of_a_sentence_get_the_first_symbols() -> None:
+    text, spans = hold("%s a %d b %s")
+    part, own = numbered_anew(text[2:])
+    assert part == f"a {SYMBOLS[0]} b {SYMBOLS[1]}"
+    assert put_back(numbered_back(f"{SYMBOLS[1]}, {SYMBOLS[0]}{SYMBOLS[5]}", own), spans) == "%s, %d"
+
+
+def test_a_pair_has_symbols_for_what_both_sides_have() -> None:
+    a, b = SYMBOLS[:2]
+    assert hold_pair("%s und %d, siehe a@b.de", "%d and %s %s, see a@b.com") == (f"{a} und {b}, siehe a@b.de", f"{b} and {a} %s, see a@b.com")  # fmt: skip
+    assert hold_pair("%s %s", "%s, %s") == (f"{a} {b}", f"{a}, {b}")
+    assert hold_pair("x \ue000 {a}", "x \ue001 {a}") == (f"x  {a}", f"x  {a}")
+    many = " ".join(f"{{n{i}}}" for i in range(N_SYMBOLS + 2))
+    src, tgt = hold_pair(many, many)
+    assert src == tgt and len(held(src)) == N_SYMBOLS and "{n9}" in src

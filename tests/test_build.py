@@ -136,8 +136,8 @@ def test_a_sentence_with_an_abbreviation_of_the_training_text_stays_whole(tiny, 
     model = make_model(vocab_size=data.tokenizer.tgt_vocab_size)
     config = load_config(Path("tiny.yaml"))
     translator = Translator([model], data.tokenizer, config, data.pairs[0].profile)
-    assert len(translator.split("Mrs. Wu sees the dog.")) == 1
-    assert len(translator.split("Mrs. Wu sees the dog. Mrs. Wu sees the tree.")) == 2
+    assert len(translator.split("Mrs. Wu sees the dog.").parts) == 1
+    assert len(translator.split("Mrs. Wu sees the dog. Mrs. Wu sees the tree.").parts) == 2
 
 
 # Files that are not as they should be ------------------------------------------------------------------------------------

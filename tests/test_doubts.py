@@ -12,8 +12,9 @@ import torch
 from tiny_trainer import pair_of
 
 from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import Sentence, Style
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.parts import Part, Translation
+from mt_cli.decoding.parts import Part, SourcePart, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention
 from mt_cli.explain.doubts import changed_numbers, explain_lines, find_doubts, lost_placeholders, to_json
@@ -26,7 +27,7 @@ PROFILE = CorpusProfile(
     length_ratio=1.0,
     shortest_deviation=-2.0,
     longest_deviation=3.0,
-    characters=" abcdefghijklmnopqrstuvwxyzAKHBT.,0123456789",
+    style=Style(characters=" abcdefghijklmnopqrstuvwxyzAKHBT.,0123456789"),
 )
 
 
@@ -46,8 +47,9 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     """The doubts about `output` as the translation of `source`, each of whose pieces got this attention."""
     src_ids, tgt_ids = translator.encode_pair(source, output)
     hypothesis = Hypothesis(options.get("ids", tgt_ids), 0.0, options.get("is_complete", True))
+    part = SourcePart("", tuple(src_ids), source, (), (), Sentence("", source, ""))
     own, n_parts = CrossAttention(torch.full((len(src_ids) + 1,), received), []), options.get("n_parts", 1)
-    translation = Translation(source, [output], [0.0], [Part(src_ids, [hypothesis])] * n_parts)
+    translation = Translation(source, [output], [0.0], [Part(part, [hypothesis])] * n_parts)
     doubts = find_doubts(translator, translation, [own] * n_parts)
     assert doubts == sorted(doubts) and len(doubts) == len(dict(doubts))
     return dict(doubts)

@@ -17,9 +17,10 @@ import torch
 from mt_cli.cli.explain import attend
 from mt_cli.config import Config
 from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
+from mt_cli.data.reading import Sentence
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
 from mt_cli.decoding.greedy import Hypothesis, greedy_search
-from mt_cli.decoding.parts import Part
+from mt_cli.decoding.parts import Part, SourcePart
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain import page as module
@@ -59,8 +60,9 @@ def trained(trained_run: Path) -> Translator:
 
 def forced(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     """The attention while the model is made to write `tgt`."""
-    src_ids, tgt_ids = translator.encode_pair(src, tgt)
-    return attention_maps(translator, Part(src_ids, [Hypothesis(tgt_ids, 0.0)]))
+    src_ids, tgt_ids = translator.tokenizer.encode_src(src), translator.tokenizer.encode_tgt(tgt)
+    source = SourcePart("", tuple(src_ids), "", (), (), Sentence("", "", ""))
+    return attention_maps(translator, Part(source, [Hypothesis(tgt_ids, 0.0)]))
 
 
 # Greedy search -------------------------------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ def test_probabilities_are_those_of_the_whole_prefix_at_once(trained: Translator
 def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(
     trained: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = trained.split(LONG)
+    parts = [list(part.ids) for part in trained.split(LONG).parts]
     lines = [line for line in trace(trained, LONG) if not line.startswith("stopped before the end symbol: ")]
     assert len(parts) > 1
     for ids in parts:

@@ -72,7 +72,7 @@ def random_translator(tokenizers: dict[bool, Tokenizer], joint: bool = True, **s
 
 def forced(translator: Translator) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
     """Sources, targets that the model was not asked about, and its log-probabilities of them."""
-    sources = [translator.split(text)[0] for text in SENTENCES]
+    sources = [list(translator.split(text).parts[0].ids) for text in SENTENCES]
     targets = [translator.tokenizer.encode_tgt(text) for text in reversed(SENTENCES)]
     return sources, targets, translator.token_scores(list(zip(sources, targets, strict=True)))
 
@@ -111,7 +111,7 @@ def test_an_exported_run_scores_and_translates_as_the_run(
     lines = ["the red cat", "dog", "house sees the tree"]
     ours = translator.translations(lines, beam_size=3, length_normalization="average")
     tokenizer = translator.tokenizer
-    sources = [translator.split(line)[0] for line in lines]
+    sources = [list(translator.split(line).parts[0].ids) for line in lines]
     targets = [one.parts[0].hypotheses[0].ids for one in ours]
     src_pieces = [tokenizer.src_pieces(ids) for ids in sources]
     tgt_pieces = [tokenizer.tgt_pieces(ids) for ids in targets]

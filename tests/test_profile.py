@@ -18,13 +18,14 @@ def built(
 ):
     builder = ProfileBuilder(abbreviations)
     for text in TEXTS:
-        builder.add(text)
+        builder.add(text, text.upper())
     return builder.profile(np.array(src), np.array(tgt), max(src), {})
 
 
 def test_a_profile_has_the_characters_the_longest_length_and_the_share_of_several_sentences():
     profile = built()
     assert profile.characters == "".join(sorted(set("".join(TEXTS))))
+    assert profile.tgt_characters == "".join(sorted(set("".join(TEXTS).upper())))
     assert (profile.longest_src, profile.several_sentences) == (7, 0.75)
     known = built(("Mrs",))
     assert (known.several_sentences, known.abbreviations) == (0.25, ("Mrs",))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt_cli.data.reading import Style, StyleCounter
 from mt_cli.data.spelling import Spelling
 from mt_cli.data.splitting import MAX_ABBREVIATIONS, sentences
 
@@ -32,7 +33,8 @@ class CorpusProfile(BaseModel):
     length_ratio: float = Field(ge=0, le=1e6)  # target tokens for each source token
     shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
     longest_deviation: _Deviation
-    characters: str  # of the source, sorted
+    style: Style  # of the source
+    tgt_characters: str = ""  # sorted
     abbreviations: tuple[str, ...] = Field((), max_length=MAX_ABBREVIATIONS)  # of the source
     spelling: Spelling = {}  # characters of the source that are read as others
 
@@ -43,9 +45,14 @@ class CorpusProfile(BaseModel):
         least, most = usual + self.shortest_deviation * scale, usual + self.longest_deviation * scale
         return max(0, math.floor(least)), math.ceil(most)
 
+    @property
+    def characters(self) -> str:
+        return self.style.characters
+
     def knowing(self, characters: set[str]) -> CorpusProfile:
         """The profile with characters that were read in an earlier training."""
-        return self.model_copy(update={"characters": "".join(sorted(characters.union(self.characters)))})
+        known = "".join(sorted(characters.union(self.characters)))
+        return self.model_copy(update={"style": self.style.model_copy(update={"characters": known})})
 
 
 class ProfileBuilder:
@@ -53,13 +60,14 @@ class ProfileBuilder:
 
     def __init__(self, abbreviations: tuple[str, ...]):
         self._abbreviations = abbreviations
-        self._n_lines, self._n_several, self._characters = 0, 0, set[str]()
+        self._n_lines, self._n_several, self._style, self._tgt_characters = 0, 0, StyleCounter(), set[str]()
 
-    def add(self, src: str) -> None:
-        """Counts a line of normalized text."""
+    def add(self, src: str, tgt: str) -> None:
+        """Counts a normalized pair."""
         self._n_lines += 1
         self._n_several += len(sentences(src, self._abbreviations)) > 1
-        self._characters.update(src)
+        self._style.add(src)
+        self._tgt_characters.update(tgt)
 
     def profile(
         self,
@@ -80,7 +88,8 @@ class ProfileBuilder:
             length_ratio=float(ratio),
             shortest_deviation=shortest,
             longest_deviation=longest,
-            characters="".join(sorted(self._characters)),
+            style=self._style.style(),
+            tgt_characters="".join(sorted(self._tgt_characters)),
             abbreviations=self._abbreviations,
             spelling=spelling,
         )

@@ -23,6 +23,7 @@ from functools import cached_property
 import sentencepiece as spm
 
 from mt_cli.data.normalize import NO_BREAK_SPACES, normalize
+from mt_cli.data.spans import SYMBOLS, held, hold_pair
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ REAL = "<real>"  # the tag of a source that people wrote, where those of a model
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
-NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5  # sentencepiece's types of pieces; an unused one is never read
+NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED = range(1, 6)  # sentencepiece's types of pieces; an unused one is never read
 
 Sentences = Callable[[], Iterator[str]]  # starts reading normalized sentences anew
 
@@ -60,6 +61,16 @@ class Tokenizer:
                 raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
         self._src_tags: tuple[int, ...] = ()
         self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
+
+    @cached_property
+    def symbol_ids(self) -> dict[str, int]:
+        """The target ids of the symbols of spans (spans.py): none in a tokenizer of another program."""
+        ids = {symbol: self._tgt.piece_to_id(symbol) for symbol in SYMBOLS}
+        return {} if UNK_ID in ids.values() else ids
+
+    def symbols_in(self, text: str) -> tuple[int, ...]:
+        """The target ids of those in a source."""
+        return tuple(self.symbol_ids[symbol] for symbol in held(text) if symbol in self.symbol_ids)
 
     @property
     def is_joint(self) -> bool:
@@ -117,7 +128,8 @@ class Tokenizer:
         return list(self._tgt.encode(text))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """The ids of both sides of normalized pairs, without tags, on all cores."""
+        """The ids of both sides of normalized pairs, without tags, with symbols for common spans, on all cores."""
+        pairs = [hold_pair(*pair) for pair in pairs] if self.symbol_ids else pairs
         sources = self._src.encode([src for src, _ in pairs], num_threads=-1)
         targets = self._tgt.encode([self.normalize_tgt(tgt) for _, tgt in pairs], num_threads=-1)
         return list(zip(sources, targets, strict=True))
@@ -203,13 +215,16 @@ def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: st
 # Training ------------------------------------------------------------------------------------------------------------
 
 
-def train_tokenizer(sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer with a model for each of `sides`. `tags` come on top of `vocab_size`: text has the pieces that it has
-    without them.
+def train_tokenizer(
+    sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = (), symbols: str = ""
+) -> Tokenizer:
+    """A tokenizer with a model for each of `sides`. `tags` and the `symbols` of spans come on top of `vocab_size`: text has
+    the pieces that it has without them.
 
     Too small a text gets fewer pieces. Raises DataError if `vocab_size` is too small for its characters.
     """
-    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) for side in sides]), tags)
+    added = b"".join(piece_message(symbol, 0.0, WHOLE) for symbol in symbols)
+    return with_tags(Tokenizer([_train(side, algorithm, vocab_size) + added for side in sides]), tags)
 
 
 def _train(sentences: Sentences, algorithm: str, vocab_size: int, may_be_more: bool = False) -> bytes:

@@ -19,6 +19,9 @@ class Constraints:
     min_length: int = 0  # tokens before the end symbol
     no_repeat_ngram: int = 0  # no sequence of n tokens twice in a translation; 0: no limit
     prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with; () for no prefixes
+    symbols: Sequence[
+        Sequence[int]
+    ] = ()  # which of the symbols of spans each sentence's translation has, once; () for none
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
         """log_probs (R,V) with -inf for what is forbidden after tokens (R,t); `sentences` names the rows' sentences.
@@ -38,9 +41,19 @@ class Constraints:
                 if n_tokens < len(prefix):
                     allowed[row] = -torch.inf
                     allowed[row, prefix[n_tokens]] = log_probs[row, prefix[n_tokens]]
+        if self.symbols:
+            self._require_symbols(allowed, tokens, sentences)
         is_stuck = allowed.amax(1) == -torch.inf
         allowed[is_stuck, EOS_ID] = log_probs[is_stuck, EOS_ID]
         return allowed
+
+    def _require_symbols(self, allowed: Tensor, tokens: Tensor, sentences: list[int]) -> None:
+        """Forbids symbols that a sentence has not or that were written, and the end before all were."""
+        ids = torch.tensor(sorted(set().union(*self.symbols)), device=tokens.device)
+        is_own = torch.tensor([[i in own for i in ids.tolist()] for own in self.symbols], device=tokens.device)
+        is_due = is_own[sentences] & ~(tokens[:, :, None] == ids).any(1)  # (R, number of ids)
+        allowed[:, ids] = allowed[:, ids].masked_fill(~is_due, -torch.inf)
+        allowed[is_due.any(1), EOS_ID] = -torch.inf
 
 
 def _would_repeat(tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -1,31 +1,71 @@
-"""A line is translated in parts that the model can read at once: splits it into these, and joins their translations.
+"""A line is translated in parts that the model can read at once: splits it into these, and says what stands around them.
 
 Most lines are one part. This file knows text and tokens, not models.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from mt_cli.data.languages import writes_spaces_between_sentences
-from mt_cli.data.normalize import normalize
+from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
+from mt_cli.data.normalize import edge_spaces, normalize
 from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import Reader, Sentence
+from mt_cli.data.spans import HELD, N_SYMBOLS, Markup, escaped, held, numbered_anew, put_back
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.splitting import halves, sentences
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
+from mt_cli.decoding.placement import Mark
 
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.
 _MIN_SHARE_OF_SEVERAL = 0.01
+_LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+_SYMBOL, _TAG = re.compile(f"({HELD})"), re.compile("<[^<>]*>")
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """A part of a line as the model reads it, and what its translation is written with."""
+
+    before: str  # what stands before its translation
+    ids: tuple[int, ...]  # without end symbol
+    text: str  # what they spell, with `SYMBOLS`
+    symbols: tuple[str, ...]  # those of the line that these stand for
+    marks: tuple[
+        Mark, ...
+    ]  # tags and other spans that the model does not read; their places count characters of `text`
+    sentence: Sentence
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line with symbols for its spans."""
+
+    parts: list[SourcePart]
+    end: str  # what stands behind the last translation: all of a line without anything to translate
+    spans: list[str]
+    is_markup: bool
+
+    def finished(self, translation: str) -> str:
+        """The translation with the spans of the line."""
+        return put_back(escaped(translation) if self.is_markup else translation, self.spans)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a line that the model reads at once, and its translations: best first, or as they were drawn."""
+    """A part and its translations: best first, or as they were drawn."""
 
-    src_ids: list[int]  # without end symbol
+    source: SourcePart
     hypotheses: list[Hypothesis]
+
+    @property
+    def src_ids(self) -> list[int]:
+        return list(self.source.ids)
 
 
 @dataclass(frozen=True)
@@ -46,38 +86,72 @@ class Translation:
 class LineSplitter:
     """Splits a line into parts of at most `max_tokens`, as training text of this `profile` makes it necessary."""
 
-    def __init__(self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None):
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None, tgt_lang: str):
         self._tokenizer, self._max_tokens = tokenizer, max_tokens
         self._saw_several_sentences, self._abbreviations = True, tuple[str, ...]()
         self.respell = Respelling(profile.spelling if profile is not None else {})
-        if profile is not None:
-            self._max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
-            self._saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
-            self._abbreviations = profile.abbreviations
+        self._space = " " if writes_spaces_between_sentences(tgt_lang) else ""
+        self._keeps_edges = profile is not None
+        if profile is None:
+            self._reader = Reader(None)
+            return
+        self._max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
+        self._saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
+        self._abbreviations = profile.abbreviations
+        self._reader = Reader(profile.style, profile.tgt_characters, writes_spaces(tgt_lang))
 
-    def split(self, line: str) -> list[list[int]]:
-        """Source ids of the parts in which a line is translated: usually one, none for a blank line and for text of which the
-        tokenizer keeps nothing, as an imported one may.
+    def split(self, line: str, markup: Markup | None = None) -> SourceLine:
+        """The parts in which a line is translated: usually one, none for a blank line and for text of which the tokenizer
+        keeps nothing, as an imported one may.
 
         A line with several sentences is split into sentences if it is longer than any training line, or if training
         lines held one sentence each: a model that never saw several sentences translates only the first one. A sentence
-        longer than any training line is split near its middle. What a line break within the line divides is never one part.
+        longer than any training line is split near its middle. A line break within the line divides it, and is kept.
         """
-        parts: list[list[int]] = []
-        for text in map(normalize, line.splitlines()):
-            text = self.respell(text)
-            if self._saw_several_sentences and (ids := self._encode_if_short(text)) is not None:
-                parts.append(ids)
-            else:
-                for sentence in sentences(text, self._abbreviations):
-                    parts += self._split_sentence(sentence)
-        return [part for part in parts if part]
+        parts, spans, gap = list[SourcePart](), list[str](), ""
+        for text in _LINE_BREAK.split(line):
+            if not text.strip():
+                gap += text
+                continue
+            first, last = edge_spaces(text) if self._keeps_edges else ("", "")
+            gap += first
+            visible = self._reader.visible(text, spans, markup)
+            for number, one in enumerate(self._sentences(self.respell(normalize(visible)))):
+                sentence = self._reader.sentence(one, spans)
+                gap += (self._space if number else "") + sentence.before
+                for n, part in enumerate(self._parts(sentence.text, sentence, spans)):
+                    parts.append(replace(part, before=gap + (self._space if n else "")))
+                    gap = ""
+                gap += sentence.after
+            gap += last
+        return SourceLine(parts, gap, spans, markup is not None)
 
-    def _split_sentence(self, text: str) -> list[list[int]]:
-        if len(text) == 1:  # cannot be split, but can take several byte pieces
-            return [self._tokenizer.encode_src(text)]
-        ids = self._encode_if_short(text)
-        return [ids] if ids is not None else [part for half in halves(text) for part in self._split_sentence(half)]
+    def _sentences(self, text: str) -> list[str]:
+        if self._saw_several_sentences and self._encode_if_short(numbered_anew(text)[0]) is not None:
+            return [text]
+        return sentences(text, self._abbreviations)
+
+    def _parts(self, text: str, sentence: Sentence, spans: Sequence[str]) -> Iterator[SourcePart]:
+        """A sentence, which is cut near its middle until each part is short enough for the model, and has few spans."""
+        plain, marks = self._without_marks(text, spans)
+        plain, own = numbered_anew(plain)
+        ids = self._encode_if_short(plain)
+        if len(text) > 1 and (ids is None or len(own) > N_SYMBOLS):
+            for half in halves(text):
+                yield from self._parts(half, sentence, spans)
+        elif ids := ids or self._tokenizer.encode_src(plain):  # one character can take several byte pieces
+            yield SourcePart("", tuple(ids), plain, tuple(own), marks, sentence)
+
+    def _without_marks(self, text: str, spans: Sequence[str]) -> tuple[str, tuple[Mark, ...]]:
+        """The text without the spans that the model does not read: tags, and all where the tokenizer has no symbols."""
+        plain, marks = "", list[Mark]()
+        for piece, following in pairwise([*_SYMBOL.split(text), ""]):
+            span = put_back(piece, spans) if held(piece) else ""
+            if not span or (self._tokenizer.symbol_ids and not _TAG.fullmatch(span)):
+                plain += piece.lstrip() if plain.endswith(" ") else piece
+            else:
+                marks.append(Mark(piece, span, len(plain), plain.endswith(" "), following.startswith(" ")))
+        return plain.strip(), tuple(marks)
 
     def _encode_if_short(self, text: str) -> list[int] | None:
         """None for text of more than `max_tokens` tokens."""
@@ -85,19 +159,3 @@ class LineSplitter:
             return None
         ids = self._tokenizer.encode_src(text)
         return ids if len(ids) <= self._max_tokens else None
-
-
-def join_parts(
-    source: str, edges: tuple[str, str], parts: list[Part], n_best: int, tokenizer: Tokenizer, tgt_lang: str
-) -> Translation:
-    """The translation of a line whose parts are translated: their n-th hypotheses, between `edges`, make its n-th text."""
-    if not parts:
-        return Translation(source, [""], [0.0], [])
-    space = " " if writes_spaces_between_sentences(tgt_lang) else ""
-    texts, scores = [], []
-    for n in range(min(n_best, *(len(part.hypotheses) for part in parts))):
-        chosen = [part.hypotheses[n] for part in parts]
-        text = tokenizer.normalize_tgt(space.join(tokenizer.decode_tgt(hypothesis.ids) for hypothesis in chosen))
-        texts.append(f"{edges[0]}{text}{edges[1]}" if text else "")
-        scores.append(sum(hypothesis.score for hypothesis in chosen))
-    return Translation(source, texts, scores, parts)

@@ -33,6 +33,7 @@ class Request(NamedTuple):
     prefix: tuple[int, ...]
     seed: tuple[int, ...]  # () where nothing is sampled
     max_length: int  # tokens
+    symbols: tuple[int, ...] = ()  # ids that the translation has, each once
 
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
@@ -95,8 +96,13 @@ def search_batch(
     """Hypotheses of each request."""
     limits = [one.max_length for one in batch]
     src_ids, src_mask = (tensor.to(device) for tensor in source_batch([one.src_ids for one in batch]))
-    prefixes = [one.prefix for one in batch]
-    constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes if any(prefixes) else ())
+    prefixes, symbols = [one.prefix for one in batch], [one.symbols for one in batch]
+    constraints = Constraints(
+        settings.min_length,
+        settings.no_repeat_ngram,
+        prefixes if any(prefixes) else (),
+        symbols if any(symbols) else (),
+    )
     used_constraints = None if constraints == Constraints() else constraints
     if settings.sample:
         narrowing = (settings.temperature, settings.top_k, settings.top_p)

@@ -15,12 +15,14 @@ import torch
 
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.data.languages import language
-from mt_cli.data.normalize import edge_spaces, normalize
+from mt_cli.data.normalize import normalize
 from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.spans import Markup, hold_pair
 from mt_cli.data.tokenizer import UNK_ID, Tokenizer
+from mt_cli.decoding.alignment import written
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
-from mt_cli.decoding.parts import LineSplitter, Part, Translation, join_parts
+from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, Translation
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, adapted_settings, search
 from mt_cli.device import choose_device
@@ -50,7 +52,8 @@ class Translator:
         self.profile, self.origin = profile, origin  # of the training text; run and checkpoint's name of each model
         self.device, self._n_threads = models[0].device, torch.get_num_threads()
         self.n_positions = min(model.positions.n_positions for model in models)
-        self._splitter = LineSplitter(tokenizer, min(config.data.max_length, self.n_positions - 1), profile)
+        most = min(config.data.max_length, self.n_positions - 1)
+        self._splitter = LineSplitter(tokenizer, most, profile, config.data.tgt_lang)
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 
@@ -112,49 +115,52 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         on_batch: Callable[[int], None] | None = None,
         first_line: int = 0,
+        markup: Markup | None = None,
         **options: Any,
     ) -> list[Translation]:
         """`translate`, with all hypotheses and their scores. What a line break within a line divides are sentences of it.
 
         A translation begins with its line's prefix; `on_batch` gets the number of sentences of each batch; a sample depends
-        on `first_line`, the number of lines before these, and not on the batch.
+        on `first_line`, the number of lines before these, and not on the batch. In `markup`, what is between tags is translated,
+        and each pair of tags is put around the words that belong to it.
         """
         lines = _checked(lines)
         if prefixes is not None and len(_checked(prefixes)) != len(lines):
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
         settings = self.settings(**options)
-        parts = [self.split(line) for line in lines]
+        sources = [self.split(line, markup) for line in lines]
         requests = []
-        for line, of_line in enumerate(parts):
+        for line, source in enumerate(sources):
             prefix = _encode_prefix(self, prefixes[line], first_line + line + 1) if prefixes is not None else ()
-            for number, ids in enumerate(of_line):
+            for number, part in enumerate(source.parts):
                 own = prefix if number == 0 else ()  # only the first part of a split line begins with its prefix
                 seed = (settings.seed, first_line + line, number) if settings.sample else ()
-                requests.append(Request(tuple(ids), own, seed, self.max_length(len(ids), settings, len(own))))
+                length, symbols = (
+                    self.max_length(len(part.ids), settings, len(own)),
+                    self.tokenizer.symbols_in(part.text),
+                )
+                requests.append(Request(part.ids, own, seed, length, symbols))
         distinct = list(dict.fromkeys(requests))  # equal requests are searched once
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
-        in_order, keeps_edges = iter(requests), self.profile is not None
+        in_order = iter(requests)
+        parts = [[Part(part, hypotheses[next(in_order)]) for part in source.parts] for source in sources]
+        texts = written([part for of_line in parts for part in of_line], self.tokenizer, self.model)
         return [
-            join_parts(
-                normalize(line),
-                edge_spaces(line) if keeps_edges else ("", ""),
-                [Part(ids, hypotheses[next(in_order)]) for ids in of_line],
-                settings.n_best,
-                self.tokenizer,
-                self.config.data.tgt_lang,
-            )
-            for line, of_line in zip(lines, parts, strict=True)
+            _joined(normalize(line), source, of_line, [next(texts) for _ in of_line], settings.n_best)
+            for line, source, of_line in zip(lines, sources, parts, strict=True)
         ]
 
-    def split(self, line: str) -> list[list[int]]:
-        """Source ids of the parts in which a line is translated: none for a blank one, usually one."""
-        return self._splitter.split(line)
+    def split(self, line: str, markup: Markup | None = None) -> SourceLine:
+        """The parts in which a line is translated: none for a blank one, usually one."""
+        return self._splitter.split(line, markup)
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""
         src, tgt = self._splitter.respell(normalize(src)), self.tokenizer.normalize_tgt(tgt)
+        if self.tokenizer.symbol_ids:
+            src, tgt = hold_pair(src, tgt)
         return self.tokenizer.encode_src(src), self.tokenizer.encode_tgt(tgt)
 
     def token_scores(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
@@ -180,6 +186,20 @@ class Translator:
             usual = self.profile.usual_lengths(n_src + 1)[1] if self.profile is not None else 0
             limit = max(2 * n_src + 10, settings.min_length + 10, usual)
         return min(limit + n_prefix, self.n_positions - 1)
+
+
+def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[list[str]], n_best: int) -> Translation:
+    """The translation of a line from those of its parts: their n-th hypotheses make its n-th text."""
+    if not parts:
+        return Translation(source, [line.finished(line.end) if source else ""], [0.0], [])
+    n_texts = min(n_best, *map(len, texts))
+    joined = [
+        "".join(f"{part.source.before}{own[n]}" for part, own in zip(parts, texts, strict=True)) for n in range(n_texts)
+    ]
+    scores = [sum(part.hypotheses[n].score for part in parts) for n in range(n_texts)]
+    return Translation(
+        source, [line.finished(f"{text}{line.end}") if text.strip() else "" for text in joined], scores, parts
+    )
 
 
 def _refuse_different(runs: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:

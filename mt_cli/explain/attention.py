@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequent_mask
+from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
+from mt_cli.decoding import alignment
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 
@@ -74,20 +75,9 @@ class CrossAttention(NamedTuple):
     alignment: Alignment
 
 
-@torch.inference_mode()
 def cross_attention(translator: Translator, translations: Sequence[Translation]) -> list[list[CrossAttention]]:
     """For each line, how each of its parts was attended to. It works in batches, unlike `attention_maps`."""
     pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
-    found: dict[int, CrossAttention] = {}
-    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
-        src_ids, src_mask = (t.to(translator.device) for t in source_batch([pairs[i][0] for i in chosen]))
-        tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(translator.device)
-        tgt_mask = subsequent_mask(tgt_in.size(1)).to(translator.device)
-        memory, _ = translator.model.encode(src_ids, src_mask)
-        _, _, cross = translator.model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
-        for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):  # (T,S)
-            src, tgt = pairs[i]
-            weights = weights[: len(tgt), : len(src) + 1]
-            found[i] = CrossAttention(weights.sum(0), _align(weights, tgt))
-    in_order = (found[i] for i in range(len(pairs)))
-    return [list(islice(in_order, len(one.parts))) for one in translations]
+    weights = alignment.cross_attention(translator.model, pairs)
+    found = (CrossAttention(one.sum(0), _align(one, tgt)) for one, (_, tgt) in zip(weights, pairs, strict=True))
+    return [list(islice(found, len(one.parts))) for one in translations]

@@ -100,7 +100,7 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
         if not least <= n_tgt <= most:
             yield "length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
         source, seen = Respelling(profile.spelling)(translation.source), {" ", *profile.characters}
-        if unseen := dict.fromkeys(char for char in source if char not in seen):
+        if unseen := dict.fromkeys(char for char in source if char not in seen and is_letter(char)):
             yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])
     if lost := lost_placeholders(translation.source, translation.text):
         yield "placeholders", " ".join(lost[:_MAX_SHOWN])

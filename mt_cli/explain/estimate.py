@@ -139,10 +139,11 @@ def fit_estimate(
                 raise Interrupted("the fit was stopped")
 
         translations = translator.translations([pair.src for pair in pairs], on_batch=count, n_best=1)
-    features = _features(translator, piece_counts, explain_lines(translator, translations))
-    chrf = np.array(sentence_chrf([one.text for one in translations], [pair.tgt for pair in pairs]))
+    kept = [i for i, one in enumerate(translations) if one.parts]  # in which there is something to translate
+    features = _features(translator, piece_counts, explain_lines(translator, [translations[i] for i in kept]))
+    chrf = np.array(sentence_chrf([translations[i].text for i in kept], [pairs[i].tgt for i in kept]))
     weights = fit_weights(features, chrf)
-    constant, of_dev = float(chrf.mean() - features.mean(0) @ weights), slice(len(chosen))
+    constant, of_dev = float(chrf.mean() - features.mean(0) @ weights), slice(sum(i < len(chosen) for i in kept))
     return Estimate(
         dev_chrf=float(chrf[of_dev].mean()),
         low=float(np.quantile(np.clip(constant + features[of_dev] @ weights, 0, 100), 0.05)),

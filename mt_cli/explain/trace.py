@@ -53,7 +53,7 @@ def trace(translator: Translator, line: str) -> Iterator[str]:
 
     A line that is longer than the model can read at once is traced part by part, as it is translated.
     """
-    for ids in translator.split(line):
+    for ids in (list(part.ids) for part in translator.split(line).parts):
         yield f"source: {' '.join(translator.tokenizer.src_pieces([*ids, EOS_ID]))}"
         rows, steps = list[list[str]](), trace_steps(translator, ids)
         for number, step in enumerate(steps, 1):

@@ -1,0 +1,125 @@
+"""Which source words the words of a translation attended to, and what is placed by that: tags, and spans that were lost.
+
+Letters in shapes: S source pieces, T target pieces, both without end symbol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequent_mask
+from mt_cli.data.normalize import UNSPACED
+from mt_cli.data.spans import SYMBOLS, held, numbered_back
+from mt_cli.data.tokenizer import BOS_ID, Tokenizer
+from mt_cli.decoding.parts import Part, SourcePart
+from mt_cli.decoding.placement import Mark, Weights, Word, placed
+from mt_cli.model.transformer import Transformer
+
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
+_OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
+
+
+@torch.inference_mode()
+def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Tensor]:
+    """For each pair of ids, with the target's end symbol if it has one, the weights (T,S) of its target tokens for the source's
+    and for its end symbol: the mean of all heads and layers."""
+    found = dict[int, Tensor]()
+    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]) if pairs else ():
+        src_ids, src_mask = (t.to(model.device) for t in source_batch([pairs[i][0] for i in chosen]))
+        tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(model.device)
+        memory, _ = model.encode(src_ids, src_mask)
+        tgt_mask = subsequent_mask(tgt_in.size(1)).to(model.device)
+        _, _, cross = model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
+        for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):
+            found[i] = weights[: len(pairs[i][1]), : len(pairs[i][0]) + 1]
+    return (found[i] for i in range(len(pairs)))
+
+
+def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> Iterator[list[str]]:
+    """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
+    write is placed by its attention."""
+    decoded = [[tokenizer.decode_tgt(one.ids) for one in part.hypotheses] for part in parts]
+    unfinished = [
+        (part.src_ids, one.ids_with_end)
+        for part, texts in zip(parts, decoded, strict=True)
+        for one, text in zip(part.hypotheses, texts, strict=True)
+        if not _is_whole(part.source, text)
+    ]
+    weights = cross_attention(model, unfinished)
+    for part, texts in zip(parts, decoded, strict=True):
+        yield [
+            numbered_back(part.source.sentence.written(text), part.source.symbols)
+            if _is_whole(part.source, text)
+            else _written_by_alignment(part.source, one.ids, next(weights), tokenizer)
+            for one, text in zip(part.hypotheses, texts, strict=True)
+        ]
+
+
+def _is_whole(source: SourcePart, translation: str) -> bool:
+    """Whether a translation has the symbol of each span of its source once, and nothing else is to be put into it."""
+    return not source.marks and sorted(held(source.text)) == sorted(held(translation))
+
+
+def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
+    """The translation with tags around the words that belong to theirs, and with spans that the model has lost. `weights`: what
+    `cross_attention` gave."""
+    n_tags = len(tokenizer.src_tags)
+    src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
+    tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
+    matrix = of_tgt @ weights[: len(tgt_ids), n_tags : len(source.ids)].double().numpy() @ of_src.T
+    matrix /= np.maximum(of_tgt.sum(1, keepdims=True), 1)
+
+    rows, missing = list[int](), set(held(source.text))
+    for row, word in enumerate(tgt_words):
+        if word.text not in SYMBOLS or word.text in missing:
+            rows.append(row)
+            missing.discard(word.text)
+    words = [tgt_words[row]._replace(text=source.sentence.cased(tgt_words[row].text)) for row in rows]
+    if words:
+        words[-1] = words[-1]._replace(text=source.sentence.written(words[-1].text))
+    lost = [Mark(symbol, symbol, source.text.index(symbol), True, True) for symbol in missing]
+    ends = list(accumulate(len(word.space) + len(word.text) for word in src_words))
+    marks = [
+        mark._replace(place=_place(mark, src_words, ends))
+        for mark in sorted([*source.marks, *lost], key=lambda mark: mark.place)
+    ]
+    return numbered_back(placed(words, marks, matrix[rows]), source.symbols)
+
+
+def _place(mark: Mark, words: Sequence[Word], ends: Sequence[int]) -> int:
+    """The number of words before a mark whose place counts characters; a tag within a word takes the whole word."""
+    if _OPENS.fullmatch(mark.span):
+        return sum(end <= mark.place for end in ends)
+    return sum(end - len(word.text) < mark.place for word, end in zip(words, ends, strict=True))
+
+
+def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
+    """The words that pieces spell, and which pieces belong to which: 1 or 0, (words, pieces). Characters that are no letters, and
+    those of scripts without spaces, are words by themselves."""
+    words, members, raw = list[Word](), list[list[int]](), b""
+    for number, piece in enumerate(pieces):
+        if byte := _BYTE.fullmatch(piece):
+            raw += bytes([int(byte[1], 16)])
+            text, is_begun = raw.decode("utf-8", "ignore"), len(raw) > 1
+            raw = b"" if text else raw
+        else:
+            text, is_begun = piece.replace("\u2581", " "), False
+        bare = text.lstrip(" ")
+        is_letter = bool(_OF_WORD.match(bare)) and not text.startswith(" ")
+        if words and (is_begun or not words[-1].text or (is_letter and _OF_WORD.match(words[-1].text[-1]))):
+            words[-1] = Word(words[-1].space or text[: len(text) - len(bare)], words[-1].text + bare)
+            members[-1].append(number)
+        else:
+            words.append(Word(text[: len(text) - len(bare)] if words else "", bare))
+            members.append([number])
+    groups = np.zeros((len(words), len(pieces)))
+    for word, own in enumerate(members):
+        groups[word, own] = 1
+    return words, groups

@@ -1,0 +1,74 @@
+"""Tags go around the words that belong to theirs, stay nested, and lose nothing."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mt_cli.decoding.placement import Mark, Word, placed
+
+WORDS = [Word(" " if i else "", word) for i, word in enumerate(["A", "B", "D", "C1", "C2"])]
+LINKS = [(0, 0), (1, 1), (2, 3), (3, 2), (4, 2)]  # of A B D C1 C2 to a b c d: the last two changed places
+
+
+def weights() -> np.ndarray:
+    found = np.full((5, 4), 0.05)
+    for tgt, src in LINKS:
+        found[tgt, src] = 1
+    return found
+
+
+def marks_of(source: str) -> list[Mark]:
+    marks, place, tokens = list[Mark](), 0, re.findall(r"<[^>]+>|%s|[^\s<]+|\s+", source)
+    for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+        if token.startswith("<") or token == "%s":
+            marks.append(Mark(token, token, place, before.isspace(), after.isspace()))
+        elif not token.isspace():
+            place += 1
+    return marks
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a <b>b</b> c d", "A <b>B</b> D C1 C2"),
+        ("<b>a b c d</b>", "<b>A B D C1 C2</b>"),
+        ("<b><i>a b c d</i></b>", "<b><i>A B D C1 C2</i></b>"),
+        ("a b <i>c</i> <b>d</b>", "A B <b>D</b> <i>C1 C2</i>"),
+        ("a <b>b <i>c</i></b> d", "A <b>B D <i>C1 C2</i></b>"),
+        ("<a href='x'>a</a> <b>b c d</b>", "<a href='x'>A</a> <b>B D C1 C2</b>"),
+        ("a<br/> b c d", "A<br/> B D C1 C2"),
+        ("a %s b c d", "A %s B D C1 C2"),
+        ("a b c d <br>", "A B D C1 C2 <br>"),
+        ("<br>a b c d", "<br>A B D C1 C2"),
+        ("a <b>b c d", "A <b>B D C1 C2"),
+        ("a b</i> c d", "A B</i> D C1 C2"),
+        ("<b></b>a b c d", "<b></b>A B D C1 C2"),
+        ("<x/>a <x/>b c d", "<x/>A <x/>B D C1 C2"),
+    ],
+)
+def test_tags_are_around_the_words_that_theirs_are_aligned_with(source: str, expected: str) -> None:
+    assert placed(WORDS, marks_of(source), weights()) == expected
+
+
+def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word() -> None:
+    """Every two pairs of tags, one in the other or one after the other, around any words of the source."""
+    words, n_right, n_all = ["a", "b", "c", "d"], 0, 0
+    for start, end, inner_start, inner_end in product(range(4), range(1, 5), range(4), range(1, 5)):
+        if not (start <= inner_start < inner_end <= end):
+            continue
+        opens = {start: "<b>"}, {inner_start: "<i>"}
+        source = " ".join(
+            f"{opens[0].get(i, '')}{opens[1].get(i, '')}{word}{'</i>' * (inner_end == i + 1)}{'</b>' * (end == i + 1)}"
+            for i, word in enumerate(words)
+        )
+        result = placed(WORDS, marks_of(source), weights())
+        assert re.sub("<[^>]+>", "", result) == "A B D C1 C2"
+        assert re.fullmatch(r"[^<]*<b>[^<]*<i>[^<]*</i>[^<]*</b>[^<]*", result), (source, result)
+        inside = {WORDS[tgt].text for tgt, src in LINKS if inner_start <= src < inner_end}
+        n_all += 1
+        n_right += inside <= set(re.search("<i>(.*)</i>", result)[1].split())  # type: ignore[index]
+    assert n_right == n_all == 35

@@ -35,6 +35,7 @@ from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
+from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
@@ -150,6 +151,8 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
     models = [(0, 1)] if settings.joint else [(0,), (1,)]
     sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
 
+    symbols = SYMBOLS if any(pair.data.variation for pair in pairs) else ""  # which only variations teach
+
     def make() -> Made:
         tags = tags_of(config)
         if any(corpus.synthetic for pair in pairs for corpus in pair.data.corpora):
@@ -158,14 +161,16 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
             n_real, n_synthetic = (sum(pair.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
             tags.append(REAL if tags_real_sources(pairs[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
         if parent is None:
-            return run.save_tokenizer(train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags))
+            return run.save_tokenizer(train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags, symbols))
         return run.save_tokenizer(with_tags(tokenizer_of_parent(config, parent, sides), tags))
 
     inputs = inputs_of_runs(run, parent=parent)
     for pair in pairs:
         inputs |= pair.inputs | pair.made
     extends = config.training.extend_vocabulary
-    run.manifest.product("tokenizer", inputs, {**settings.model_dump(), "extend_vocabulary": extends}, make)
+    run.manifest.product(
+        "tokenizer", inputs, {**settings.model_dump(), "extend_vocabulary": extends, "symbols": symbols}, make
+    )
     return run.load_tokenizer(settings.joint)
 
 

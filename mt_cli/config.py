@@ -223,6 +223,9 @@ class DataConfig(LanguagePair):
     spelling: Literal["dev", "own"] = "dev"
     """Whose spelling training is read in, where its text has an apostrophe or a Latin letter with marks that data.dev hardly
     ever has, such as ã for its â: that of the dev set, in `mt translate`, too, or the files' own."""
+    variation: float = Field(0.05, ge=0, le=0.5)
+    """Which share of an epoch's pairs is made from others, with what people write and the text has not: spans that are copied,
+    such as addresses and placeholders, and typing errors. 0 for none."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto: by tgt_lang."""
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
+from mt_cli.augment.variation import MOST_VARIED, varied
 from mt_cli.checking.check import ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
@@ -46,6 +47,7 @@ _MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wa
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text
 _MOST_REPEATED = 10.0  # times that an epoch has an entry of a list of words
 _CHUNK_SIZE = 10_000  # pairs that are encoded at once, by several threads
+_MOST_TAGS = 2  # before a source
 _MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
 
 
@@ -323,7 +325,31 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         n_text = sum(part.weight * len(part.dataset) for part in parts)
         weight = min(_MOST_REPEATED, words.share / (1 - words.share) * n_text / len(datasets[-1]))
         parts.append(Part(datasets[-1], weight, words.files[0], tags, back_tags))
+    if (share := pair.data.variation) and len(variations := _varied(pair, tokenizer, len(Mixture(parts)))):
+        n_text = sum(part.weight * len(part.dataset) for part in parts)
+        weight = min(1.0, share / (1 - share) * n_text / len(variations))
+        parts.append(Part(variations, weight, "variations", tags, back_tags, is_synthetic=True))
     return Mixture(parts)
+
+
+def _varied(pair: PairText, tokenizer: Tokenizer, n_pairs: int) -> TokenDataset:
+    """Pairs with what people write and the text has not."""
+    folder = pair.files.cache / "varied"
+
+    def make() -> Made:
+        chosen = list(islice(pair.trained(*pair.sets), 0, None, -(-n_pairs // MOST_VARIED)))
+        pairs = [one[:2] for one in varied(chosen, bool(tokenizer.symbol_ids))]
+        encoded = (TokenPair(*own, line) for line, own in enumerate(tokenizer.encode_pairs(pairs), 1))
+        kept = (one for one in encoded if max(len(one.src), len(one.tgt)) < pair.data.max_length - _MOST_TAGS)
+        try:
+            TokenDataset.build(folder, kept, tokenizer.vocab_sizes)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+        return Made([folder / name for name in FILES])
+
+    inputs = {**pair.inputs, "tokenizer": tokenizer.sha256, **pair.made}
+    pair.run.manifest.product(f"ids varied{pair.suffix}", inputs, {"max_length": pair.data.max_length}, make)
+    return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
 
 def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset:
@@ -379,7 +405,7 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
         builders, files = [ProfileBuilder(counter.abbreviations()) for counter in counters], []
         for one in _kept_pairs(pair, text):
             for builder, (_, side) in zip(builders, ways, strict=True):
-                builder.add(one[side])
+                builder.add(*(one[:2] if side == 0 else one[1::-1]))
         for builder, (way, side) in zip(builders, ways, strict=True):
             n = len(way)
             chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))

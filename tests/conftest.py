@@ -282,6 +282,7 @@ data:
   test:
     held_out: [test.en, test.de]
   max_length: 16
+  variation: 0
 tokenizer:
   vocab_size: 300
 model:

@@ -16,6 +16,7 @@ from mt_cli.build import prepare, train
 from mt_cli.config import Config
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.corpus_config import read_config
+from mt_cli.data.dataset import Mixture
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import ConfigError, UsageError
 from mt_cli.run.checkpoint import load_model
@@ -71,11 +72,12 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
     for to, data, tag, longest in ((None, ("es", "gn"), "<2gn>", 0), ("es", ("gn", "es"), "<2es>", 1)):
         translator = Translator.load(run.path, to=to)
         assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == data
-        [ids] = translator.split("la casa")
-        assert ids == [raw.tags.get(tag), *raw.encode_src("la casa")]
-        assert translator.tokenizer.decode_src(ids) == "la casa"
+        [ids] = [list(part.ids) for part in translator.split("la").parts]
+        assert ids == [raw.tags.get(tag), *raw.encode_src("la")]
+        assert translator.tokenizer.decode_src(ids) == "la"
         assert translator.encode_pair("a", "b") == ([raw.tags.get(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
         mixture = prepare(run.load_config(), run).train
+        mixture = Mixture([part for part in mixture.parts if not part.is_synthetic])  # without the variations
         expected = mixture.lengths(range(len(mixture)))[longest].max() + (2 if longest else 1)  # tag and end symbol
         assert translator.profile.longest_src == expected
     data = prepare(run.load_config(), run)
@@ -186,7 +188,7 @@ def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
 
 def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
     config = of_pairs.load_config()
-    parts = prepare(config, of_pairs).train.parts
+    parts = [part for part in prepare(config, of_pairs).train.parts if not part.is_synthetic]  # not the variations
     sizes = [len(part.dataset) for part in parts]
     assert parts[0].weight == 1 and parts[1].weight == pytest.approx(2 * (sizes[0] / (2 * sizes[1])) ** 0.5)
 
@@ -260,7 +262,7 @@ def test_a_run_of_one_pair_begins_with_a_run_of_several(of_pairs, mt):
     child = RunDir(Path("child"))
     assert (pair_of(child).held_out / "test.es").read_text() == (of_pairs.path / "es-gn/held_out/test.es").read_text()
     translator = Translator.load("child")
-    assert translator.split("la")[0][0] == translator.tokenizer.tags.get("<2gn>")
+    assert translator.split("la").parts[0].ids[0] == translator.tokenizer.tags.get("<2gn>")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,19 +32,23 @@ _HELD_OUT, _MAX_HELD_OUT = 0.1, 3000  # of the distinct pairs: a share, and a nu
 _N_ITERATIONS = 4
 _PRIOR = 1.0  # occurrences of a word that count as much as what is known of all words
 _COPIED = 0.1  # share of that prior for the same word on the other side: a name, a number
+_CLEAR = 30.0  # times as probable as by chance, both ways multiplied: then two units translate each other
 _DISCOUNT = 0.2  # translations: a word seen once has a little of each word beside it, which is no evidence
 
 
-def units(text: str) -> list[str]:
-    """The distinct units of a sentence that are counted: the first letters of each word; where a script has no spaces,
-    each character and each two neighbours."""
-    found = dict[str, None]()
-    for unspaced, word in _WORDS.findall(text.lower()):
-        if word:
-            found[word[:_PREFIX]] = None
-        found.update(dict.fromkeys(unspaced))
-        found.update(dict.fromkeys(map("".join, pairwise(unspaced))))
-    return list(found)[:_MAX_UNITS]
+def unit_places(text: str) -> dict[str, tuple[int, int]]:
+    """The distinct units of a sentence that are counted, and where each begins and ends: the first letters of each word; where a
+    script has no spaces, each character and each two neighbours."""
+    found, lowered = dict[str, tuple[int, int]](), text.lower()
+    for match in _WORDS.finditer(lowered if len(lowered) == len(text) else text):
+        start, end = match.span()
+        if match[2]:
+            found.setdefault(match[2][:_PREFIX], (start, end))
+        else:
+            for size in (1, 2):
+                for i in range(start, end - size + 1):
+                    found.setdefault(lowered[i : i + size], (i, i + size))
+    return dict(islice(found.items(), _MAX_UNITS))
 
 
 class Lexicon:
@@ -53,12 +57,12 @@ class Lexicon:
     def __init__(self, pairs: Sequence[SentencePair]):
         vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
         lines = [
-            [vocabulary.setdefault(unit, len(vocabulary)) for unit in units(text)]
+            [vocabulary.setdefault(unit, len(vocabulary)) for unit in unit_places(text)]
             for pair in pairs
             for text in (pair.src, pair.tgt)
         ]
         counts = np.bincount([unit for line in lines for unit in line], minlength=len(vocabulary))
-        self._n_units = len(vocabulary)
+        self.units, self._n_units = list(vocabulary), len(vocabulary)
         self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
         # Repeated pairs would explain each other, so each is learnt once: the first stands for all.
         self.first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
@@ -94,6 +98,21 @@ class Lexicon:
         chunks = [slice(first, last) for first, last in pairwise(bounds)]
         return np.concatenate([np.zeros(0), *(self._score(src[chunk], tgt[chunk]) for chunk in chunks)])
 
+    def links(self, lines: Ints) -> tuple[Ints, Ints, Ints]:
+        """Of these lines, the units that are each other's best translation: the number of each link's line among `lines`, and
+        its two ends as places in `units`."""
+        own = self.first[lines]
+        cells = _Cells.of(self._src, own, self._tgt, own)
+        key = self._keys_of(cells)
+        mutual = self._forward.lift(cells, self._forward.counts[key]) * self._backward.lift(
+            cells.reversed(), self._backward.counts[key]
+        )
+        best = [np.zeros(int(n.sum())) for n in (cells.n_src, cells.n_tgt)]
+        for of_row, row in zip(best, (cells.src_row, cells.tgt_row), strict=True):
+            np.maximum.at(of_row, row, mutual)
+        is_best = (mutual >= best[0][cells.src_row]) & (mutual >= best[1][cells.tgt_row]) & (mutual > _CLEAR)
+        return cells.pair[is_best], cells.src[is_best], cells.tgt[is_best]
+
     def n_units(self, src: Ints, tgt: Ints) -> tuple[Ints, Ints]:
         """How many units of these lines the score rests on."""
         return self._src.n[src], self._tgt.n[tgt]
@@ -101,11 +120,16 @@ class Lexicon:
     def _score(self, src: Ints, tgt: Ints) -> Floats:
         src, tgt = self.first[src], self.first[tgt]
         cells = _Cells.of(self._src, src, self._tgt, tgt)
+        key = self._keys_of(cells)
+        scores = self._forward.score(cells, key) + self._backward.score(cells.reversed(), key)
+        return np.where((src == tgt) & self._is_learnt[src], self._own_score[src], scores)
+
+    def _keys_of(self, cells: _Cells) -> Ints:
+        """The number of the unit pair in each cell; one more than there are for those that nothing is known of."""
         wanted = cells.src * self._n_units + cells.tgt
         key = np.searchsorted(self._keys, wanted)
         key[np.append(self._keys, -1)[key] != wanted] = len(self._keys)
-        scores = self._forward.score(cells, key) + self._backward.score(cells.reversed(), key)
-        return np.where((src == tgt) & self._is_learnt[src], self._own_score[src], scores)
+        return key
 
 
 class _Side:
@@ -163,15 +187,15 @@ class _Direction:
             self.counts = _sums(posterior, key, len(src_of_key))  # expected number of translations, for each unit pair
             self.totals = _sums(self.counts, src_of_key, n_units)  # and in all, for each source unit
             self.own = _sums(posterior, cells.src_at, n_places)  # and those in the line itself, for each place
-            lift = self._lift(cells, self.counts[key] - posterior)
+            lift = self.lift(cells, self.counts[key] - posterior)
             posterior = lift / self._explained(cells, lift)[cells.tgt_row]
         self.own_score = self._mean_log(cells, lift)
 
     def score(self, cells: _Cells, key: Ints) -> Floats:
         """For each pair the mean over target units of log P(unit | source) / P(unit)."""
-        return self._mean_log(cells, self._lift(cells, self.counts[key]))
+        return self._mean_log(cells, self.lift(cells, self.counts[key]))
 
-    def _lift(self, cells: _Cells, counts: Floats) -> Floats:
+    def lift(self, cells: _Cells, counts: Floats) -> Floats:
         """P(target unit | source unit) / P(target unit) for each cell, from the number of translations of each unit pair. What
         the source unit's own line added to its total is left out."""
         prior = _PRIOR * ((1 - _COPIED) * self.share[cells.tgt] + _COPIED * (cells.src == cells.tgt))

@@ -203,7 +203,8 @@ def test_one_line_comes_out_for_each_line_that_goes_in(mt, trained_run, name):
     for line, raw in zip(answer.lines, content.split(b"\n"), strict=False):
         before, after = edge_spaces(raw.decode("utf-8", "replace").rstrip("\r")) if line else ("", "")
         text = line.removeprefix(before).removesuffix(after)
-        assert len(line.splitlines()) <= 1 and "\t" not in text and text == text.strip()
+        assert len(line.splitlines()) <= max(1, len(raw.decode("utf-8", "replace").splitlines()))
+        assert "\t" not in text and text == text.strip()
     if "cat" in content.decode("latin-1").split("\n")[n_lines - 1 : n_lines]:
         assert answer.lines[-1] == "Katze"
 
@@ -239,7 +240,8 @@ def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run
         assert len(answer.lines) >= n_lines
     else:
         assert len(answer.lines) == n_lines
-    assert all(len(line.splitlines()) <= 1 for line in answer.lines)
+    if form in ("scores", "trace"):  # the others keep line breaks within a line
+        assert all(len(line.splitlines()) <= 1 for line in answer.lines)
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "more than a pipe holds"])

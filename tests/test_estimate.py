@@ -178,5 +178,5 @@ def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(
     good, bad = at_terminal.index("Hund\n"), at_terminal.index("may be wrong: estimated chrF ")
     remark, following = at_terminal[bad:].split("\n")[:2]
     assert at_terminal.count("may be wrong: ") == 1 and good < bad and following.startswith(">")
-    assert ", on the dev set " in remark and "; length: " in remark and len(remark) <= 120
+    assert ", on the dev set " in remark and "; unseen: " in remark and len(remark) <= 120
     assert "wrong" not in shown("qux zebra 37\n", stdout=subprocess.DEVNULL), "somebody else reads the translations"

@@ -41,6 +41,9 @@ TokenizeOption = Annotated[
 BaselinesOption = Annotated[
     bool, typer.Option("--baselines", help="Also score the copied source and the most similar training pair.")
 ]
+RobustnessOption = Annotated[
+    bool, typer.Option("--robustness", help="Also score test sets as people write: with emoji, addresses, capitals ...")
+]
 FormatOption = Annotated[
     Literal["text", "json", "latex", "markdown", "csv"] | None,
     typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
@@ -58,6 +61,7 @@ def evaluate(
     checkpoint: CheckpointsOption = None,
     tokenize: TokenizeOption = None,
     baselines: BaselinesOption = False,
+    robustness: RobustnessOption = False,
     device: DeviceOption = "auto",
     to: ToOption = None,
     form: FormatOption = None,
@@ -73,11 +77,12 @@ def evaluate(
     if as_json and form not in {None, "json"}:
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
     src, ref, checkpoints, runs = only_file("--src", sources), references or [], checkpoint or ["best"], runs or []
+    more = {"baselines": baselines, "robustness": robustness}
     refuse_structured(src, *ref, *hypotheses or ())
     if hypotheses:
         if not ref:
             raise UsageError("--hyp needs --ref, the references to score against")
-        needs_model = {"src": src, "checkpoint": checkpoint, "baselines": baselines, "to": to, **search}
+        needs_model = {"src": src, "checkpoint": checkpoint, "to": to, **more, **search}
         refuse_options("--hyp is scored without a model", needs_model)
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
@@ -94,7 +99,7 @@ def evaluate(
         if hypotheses:
             results += evaluated(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
         for run, name in product(runs, checkpoints):
-            options = {"tokenize": tokenize, "device": device, "to": to, "baselines": baselines, **search}
+            options = {"tokenize": tokenize, "device": device, "to": to, **more, **search}
             results += evaluated(run, src=src, ref=ref, checkpoint=name, **options)
     finally:
         if results:  # also those before a failure

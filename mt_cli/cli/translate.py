@@ -46,6 +46,9 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
     checkpoint: CheckpointsOption = None,
     prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
+    markup: Annotated[
+        Literal["html", "xml"] | None, typer.Option(help="Translate what is between tags; each stays around its words.")
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."),
@@ -86,7 +89,7 @@ def translate(
         refuse_without_effect(search, translator.settings(**search))
         name = str(input_file or "stdin")
         is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
-        process = TranslateLines(translator, search, name, prefix, as_json, show_doubts, is_talking)
+        process = TranslateLines(translator, search, name, prefix, markup, as_json, show_doubts, is_talking)
         catch_ctrl_c()
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
@@ -100,6 +103,7 @@ class TranslateLines:
     options: dict[str, Any]  # keys of the config's `decoding`
     name: str  # of the input, for messages
     prefix: str | None  # what every translation begins with
+    markup: Literal["html", "xml"] | None  # what the lines are written in
     is_json: bool
     reports_doubts: bool
     is_talking: bool  # says below each translation why it may be wrong
@@ -145,7 +149,9 @@ class TranslateLines:
     def _translate(self, lines: list[str], n_before: int) -> list[Translation]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)
         try:
-            return self.translator.translations(lines, prefixes, first_line=n_before, **self.options)
+            return self.translator.translations(
+                lines, prefixes, first_line=n_before, markup=self.markup, **self.options
+            )
         except UsageError as error:
             if self.prefix is None:
                 raise

@@ -7,6 +7,7 @@ import math
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import SetScores, TestSet, config_sha256, with_comparisons
 from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, language_of_script, mean_loss, ter_of
+from mt_cli.evaluation.robustness import changed_sets, note_on
 from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.directions import Direction, choose_direction, directions_of
@@ -58,6 +60,7 @@ def evaluate(
     tokenize: str | None = None,
     tgt_lang: str | None = None,
     baselines: bool = False,
+    robustness: bool = False,
     device: str = "auto",
     to: str | None = None,
     **search: Any,
@@ -65,8 +68,8 @@ def evaluate(
     """The scores of runs on the dev set and each test set of their configs, in each direction that they learnt or in that
     which `to` names; or on `src` and `ref`; or the scores of files of translations `hyp`, in `tgt_lang`, against `ref`.
 
-    `search` are keys of the config's `decoding`. Reasons why scores mislead are logged. Raises MTError, for text that cannot
-    be read before anything of its run is translated.
+    `robustness`: also under changes such as people make. `search` are keys of the config's `decoding`. Reasons why scores
+    mislead are logged. Raises MTError, for text that cannot be read before anything of its run is translated.
     """
     if not runs and not (hyp and ref):
         raise UsageError("nothing to evaluate; give a run, or hyp and ref")
@@ -82,7 +85,12 @@ def evaluate(
         for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
             for direction, sets in planned:
                 evaluator = RunEvaluator(run, name, direction, device, tokenize, **search)
-                results += [evaluator.evaluate(test_set)[1] for test_set in sets]
+                for test_set in sets:
+                    results.append(plain := evaluator.evaluate(test_set)[1])
+                    languages = direction.data.src_lang, direction.data.tgt_lang
+                    for change, one in changed_sets(test_set, *languages) if robustness else ():
+                        scores = evaluator.evaluate(one)[1]
+                        results.append(replace(scores, note=note_on(change, plain, scores)))
     return Evaluation(results)
 
 

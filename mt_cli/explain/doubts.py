@@ -59,8 +59,7 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
     found = list[tuple[str, str]]()
     for part, own in zip(translation.parts, attention, strict=True):
         found += _doubts_of_part(translator, part, own)
-    if translation.parts:
-        found += _doubts_of_line(translator.profile, translation)
+    found += _doubts_of_line(translator.profile, translation)
     return [Doubt(kind, detail) for kind, detail in sorted(dict(reversed(found)).items())]  # the first of each kind
 
 
@@ -97,7 +96,7 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
         n_src = sum(len(part.src_ids) + 1 for part in translation.parts)
         n_tgt = sum(len(part.hypotheses[0].ids) + 1 for part in translation.parts)
         least, most = profile.usual_lengths(n_src)
-        if not least <= n_tgt <= most:
+        if translation.parts and not least <= n_tgt <= most:
             yield "length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
         source, seen = Respelling(profile.spelling)(translation.source), {" ", *profile.characters}
         if unseen := dict.fromkeys(char for char in source if char not in seen and is_letter(char)):

@@ -56,11 +56,15 @@ class Estimate(BaseModel):
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
 
     def of(self, translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
-        """chrF from 0 to 100 of each line's best translation; None for a blank line."""
+        """chrF from 0 to 100 of each line's best translation; 0 where all of its words are copied, None for a line without
+        words."""
         chosen = [line for line in lines if line.translation.parts]
         features = _features(translator, self.piece_counts, chosen)
         found = iter(np.clip(self.constant + features @ np.array(self.weights), 0, 100).tolist())
-        return [next(found) if line.translation.parts else None for line in lines]
+        return [
+            next(found) if line.translation.parts else 0.0 if any(map(str.isalpha, line.translation.source)) else None
+            for line in lines
+        ]
 
 
 def load_estimate(translator: Translator) -> Estimate | None:

@@ -169,15 +169,20 @@ def test_the_engine_translates_in_8_bits(trained_run: Path, mt: Callable[..., An
 
 
 @pytest.mark.parametrize(
-    ("machine", "has_vnni", "wanted"),
-    [("x86_64", True, None), ("AMD64", False, "1"), ("arm64", False, None)],  # no build for arm64 has MKL
+    ("machine", "has_vnni", "limit", "wanted"),
+    [
+        ("x86_64", True, None, None),
+        ("AMD64", False, None, "1"),
+        ("x86_64", True, "AVX2", "1"),
+        ("arm64", False, None, None),  # there are no builds with MKL
+    ],
 )
 def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
-    machine: str, has_vnni: bool, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+    machine: str, has_vnni: bool, limit: str | None, wanted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
-    monkeypatch.delenv("CT2_USE_MKL", raising=False)
+    monkeypatch.setattr("os.environ", {"ONEDNN_MAX_CPU_ISA": limit} if limit else {})
     avoid_saturated_int8()
     assert os.environ.get("CT2_USE_MKL") == wanted
 

@@ -45,6 +45,13 @@ def test_long_lines_take_little_time(unit: str) -> None:
     assert time.process_time() - started < 20  # a quadratic pattern takes minutes
 
 
+@pytest.mark.parametrize("n_before", [0, 65_530, 65_534, 70_000])
+def test_a_line_has_so_many_spans_and_the_others_are_text(n_before: int) -> None:
+    text, spans = hold("%s, " * 70_000, n_before=n_before)
+    assert len(spans) == len(held(text)) == max(0, 65_534 - n_before)
+    assert put_back(text, [*[""] * n_before, *spans]) == "%s, " * 70_000
+
+
 def test_the_spans_of_a_sentence_get_the_first_symbols() -> None:
     text, spans = hold("%s a %d b %s")
     part, own = numbered_anew(text[2:])

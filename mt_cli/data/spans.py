@@ -50,15 +50,18 @@ SPANS = re.compile(rf"(?:{_EMOJIS}|{'|'.join(_KINDS)})+")
 
 
 def hold(text: str, pattern: re.Pattern[str] = SPANS, n_before: int = 0) -> tuple[str, list[str]]:
-    """The text with a symbol for each of its spans, and the spans. `n_before`: how many the line has had already."""
+    """The text with a symbol for each of its spans, and the spans. `n_before`: how many the line has had already; beyond 65,534
+    they are text."""
     spans = list[str]()
+    if n_before >= _MOST:
+        return text, spans
 
     def symbol(found: re.Match[str]) -> str:
         spans.append(found[0])
         may_be_outside = found[0][0] == "<" or not any(map(str.isalnum, found[0]))
         return chr((_OUTSIDE if may_be_outside else _INSIDE) + n_before + len(spans) - 1)
 
-    return pattern.sub(symbol, text, count=max(1, _MOST - n_before)), spans
+    return pattern.sub(symbol, text, count=_MOST - n_before), spans
 
 
 def hold_markup(text: str, markup: Markup, n_before: int = 0) -> tuple[str, list[str]]:

@@ -1,3 +1,4 @@
+const data = JSON.parse(document.getElementById("data").textContent);
 const SECTIONS = [["encoder", "src_pieces", "src_pieces"], ["decoder", "tgt_pieces", "tgt_inputs"], ["cross", "tgt_pieces", "src_pieces"]];
 
 function showLayer(sentence, [name, rows, columns], heads, layer) { // the mean of the heads, and below it each head on demand

@@ -1,5 +1,4 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
 function element(tag, className, ...content) {
@@ -8,6 +7,11 @@ function element(tag, className, ...content) {
   made.append(...content); // text enters the page here, and as text only
   return made;
 }
+
+const DOUBTS = {
+  looped: "repeats itself", copied: "copies the source", length: "unusual length", unattended: "perhaps not translated",
+  unseen: "characters unknown from training", numbers: "numbers differ", placeholders: "placeholders are lost",
+};
 
 function heat(rows, columns, weights, most) { // a table of squares: the larger the weight, the stronger the colour
   const header = (piece) => element("th", "", piece);

@@ -1,4 +1,4 @@
-"""Pages for a browser: a template of this folder with its style sheets, its scripts and its data in one file.
+"""Pages for a browser: a template of the package with its style sheets, its scripts and its data in one file.
 
 A page loads nothing from the network, by its own security policy, and never takes text for code: Jinja escapes all of it.
 """
@@ -18,7 +18,7 @@ from mt_cli.files import write_text
 if TYPE_CHECKING:
     from mt_cli.explain.attention import AttentionMaps
 
-_FOLDER = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _MAX_CHARACTERS = 64_000_000  # browsers cannot open larger pages
 
 
@@ -34,21 +34,28 @@ def refuse_page(file: Path, option: str, replaced: bytes = b"") -> None:
 
 
 def write_page(file: Path, name: str, data: str, **values: Any) -> None:
-    """Fills the template `name`.html with `values`. `data`, as `safe_json` makes it, is for its script.
+    """Fills the template explain/`name`.html with `values`. `data`, as `safe_json` makes it, is for its script.
 
     Raises RunDirError when the disk is full or the folder cannot be written.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, as `mt explain` is to start quickly
-
-    pages = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
-    pages.trim_blocks = pages.lstrip_blocks = True
-    pages.filters |= {"whole": "{:,}".format, "plain": lambda text: str(text).replace("_", " ")}
     script, style = (
-        "".join((_FOLDER / f"{stem}.{kind}").read_text("utf-8") for stem in ("page", name)) for kind in ("js", "css")
+        "".join((_PACKAGE / f"explain/{stem}.{kind}").read_text("utf-8") for stem in ("page", name))
+        for kind in ("js", "css")
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values |= {"data": data, "script": script, "script_sha256": digest, "style": style}
-    write_text(file, pages.get_template(f"{name}.html").render(values))
+    write_text(file, render_page(f"explain/{name}.html", **values))
+
+
+def render_page(template: str, **values: Any) -> str:
+    """The page that `template`, a path in the package, makes of `values`. Its `text_of(path)` is a script or a style sheet."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, as `mt explain` is to start quickly
+
+    pages = Environment(loader=FileSystemLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined)
+    pages.trim_blocks = pages.lstrip_blocks = True
+    pages.filters |= {"whole": "{:,}".format, "plain": lambda text: str(text).replace("_", " ")}
+    pages.globals["text_of"] = lambda path: (_PACKAGE / path).read_text("utf-8")
+    return pages.get_template(template).render(values)
 
 
 def safe_json(value: Any) -> str:

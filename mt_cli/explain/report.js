@@ -1,3 +1,4 @@
+const data = JSON.parse(document.getElementById("data").textContent);
 const { runs, sets } = data;
 const isAlone = runs.length === 1;
 const N_AT_ONCE = 20; // sentences
@@ -153,11 +154,6 @@ function showGroups() {
 }
 
 // Sentences -----------------------------------------------------------------------------------------------------------
-
-const DOUBTS = {
-  looped: "repeats itself", copied: "copies the source", length: "unusual length", unattended: "hardly attended to",
-  unseen: "characters unknown from training", numbers: "numbers differ", placeholders: "placeholders are lost",
-};
 
 function markDifferences(words, others, isSpaced, className) { // marks the words that a longest common subsequence leaves out
   const shown = element("span"), n = words.length, m = others.length;

@@ -1,0 +1,37 @@
+"use strict";
+// What the page asks to translate: here the server that sent it. Each method answers with a promise, and fails with an
+// Error whose message is for people. Methods that a backend lacks are null: the page then offers no files, and collects
+// corrections itself, to be downloaded.
+window.mtBackend = (() => {
+  const token = document.querySelector("meta[name=mt-token]").content;
+
+  async function ask(path, options) {
+    for (;;) {
+      const answer = await fetch(path, options).catch((error) => {
+        throw error.name === "AbortError" ? error : new Error("The server does not answer. Is mt serve still running?");
+      });
+      if (answer.ok) return answer;
+      const wait = answer.status === 503 && Number(answer.headers.get("Retry-After")); // its queue is full
+      if (!wait) throw new Error(await answer.json().then(({ error }) => error, () => "The server answers " + answer.status + "."));
+      await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
+      options?.signal?.throwIfAborted();
+    }
+  }
+  const send = (path, value, signal) => ask(path, {
+    method: "POST", signal, body: JSON.stringify(value), headers: { "Content-Type": "application/json", "X-MT-Token": token },
+  }).then((answer) => answer.json());
+
+  return {
+    languages: () => ask("mt/languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
+    // { source, target, q, alternatives } -> { lines: [{ source, texts, estimate, doubts, source_words, target_words, attention }] }
+    translate: (request, signal) => send("mt/translate", request, signal),
+    correct: (correction) => send("mt/correct", correction), // { source, target, q, text }
+    async file({ source, target, file }, signal) { // -> { name, blob }
+      const body = new FormData();
+      for (const [name, value] of Object.entries({ file, source, target })) body.append(name, value);
+      const answer = await ask("mt/file", { method: "POST", signal, body, headers: { "X-MT-Token": token } });
+      const [, plain, encoded] = /filename(?:="([^"]*)|\*=utf-8''(.*))/i.exec(answer.headers.get("Content-Disposition")) ?? [];
+      return { name: plain ?? (encoded ? decodeURIComponent(encoded) : file.name), blob: await answer.blob() };
+    },
+  };
+})();

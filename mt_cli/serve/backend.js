@@ -23,7 +23,7 @@ window.mtBackend = (() => {
 
   return {
     languages: () => ask("mt/languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
-    // { source, target, q, alternatives } -> { lines: [{ source, texts, estimate, doubts, source_words, target_words, attention }] }
+    // { source, target, q, alternatives } -> { lines: [{ texts, estimate, is_low, doubts, source_words, target_words, attention }] }
     translate: (request, signal) => send("mt/translate", request, signal),
     correct: (correction) => send("mt/correct", correction), // { source, target, q, text }
     async file({ source, target, file }, signal) { // -> { name, blob }

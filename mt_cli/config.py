@@ -7,7 +7,7 @@ YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -46,8 +46,9 @@ def _language(tag: str) -> str:
     return tag
 
 
-_TABLES = (".tsv", ".csv", ".xlsx", ".xls", ".ods")
-_A_TABLE = f"one table ({', '.join(_TABLES)})"
+_MEMORIES = (".tmx", ".xlf", ".xliff", ".po")
+_TABLES = (".tsv", ".csv", ".xlsx", ".xls", ".ods", ".jsonl", *_MEMORIES)
+_A_TABLE = f"one table ({', '.join(_TABLES)}, or .txt with tabs)"
 
 
 def is_table(file: str) -> bool:
@@ -55,11 +56,21 @@ def is_table(file: str) -> bool:
     return file.lower().removesuffix(".gz").endswith(_TABLES)
 
 
+def is_memory(file: str) -> bool:
+    """Whether, by its name, the file holds units in languages that it names, and not in columns."""
+    return file.lower().removesuffix(".gz").endswith(_MEMORIES)
+
+
+def are_one_table(files: Sequence[str]) -> bool:
+    """Whether it is one file with both languages, which may also be text with tabs."""
+    return len(files) == 1 and (is_table(files[0]) or files[0].lower().removesuffix(".gz").endswith(".txt"))
+
+
 def _files(value: Any) -> Any:
     files = [value] if isinstance(value, str) else value
     if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
         raise ValueError(f"expected [source file, target file] or {_A_TABLE}")
-    if (len(files) == 1 and not is_table(files[0])) or files[:1] == files[1:]:
+    if (len(files) == 1 and not are_one_table(files)) or files[:1] == files[1:]:
         raise ValueError(f"expected two different files, source and target, or {_A_TABLE}")
     return files
 
@@ -163,8 +174,8 @@ class LanguagePair(Section):
     tgt_lang: Language
     """Language code of the target text. It decides how scores split words."""
     train: Train
-    """[source file, target file], line n beside line n, or one table (.tsv, .csv or .xlsx), also compressed (.gz); paths are
-    relative to where mt is started. Or a list of corpora: {files: [news.es, news.gn], weight: 2}, {files: web.tsv}."""
+    """[source file, target file], line n beside line n, or one table (.tsv, .csv, .xlsx, .jsonl) or memory (.tmx, .xliff, .po),
+    also compressed (.gz); paths are relative to where mt is started. Or a list of corpora: {files: [news.es, news.gn], weight: 2}, {files: web.tsv}."""
     dev: Files | None = None
     """The validation text, which decides which checkpoint is the best; 500 to 3,000 pairs are usual. null: pairs are held out of
     the training text, as test set, too, where data.test is empty."""
@@ -179,6 +190,10 @@ class LanguagePair(Section):
     @property
     def name(self) -> str:
         return f"{self.src_lang}-{self.tgt_lang}"
+
+    def columns_of(self, files: Sequence[str], columns: str | None) -> str | None:
+        """What names source and target in these files: of a memory its languages, of tables their `columns`."""
+        return f"{self.src_lang},{self.tgt_lang}" if len(files) == 1 and is_memory(files[0]) else columns
 
     @property
     def corpora(self) -> list[Corpus]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config import Config, is_table
+from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.data.tables import find_layout, suffix_of
@@ -45,7 +45,7 @@ def read_config(
         "training.extend_vocabulary": extend_vocabulary or None,
     }
     settings = [*settings, *_as_settings(options)]
-    kinds = [_kind(file) for file in corpus]
+    kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["config"]:
         of_files = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
         if given := [name for name, value in of_files.items() if value]:
@@ -111,7 +111,7 @@ def _as_settings(values: dict[str, Any]) -> list[str]:
 
 
 def _files_of_set(option: str, files: Sequence[Path]) -> list[str]:
-    if len(files) != (1 if is_table(str(files[0])) else 2):
+    if len(files) != (1 if is_table(str(files[0])) or are_one_table(list(map(str, files))) else 2):
         raise UsageError(f"--{option}: expected one table, or two files: --{option} SOURCE --{option} TARGET")
     return [str(file) for file in files]
 
@@ -148,6 +148,7 @@ def _languages(
         found = languages_of_files(str(corpus[0]), str(corpus[1]))
     else:
         src, tgt = find_layout(corpus[0], columns).languages
+        src, tgt = src_lang or src, tgt_lang or tgt
         named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(corpus[0]))  # such as es-gn.tsv
         found = (src, tgt) if src and tgt else (named[1], named[2]) if named else None
     if found is None and init_from is not None:

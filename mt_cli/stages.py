@@ -143,7 +143,8 @@ class PairText:
         """The dev and test sets that are named. All that is trained on passes them."""
         found = dict[str, HeldOut]()
         for name, files in {**({"dev": self.data.dev} if self.data.dev else {}), **self.data.test}.items():
-            columns, on_bad_line, report = self.data.columns, self.data.on_bad_line, self.reports[name]
+            columns = self.data.columns_of(files, self.data.columns)
+            on_bad_line, report = self.data.on_bad_line, self.reports[name]
             pairs = read_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report)
             found[name] = HeldOut(name, list(_readable(pairs, self._problems)))
         return found
@@ -290,7 +291,8 @@ def _hold_out(pair: PairText) -> Made:
         sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
         n_similar = len(found.left_out) if found.held_out else 0
         similar = f"; {n_similar:,} more are not trained on, since they resemble these" if n_similar else ""
-        log.info(f"held out {sizes} from {cut_from}{similar}")
+        groups = ", whole groups of near repetitions," if found.way == "in groups" else ""
+        log.info(f"held out {sizes}{groups} from {cut_from}{similar}")
     return Made(files)
 
 

@@ -94,7 +94,7 @@ MISTAKES = [  # what is added to BASE, the line that is named, and how the messa
     ("training:\n  seed: 1\n  seed: 1", 8, "'seed' is given twice; delete one"),
     ("[a]: b", 6, "a key is one word"),
     ("  test: [a, b]", 6, "data.test: expected a section, found ['a', 'b']"),
-    ("  test:\n    news: a.txt", 7, "data.test.news: expected two different files, source and target, or one table"),
+    ("  test:\n    news: a.de", 7, "data.test.news: expected two different files, source and target, or one table"),
     ("  test: {dev: [a, b]}", 6, "data.test.dev is what the scores of data.dev are called"),
     ("  monolingual: {tgt: x.tsv}", 6, "data.monolingual.tgt: expected text with a sentence on each line"),
 ]  # fmt: skip

@@ -96,6 +96,7 @@ SHORTER = {
     "--minutes 30": "--minutes 0.01",
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
     "mt train train.en train.nb": f"mt train train.en train.nb {TINY}",
+    "mt train memory.tmx": f"mt train memory.tmx {TINY}",
     "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
     "max_steps=40000": "max_steps=3",
     # A network that has learnt nothing finds no translation, but draws one.
@@ -131,6 +132,9 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     for language, ending in (("nb", "et"), ("en", "")):
         lines = [" ".join(word + ending for word in rng.choices(words, k=7)) + "\n" for _ in range(100)]
         Path(f"news.{language}").write_text("".join(lines))
+    sides = [Path(f"train.{language}").read_text().splitlines() for language in ("nb", "en")]
+    unit = '<tu><tuv xml:lang="nb"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
+    Path("memory.tmx").write_text(f"<tmx><body>{''.join(map(unit.format, *sides))}</body></tmx>")
     Path("words.tsv").write_text("".join(f"{word}et\t{word}\n" for word in words))
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")

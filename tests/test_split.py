@@ -116,7 +116,7 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
     for i in range(3, 1000, 9):  # a refrain
         verses[i] = verses[i - 1]._replace(line=verses[i].line)
     made = split(lambda: iter(verses), 1, True)
-    assert made.in_stretches and set(made.held_out.values()) == {"dev", "test"}
+    assert made.way == "in stretches" and set(made.held_out.values()) == {"dev", "test"}
     position = {pair.place: i for i, pair in enumerate(verses)}
     held_out = {position[line]: name for line, name in made.held_out.items()}
     left_out = {position[line] for line in made.left_out}
@@ -128,7 +128,7 @@ def test_stretches_are_held_out_where_neighbours_are_alike_and_single_lines_else
 
     shuffled = random.Random(1).sample(verses, len(verses))
     made = split(lambda: iter(shuffled), 1, True)
-    assert not made.in_stretches and len(made.held_out) == 100
+    assert made.way == "singly" and len(made.held_out) == 100
 
 
 def test_single_lines_are_held_out_where_stretches_would_cost_most_of_the_text():
@@ -140,7 +140,20 @@ def test_single_lines_are_held_out_where_stretches_would_cost_most_of_the_text()
         sides = ([word(rng) * 2 if i in places else one for i, one in enumerate(side)] for side in (src, tgt))
         pairs.append(SentencePair(*map(" ".join, sides), len(pairs) + 1))
     made = split(lambda: iter(pairs), 1, True)
-    assert not made.in_stretches and len(made.held_out) == 40 and len(made.left_out) < 10
+    assert made.way == "singly" and len(made.held_out) == 40 and len(made.left_out) < 10
+
+
+def test_whole_groups_are_held_out_where_every_pair_is_nearly_repeated():
+    rng, pairs = random.Random(3), list[SentencePair]()
+    for i in range(600):
+        if i % 15 == 0:  # another group
+            src, tgt = (" ".join(word(rng) * 2 for _ in range(8)) for _ in "ab")
+        pairs.append(SentencePair(f"{src} {word(rng)}", f"{tgt} {word(rng)}", i + 1))
+    pairs = rng.sample(pairs, len(pairs))
+    made = split(lambda: iter(pairs), 1, True)
+    sets = {name: {(pair.line - 1) // 15 for pair in own} for name, own in sets_of(pairs, made).items()}
+    assert made.way == "in groups" and len(made.held_out) > 80 and len(made.held_out) + len(made.left_out) <= 0.3 * 600
+    assert not (sets["dev"] & sets["test"] | (sets["dev"] | sets["test"]) & sets["train"])
 
 
 def test_pairs_of_others_are_not_held_out_but_left_out_where_they_repeat_what_is():

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
 from mt_cli.checking.faults import FaultFinder
 from mt_cli.checking.statistics import CorpusStatistics, Sample
-from mt_cli.config import Config, DataConfig, Monolingual, given_keys
+from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_monolingual, read_pairs, sha256_of
 from mt_cli.data.normalize import normalize
@@ -138,7 +138,7 @@ def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None
     """Raises ConfigError where they are not named, and the tables have them in different places."""
     if columns is not None:
         return ",".join(columns.split(",")[::-1])
-    found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1}
+    found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1 and not is_memory(files[0])}
     if len(found) > 1:
         raise ConfigError(
             "data.monolingual: source and target stand in different columns of the tables; set data.columns to names that"
@@ -166,7 +166,10 @@ class Selection:
             if len(self._trained) < _N_REMEMBERED:
                 self._trained.add(hash(normalize(pair.tgt)))
         sets = [files for files in (data.dev, *data.test.values()) if files]
-        held_out = [read_pairs(files, columns=data.columns, on_bad_line=data.on_bad_line) for files in sets]
+        held_out = [
+            read_pairs(files, columns=data.columns_of(files, data.columns), on_bad_line=data.on_bad_line)
+            for files in sets
+        ]
         self._tokenizer = None
         if reverse is not None and same is not None:
             self._tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)

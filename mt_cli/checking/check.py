@@ -118,7 +118,9 @@ def _read_sets(data: DataConfig) -> list[HeldOut]:
     found = list[HeldOut]()
     for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
         reading = CorpusReport()
-        pairs = list(read_raw_pairs(files, columns=data.columns, on_bad_line="skip", report=reading))
+        pairs = list(
+            read_raw_pairs(files, columns=data.columns_of(files, data.columns), on_bad_line="skip", report=reading)
+        )
         found.append(HeldOut(name, pairs, reading.bad_lines))
         if not found[-1].pairs:
             raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")

@@ -35,10 +35,11 @@ class Example:
     src: str
     tgt: str
     file: str = ""  # where the training text is of several corpora
+    unit: str = "line"
 
     @property
     def location(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        return f"{self.file}:{self.line}" if self.file else f"{self.unit} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class Finding:
             severity = "fatal"
         elif 0 < share < _RARE and severity == "warning":
             severity = "info"
-        name, files = (of, [""]) if isinstance(of, str) else ("train", of.corpus_names)
+        name, files, unit = (of, [""], "line") if isinstance(of, str) else ("train", of.corpus_names, of.unit)
         examples = tuple(
-            Example(line, src[:_MAX_EXAMPLE], tgt[:_MAX_EXAMPLE], files[corpus] if len(files) > 1 else "")
+            Example(line, src[:_MAX_EXAMPLE], tgt[:_MAX_EXAMPLE], files[corpus] if len(files) > 1 else "", unit)
             for src, tgt, line, corpus in islice(pairs, _N_EXAMPLES)
         )
         what, advice = (text.format(set=name, **details) for text in (kind.description, kind.advice))
@@ -89,7 +90,7 @@ class Finding:
         lines = _wrapped(f"{self.severity}{in_set}: {self.title}: {self.what}", width)
         for example in self.examples[:_N_SHOWN]:
             texts = [text for text in (example.src, example.tgt) if text]
-            head = f"    {example.location.removeprefix('line ')}{': ' * bool(texts)}"
+            head = f"    {example.location.removeprefix(f'{example.unit} ')}{': ' * bool(texts)}"
             room = (width - column_width(head) - 3 * (len(texts) - 1)) // max(1, len(texts))
             lines.append(head + " | ".join(shortened(text, max(4, room)) for text in texts))
         return lines + [f"    {line}" for line in _wrapped(f"→ {self.advice}", width - 4)]

@@ -42,11 +42,17 @@ BadInputOption = Annotated[
 CorpusArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="CORPUS...", help="Two text files, source and target; or one table; or a YAML config that names them."
+        metavar="CORPUS...",
+        help="Two text files, source and target; or one table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po);"
+        " or a YAML config that names them.",
     ),
 ]
-SrcLangOption = Annotated[str | None, typer.Option(help="Language code of the source, where no name tells it.")]
-TgtLangOption = Annotated[str | None, typer.Option(help="Language code of the target, where no name tells it.")]
+SrcLangOption = Annotated[
+    str | None, typer.Option(help="Language code of the source, where no name tells it, or a memory has several.")
+]
+TgtLangOption = Annotated[
+    str | None, typer.Option(help="Language code of the target, where no name tells it, or a memory has several.")
+]
 ColumnsOption = Annotated[
     str | None, typer.Option(help="The columns of a table that hold source and target: 1,3 or their names: es,gn.")
 ]

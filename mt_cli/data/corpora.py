@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from mt_cli.config import DataConfig
+from mt_cli.config import DataConfig, is_memory
 from mt_cli.data.corpus import CorpusReport, Place, SentencePair, read_pairs, read_raw_pairs, sha256_of
 from mt_cli.data.languages import language, languages_of_files
 from mt_cli.errors import UsageError
@@ -51,14 +51,15 @@ class TextSet:
 
     @classmethod
     def dev(cls, data: DataConfig, files: list[str], suffix: str = "") -> TextSet:
-        return cls("dev", f"dev{suffix}", files, data.columns, data.on_bad_line)
+        return cls("dev", f"dev{suffix}", files, data.columns_of(files, data.columns), data.on_bad_line)
 
     @classmethod
     def of_words(cls, data: DataConfig) -> TextSet | None:
         if (words := data.words) is None:
             return None
         number = len(data.corpora)
-        return cls("words", "words", words.files, words.columns, data.on_bad_line, dedup=True, corpus=number)
+        columns = data.columns_of(words.files, words.columns)
+        return cls("words", "words", words.files, columns, data.on_bad_line, dedup=True, corpus=number)
 
     @cached_property
     def sha256(self) -> str:
@@ -93,27 +94,28 @@ class TrainingText:
         # What each corpus is called: its first file, or all of its files where others begin with the same one.
         self.corpus_names = [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in corpora]
         self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
-        reading = data.columns, data.on_bad_line, data.dedup
-        self.sets = [TextSet("train", f"train{suffix}", corpora[0].files, *reading)]
-        if len(corpora) > 1:
-            self.sets = [
-                TextSet(f"train-{i + 1}", f"train{suffix} {name}", corpus.files, *reading, corpus=i)
-                for i, (corpus, name) in enumerate(zip(corpora, self.corpus_names, strict=True))
-            ]
+        self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
+        self.sets = list[TextSet]()
+        for i, (corpus, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
+            name, label = (
+                (f"train-{i + 1}", f"train{suffix} {own}") if len(corpora) > 1 else ("train", f"train{suffix}")
+            )
+            reading = data.columns_of(corpus.files, data.columns), data.on_bad_line, data.dedup
+            self.sets.append(TextSet(name, label, corpus.files, *reading, corpus=i))
 
     @property
     def files(self) -> list[str]:
         return [file for corpus in self.corpora for file in corpus.files]
 
     def format_place(self, place: Place) -> str:
-        """`line 12`, or where there are several corpora or a list of words `web.tsv:12`."""
+        """`line 12`, `unit 12` of a memory, or where there are several corpora or a list of words `web.tsv:12`."""
         corpus, line = place
-        return f"{self._names[corpus]}:{line}" if len(self._names) > 1 else f"line {line}"
+        return f"{self._names[corpus]}:{line}" if len(self._names) > 1 else f"{self.unit} {line}"
 
     def format_lines(self, first: SentencePair, last: SentencePair) -> str:
         """`lines 3 to 12`, or where there are several corpora `lines 3 to 12 of web.tsv`."""
         of = f" of {self.corpus_names[first.corpus]}" if len(self.corpora) > 1 else ""
-        return f"lines {first.line:,} to {last.line:,}{of}"
+        return f"{self.unit}s {first.line:,} to {last.line:,}{of}"
 
     def sha256(self) -> str:
         """Of all files: `sha256_of` those of one corpus, or a hash of these hashes."""
@@ -169,9 +171,11 @@ def refuse_exchanged(data: DataConfig) -> None:
     from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
 
     for pair in data.directions:
-        sets = [(one.files, pair.columns) for one in pair.corpora]
-        sets += [(files, pair.columns) for files in (pair.dev, *pair.test.values()) if files]
-        sets += [] if pair.words is None else [(pair.words.files, pair.words.columns)]
+        named = [*(one.files for one in pair.corpora), *filter(None, (pair.dev, *pair.test.values()))]
+        sets = [(files, pair.columns_of(files, pair.columns)) for files in named]
+        sets += (
+            [] if pair.words is None else [(pair.words.files, pair.columns_of(pair.words.files, pair.words.columns))]
+        )
         for files, columns in sets:
             found: tuple[str | None, str | None] | None
             if len(files) == 2:

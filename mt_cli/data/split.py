@@ -2,7 +2,8 @@
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
 side is the source does not matter, so a run and its reverse model hold out the same pairs. The pairs are read three
-times, or five where stretches of lines were tried in vain, and what is remembered does not grow with their number.
+times, and twice more for each way of holding out that was tried in vain; what is remembered does not grow with their
+number.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mt_cli.data.corpora import FormatPlace
 from mt_cli.data.corpus import Place, SentencePair, format_line
@@ -21,13 +22,16 @@ from mt_cli.data.similarity import MAX_COMPARED, NearIndex, compare_neighbours, 
 from mt_cli.errors import DataError
 
 ReadPairs = Callable[[], Iterable[SentencePair]]
+Way = Literal["singly", "in stretches", "in groups"]
+"""Whether what is held out together is a pair, a run of lines, or pairs that nearly repeat each other."""
 _Sides = tuple[str, str]  # source and target as `letters` gives them
 
 _FEWEST_PAIRS = 40  # distinct ones; a tenth of fewer tells nothing
 _LARGEST_SET, _USUAL_SHARE, _SMALL_SET, _LARGEST_SHARE = 1000, 0.05, 50, 0.1
 _MAX_LEFT_OUT = 0.03  # of the pairs, for repeating a held-out pair in part or nearly
-_MOST_LOST = 0.2  # share of all pairs that are left out so that stretches are held out
+_MOST_LOST = 0.2  # share of all pairs that are left out so that stretches or groups are held out
 _MAX_REPETITIONS = 200  # of a held-out pair; bounds memory
+_LARGEST_GROUP = 1000  # the same where whole groups of near repetitions are held out
 _SHORTEST = 0.2  # of the mean length of a side: a shorter sentence says too little to be scored
 _N_SAMPLED = 1 << 15  # distinct pairs from which the held-out ones are drawn, and up to which they are counted
 _N_COUPLES = 2048  # of neighbours that are compared, at least, where there are as many
@@ -43,7 +47,7 @@ class Split:
 
     held_out: dict[Place, str] = field(default_factory=dict)  # -> "dev" or "test"
     left_out: dict[Place, str] = field(default_factory=dict)  # -> reason, such as "repeats line 12 (dev)"
-    in_stretches: bool = False  # whether runs of lines are held out, and not single ones
+    way: Way = "singly"
 
 
 class _Survey(NamedTuple):
@@ -89,15 +93,17 @@ def split(
 
     Where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a line is half known from
     the one before it. There runs of 10 to 25 lines are held out, and the line on either side is left out of training. Where
-    that would cost more than a fifth of the pairs or find too few, single lines are held out.
+    that would cost more than a fifth of the pairs or find too few, single lines are held out. Where these are too few, since
+    most pairs are nearly repeated, as in translation memories, whole groups of near repetitions are: at most a fifth of the
+    pairs.
     """
     names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)
     size = set_size(len(survey.sample), names)
     n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
 
-    def select(in_stretches: bool) -> Split:
-        if in_stretches:  # in random order
+    def select(way: Way) -> Split:
+        if way == "in stretches":  # in random order
             step = min(25, max(10, size // 10), size) + 2
             n, order = n_wanted // (step - 2) + 1, lambda i: _hash(seed, "stretch", i)
             numbers = heapq.nsmallest(n, range(survey.n_pairs // step), key=order)
@@ -106,21 +112,26 @@ def split(
             units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
         _read_candidates(read_pairs(), units, survey, unfit)
         candidates = [candidate for unit in units for candidate in unit.candidates]
+        most = _LARGEST_GROUP if way == "in groups" else _MAX_REPETITIONS
         repeating = _repetitions(chain(read_pairs(), read_others()), [candidate.sides for candidate in candidates])
         for place, number, how in repeating:
             candidate = candidates[number]
-            if place != candidate.place and len(candidate.repetitions) <= _MAX_REPETITIONS:
+            if place != candidate.place and len(candidate.repetitions) <= most:
                 candidate.repetitions[place] = how
-        return Split(*_select(units, names, size, _MAX_LEFT_OUT * survey.n_pairs, format_place), in_stretches)
+        units = _groups(candidates) if way == "in groups" else units
+        share = _MOST_LOST if way == "in groups" else _MAX_LEFT_OUT
+        return Split(*_select(units, names, size, share * survey.n_pairs, format_place, way == "in groups"), way)
 
     def too_small(found: Split) -> dict[str, int]:
         """The sets that are much smaller than they should be, and too small to tell anything."""
         sizes = Counter(found.held_out.values())
         return {name: sizes[name] for name in names if 2 * sizes[name] < min(size, _SMALL_SET)}
 
-    found = select(_are_alike(survey.couples))
-    if found.in_stretches and (too_small(found) or len(found.left_out) > _MOST_LOST * survey.n_pairs):
-        found = select(in_stretches=False)
+    found = select("in stretches" if _are_alike(survey.couples) else "singly")
+    if found.way == "in stretches" and (too_small(found) or len(found.left_out) > _MOST_LOST * survey.n_pairs):
+        found = select("singly")
+    if too_small(found):
+        found = select("in groups")
     for name, n_held_out in too_small(found).items():
         raise DataError(
             f"{n_held_out} pairs can be held out for a {name} set, at least {(min(size, _SMALL_SET) + 1) // 2} are needed:"
@@ -213,14 +224,30 @@ def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator
     """For each pair that repeats one of the known ones or nearly does: its place, the known one's number, and how."""
     indexes = [NearIndex([sides[side] for sides in known]) for side in (0, 1)]
     for pair in pairs:
-        sides = _sides(pair)
+        sides, place = _sides(pair), pair.place  # one object for all that it repeats
         for number in sorted({n for index, side in zip(indexes, sides, strict=True) for n in index.near(side)}):
             equal = [a == b for a, b in zip(sides, known[number], strict=True)]
-            yield pair.place, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
+            yield place, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
+
+
+def _groups(candidates: list[_Candidate]) -> list[_Unit]:
+    """Each candidate that is in no earlier group, with those that nearly repeat it."""
+    left = {candidate.place: candidate for candidate in candidates}
+    units = list[_Unit]()
+    for candidate in candidates:
+        if left.pop(candidate.place, None) is not None:
+            near = [left.pop(place) for place in candidate.repetitions if place in left]
+            units.append(_Unit(range(0), [candidate, *near]))
+    return units
 
 
 def _select(
-    units: list[_Unit], names: list[str], size: int, most_left_out: float, format_place: FormatPlace
+    units: list[_Unit],
+    names: list[str],
+    size: int,
+    most_left_out: float,
+    format_place: FormatPlace,
+    in_groups: bool,
 ) -> tuple[dict[Place, str], dict[Place, str]]:
     """What is held out for which set, and what is left out because of it. A unit goes to the set that lacks most; of its
     candidates those that repeat none of another set and cost training not too much."""
@@ -232,8 +259,10 @@ def _select(
             near_sets = {held_out.get(other, name) for other in found} | near.get(place, {}).keys()
             is_known = any(how == _WHOLLY and other in held_out for other, how in found.items())
             n_lost = sum(how != _WHOLLY and other not in near for other, how in found.items())
-            budget = most_left_out * (len(held_out) + 1) / (size * len(names))
-            is_too_near = is_known or bool(near_sets - {name}) or len(found) > _MAX_REPETITIONS
+            n_due = size * len(names) if in_groups else len(held_out) + 1  # the first of a group costs the others, too
+            budget = most_left_out * n_due / (size * len(names))
+            most = _LARGEST_GROUP if in_groups else _MAX_REPETITIONS
+            is_too_near = is_known or bool(near_sets - {name}) or len(found) > most
             if not n_free[name] or is_too_near or n_spent + n_lost > budget:
                 continue
             n_spent += n_lost

@@ -1,4 +1,4 @@
-"""Reads a table of sentence pairs (.tsv, .csv, or a workbook: .xlsx, .xls, .ods).
+"""Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx, .xliff, .po).
 
 Finds out how the table is written, whether its first row is a header, and which two columns are source and target. This
 file knows rows and columns; which pairs are left out is decided in `corpus.py`.
@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.lines import SAVE_AS_UTF_8, raw_lines, refuse_other_formats
 from mt_cli.data.normalize import is_letter
+from mt_cli.data.units import first_keys, languages_of_units, read_units, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
 
@@ -43,7 +45,7 @@ class TableLayout:
     """How a table is written, and where source and target are."""
 
     file: Path
-    delimiter: str  # a tab, a semicolon, a comma; "" in a workbook
+    delimiter: str  # a tab, a semicolon, a comma; "" in a workbook and in what has units
     is_quoted: bool  # cells may stand in quotes, and those within are doubled
     header: tuple[str, ...] | None
     columns: tuple[int, int]  # of source and target, counted from 0
@@ -68,8 +70,11 @@ class TableLayout:
         return src, tgt
 
     def __str__(self) -> str:
+        if is_memory(str(self.file)):
+            return f"{self.file}: units in {', '.join(self.header or ())}; source is {self.names[0]}, target is {self.names[1]}"
         delimiters = f"{_DELIMITERS[self.delimiter]}s between columns" if self.delimiter else self.sheet
-        form = [delimiters, "quoted cells" * self.is_quoted, f"{'a' if self.header else 'no'} header row"]
+        header = "objects" if suffix_of(self.file) == ".jsonl" else f"{'a' if self.header else 'no'} header row"
+        form = [delimiters, "quoted cells" * self.is_quoted, header]
         names = [f" ({shortened(name, 30)})" if name else "" for name in self.names]
         src, tgt = (f"column {i + 1}{name}" for i, name in zip(self.columns, names, strict=True))
         return f"{self.file}: {', '.join(filter(None, form))}; source is {src}, target is {tgt}"
@@ -82,16 +87,25 @@ def suffix_of(file: Path) -> str:
 
 def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     """How the table is written, judged by its first 1,000 rows. `columns` names source and target by their headers or
-    numbers: es,gn or 1,3.
+    numbers: es,gn or 1,3; of a memory, by their languages.
 
     Raises DataError for a file that is no table and where it is not clear which columns are source and target, UsageError
     for `columns` that are missing.
     """
     delimiter, is_quoted, sheet, suffix = "\t", False, "", suffix_of(file)
-    if suffix == ".csv":
+    if is_memory(str(file)):
+        languages, pair = languages_of_units(file, columns.split(",") if columns else None)
+        return TableLayout(file, "", False, tuple(languages), pair, len(languages))
+    keys = first_keys(file) if suffix == ".jsonl" else ()
+    if keys:
+        delimiter, rows = (
+            "",
+            [cells for _, cells in islice(_rows_of_units(file, keys), _MAX_SAMPLE_ROWS)],
+        )
+    elif suffix == ".csv":
         is_quoted = True
         delimiter, rows = _delimiter_of(file)
-    elif suffix == ".tsv":
+    elif suffix in (".tsv", ".txt"):
         rows, _ = _sample(file, delimiter, is_quoted)
         if is_quoted := _is_surely_quoted(rows):
             rows, _ = _sample(file, delimiter, is_quoted)
@@ -104,8 +118,12 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     widths = Counter(map(len, rows))
     n_columns = max(2, widths.most_common(1)[0][0] if delimiter else max(widths))
     given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
+    if suffix == ".txt" and n_columns > max(widths):
+        raise DataError(
+            f"{file}: no tabs; give two text files, source and target, or a table with a tab between the two"
+        )
     header = None
-    if _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
+    if keys or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
         header = tuple(cell.strip() for cell in rows.pop(0))
         n_columns = max(n_columns, len(header))
     names = [*(header or ()), *[""] * n_columns][:n_columns]
@@ -120,7 +138,17 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
     DataError for a row without one of the columns, for a comma or semicolon too many, and for a quote that is not closed.
     """
     file, delimiter, n_columns = layout.file, layout.delimiter, layout.n_columns
-    found = _rows_of_text(file, delimiter, layout.is_quoted) if delimiter else read_workbook(file)[1]
+    if is_memory(str(file)):
+        for number, texts in read_units(file):
+            if all(pair := texts_of(texts, layout.names)):
+                yield number, pair[0], pair[1]
+        return
+    if delimiter:
+        found = _rows_of_text(file, delimiter, layout.is_quoted)
+    elif suffix_of(file) == ".jsonl":
+        found = _rows_of_units(file, layout.header or ())
+    else:
+        found = read_workbook(file)[1]
     rows = ((line, cells) for line, cells in found if any(map(str.strip, cells)))
     src, tgt = layout.columns
     for line, cells in islice(rows, layout.header is not None, None):
@@ -138,6 +166,12 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
 
 
 # How it is written ----------------------------------------------------------------------------------------------------
+
+
+def _rows_of_units(file: Path, header: tuple[str, ...]) -> Iterator[tuple[int, Cells]]:
+    """Of objects: their keys as a header, and the values of each."""
+    yield 0, list(header)
+    yield from ((number, [texts.get(name, "") for name in header]) for number, texts in read_units(file))
 
 
 class _QuoteError(DataError):

@@ -5,21 +5,22 @@
 window.mtBackend = (() => {
   const token = document.querySelector("meta[name=mt-token]").content;
 
-  async function ask(path, options) {
-    for (;;) {
-      const answer = await fetch(path, options).catch((error) => {
+  async function ask(path, { type = {}, ...options } = {}) {
+    for (let nTries = 1; ; nTries++) {
+      const answer = await fetch(path, { ...options, headers: { "X-MT-Token": token, ...type } }).catch((error) => {
         throw error.name === "AbortError" ? error : new Error("The server does not answer. Is mt serve still running?");
       });
       if (answer.ok) return answer;
-      const wait = answer.status === 503 && Number(answer.headers.get("Retry-After")); // its queue is full
+      const wait = answer.status === 503 && nTries < 4 && Number(answer.headers.get("Retry-After")); // too much waits already
       if (!wait) throw new Error(await answer.json().then(({ error }) => error, () => "The server answers " + answer.status + "."));
       await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
-      options?.signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
     }
   }
-  const send = (path, value, signal) => ask(path, {
-    method: "POST", signal, body: JSON.stringify(value), headers: { "Content-Type": "application/json", "X-MT-Token": token },
-  }).then((answer) => answer.json());
+  const send = async (path, value, signal) => {
+    const answer = await ask(path, { method: "POST", signal, body: JSON.stringify(value), type: { "Content-Type": "application/json" } });
+    return answer.json();
+  };
 
   return {
     languages: () => ask("mt/languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
@@ -29,7 +30,7 @@ window.mtBackend = (() => {
     async file({ source, target, file }, signal) { // -> { name, blob }
       const body = new FormData();
       for (const [name, value] of Object.entries({ file, source, target })) body.append(name, value);
-      const answer = await ask("mt/file", { method: "POST", signal, body, headers: { "X-MT-Token": token } });
+      const answer = await ask("mt/file", { method: "POST", signal, body });
       const [, plain, encoded] = /filename(?:="([^"]*)|\*=utf-8''(.*))/i.exec(answer.headers.get("Content-Disposition")) ?? [];
       return { name: plain ?? (encoded ? decodeURIComponent(encoded) : file.name), blob: await answer.blob() };
     },

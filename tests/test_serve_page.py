@@ -1,0 +1,194 @@
+"""The page of a translator, used in Chromium: with a backend of its own that answers as it is told, and with a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, browser, needs_chromium
+
+from mt_cli.explain.page import render_page
+
+pytestmark = needs_chromium
+
+FOLDER = Path(render_page.__code__.co_filename).parents[1] / "serve"
+POLICY = "default-src 'none'; script-src 'nonce-n'; style-src 'nonce-n'; connect-src 'self'; img-src data:"
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+# A translation are the words of a line in capitals. One that begins with "hold" waits for `release()`.
+BACKEND = """
+window.asked = [];
+window.mtBackend = {
+  languages: async () => [
+    { code: "en", name: "English", targets: ["de", "he"] }, { code: "de", name: "German", targets: ["en"] },
+    { code: "he", name: "Hebrew", targets: [] }],
+  async translate({ source, target, q, alternatives }) {
+    asked.push([source, target, q, alternatives]);
+    if (q.startsWith("hold")) await new Promise((done) => { window.release = done; });
+    if (q === "fail") throw new Error("nothing works");
+    return { lines: q.split("\\n").map((line) => {
+      const words = line.split(" "), best = target === "he" ? "\u05e9\u05dc\u05d5\u05dd" : line.toUpperCase(), n = words.length;
+      return {
+        source: line, texts: [best, ...["ONE", "TWO"].slice(0, alternatives)], estimate: 12.3, source_words: words,
+        target_words: best.split(" "), attention: words.map((_, i) => words.map((_, j) => j === n - 1 - i ? 1 : 0)),
+        doubts: /\\d/.test(line) ? [{ kind: "numbers", detail: "lost 7", words: [1] }] : [],
+      };
+    }) };
+  },
+  correct: null, file: null,
+};
+"""
+
+
+def page_with(backend: str) -> str:
+    """What `mt serve` shows, or with another backend what a file shows."""
+    page = render_page("serve/page.html", nonce="n", token="secret")
+    own = (FOLDER / "backend.js").read_text("utf-8")
+    assert own in page
+    return page.replace(own, backend)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as one:
+        yield one
+
+
+@pytest.fixture
+def page(chromium: Browser, tmp_path: Path) -> Iterator[Browser]:
+    """The page as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
+    meta = '<meta charset="utf-8">'
+    text = page_with(BACKEND).replace(meta, f'{meta}<meta http-equiv="Content-Security-Policy" content="{POLICY}">')
+    (tmp_path / "page.html").write_text(text, "utf-8")
+    yield from opened(chromium, (tmp_path / "page.html").as_uri())
+
+
+def opened(chromium: Browser, address: str) -> Iterator[Browser]:
+    chromium.resize(1280, 800)
+    chromium.open("about:blank")
+    chromium.complaints.clear()
+    chromium.requests.clear()
+    chromium.open(address)
+    chromium.wait("document.querySelector('#target').value")
+    chromium.value("document.querySelector('#text').focus()")
+    yield chromium
+    assert not chromium.value("document.querySelector('img, iframe, script:not([nonce])')")
+    assert chromium.complaints == []
+    assert [one for one in chromium.requests if not one.startswith((address, "data:", "blob:"))] == []
+
+
+def type_line(page: Browser, text: str, translated: str) -> None:
+    page.write(text)
+    page.wait(f"document.querySelector('#lines').innerText.includes({json.dumps(translated)})")
+
+
+def replace_text(page: Browser, text: str) -> None:
+    page.value("document.querySelector('#text').select()")
+    page.write(text)
+
+
+def texts(page: Browser, selector: str) -> list[str]:
+    return page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
+
+
+def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(page: Browser) -> None:
+    type_line(page, "a cat\na cat\n\na dog", "A DOG")
+    assert texts(page, ".line .said") == ["A CAT", "A CAT", "A DOG"] and len(texts(page, ".line")) == 4
+    type_line(page, " sees", "A DOG SEES")
+    assert page.value("asked") == [["en", "de", "a cat\na dog", 0], ["en", "de", "a dog sees", 0]]
+    assert texts(page, "#spoken") == ["A CAT\nA CAT\n\nA DOG SEES"]
+    type_line(page, HOSTILE, HOSTILE.upper())
+
+
+def test_an_answer_that_is_out_of_date_is_dropped(page: Browser) -> None:
+    page.write("hold")
+    page.wait("window.release")
+    replace_text(page, "a cat")
+    page.wait("document.querySelector('#lines').innerText.includes('A CAT')")
+    page.value("release(), new Promise((done) => setTimeout(done, 50))")
+    assert texts(page, ".said") == ["A CAT"] and page.value("asked.length") == 2
+    replace_text(page, "hold")
+    page.value("delete window.release")
+    page.press("Enter", is_ctrl=True)
+    page.wait("window.release")
+    page.press("Escape")
+    page.value("release(), new Promise((done) => setTimeout(done, 50))")
+    assert texts(page, ".said") == ["A CAT"] and page.value("document.querySelector('#lines').ariaBusy") == "false"
+
+
+def test_doubts_are_marked_where_they_are_and_said_why(page: Browser) -> None:
+    type_line(page, "in 7 days\na cat", "A CAT")
+    assert texts(page, ".doubted") == ["7"] and texts(page, "p.doubt") == ["numbers differ: lost 7"]
+    assert page.value("document.querySelector('.doubted').title") == "numbers differ: lost 7"
+    assert texts(page, ".aside") == ["12", "12"] and not page.value("document.querySelector('#legend').hidden")
+
+
+def test_a_word_shades_what_it_was_translated_from(page: Browser) -> None:
+    shaded = "[...document.querySelectorAll('#shade span')].filter((one) => one.style.background.includes('45%')).map((one) => one.textContent)"
+    type_line(page, "a\nb a cat", "B A CAT")
+    page.click(".line:last-child .word", move_only=True)
+    page.wait(f"{shaded}.join() === 'cat'")
+    page.click("h1", move_only=True)
+    page.wait(f"{shaded}.length === 0")
+    page.value("document.querySelector('.line:last-child .said').focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight"):
+        page.press(key)
+    assert page.value(shaded) == ["b"] and texts(page, "#spoken") == ["CAT \u2190 b"]
+    assert page.value("document.querySelector('#shade').offsetHeight === document.querySelector('#text').offsetHeight")
+
+
+def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_download(page: Browser) -> None:
+    type_line(page, "a dog\na\tcat", "A DOG")
+    page.click(".line:last-child .said")
+    page.wait("document.querySelectorAll('.others button').length === 2")
+    assert page.value("asked.at(-1)") == ["en", "de", "a\tcat", 4] and texts(page, ".others button") == ["ONE", "TWO"]
+    page.click(".others button")
+    page.write("  !")
+    page.press("Enter")
+    assert texts(page, ".said") == ["A DOG", "ONE !"] and texts(page, ".aside") == ["12", "corrected"]
+    assert page.value("document.activeElement.textContent") == "ONE !" and texts(page, ".panel") == []
+    page.press(" ")
+    page.wait("document.querySelector('.panel')")
+    page.press("Escape")
+    page.wait("!document.querySelector('.panel')")
+    page.click("#download")
+    assert page.downloaded("corrections.en-de.tsv") == "en\tde\na cat\tONE !\n"
+    page.wait("document.querySelector('#download').hidden")
+
+
+def test_languages_are_swapped_with_their_text_where_both_directions_exist(page: Browser) -> None:
+    type_line(page, "a cat", "A CAT")
+    page.click("#swap")
+    page.wait("asked.length === 2")
+    assert page.value("asked.at(-1)") == ["de", "en", "A CAT", 0] and page.value("location.hash") == "#de/en"
+    assert page.value("document.querySelector('#text').lang") == "de"
+    page.value("location.hash = '#en/he', location.reload()")
+    page.wait("document.querySelector('#target')?.value === 'he'")
+    assert page.value("document.querySelector('#swap').disabled")
+
+
+def test_it_fits_a_phone_and_writes_from_right_to_left(page: Browser) -> None:
+    page.resize(390, 844)
+    page.value("document.querySelector('#target').value = 'he'")
+    page.value("document.querySelector('#target').dispatchEvent(new Event('change'))")
+    type_line(page, "a 5 " + "Donaudampfschifffahrt" * 8, "\u05e9\u05dc\u05d5\u05dd")
+    page.click(".said")
+    page.wait("document.querySelector('.others button')")
+    assert page.value("document.documentElement.scrollWidth") == 390
+    assert page.value("getComputedStyle(document.querySelector('.said')).direction") == "rtl"
+    assert page.value("getComputedStyle(document.querySelector('#text')).direction") == "ltr"
+
+
+def test_an_error_is_shown_until_something_works(page: Browser) -> None:
+    page.write("fail")
+    page.wait("document.querySelector('#status').textContent === 'nothing works'")
+    replace_text(page, "a cat")
+    page.wait("document.querySelector('#status').textContent === ''")
+
+
+def test_a_page_without_files_says_so_and_stays(page: Browser, tmp_path: Path) -> None:
+    page.drop(tmp_path / "page.html")
+    page.wait("document.querySelector('#status').textContent === 'This page translates no files.'")
+    assert page.value("document.querySelector('#choose').hidden")

@@ -11,7 +11,7 @@ import unicodedata
 
 # Everything that some program takes for a line end, and every other control character: a space to the model.
 # sentencepiece writes a space as U+2581, so U+2581 is a space here, too.
-_SPACES = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
+SPACES = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2581\u3000\ufeff]+")
 NO_BREAK_SPACES = "\u00a0\u202f"  # the wide and the narrow one: French has them before ! ? : ; and within « »
 _NO_BREAK_SPACE = re.compile(f"[{NO_BREAK_SPACES}]")
 # Where combining marks can be: NFC takes quadratic time for marks in a row, and longer runs than any script needs stay as
@@ -26,9 +26,9 @@ def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
     Where no-break spaces are kept, a run of whitespace that has one becomes the first one that it has.
     """
     if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
-        text = _SPACES.sub(_one_space, text).strip(f" {NO_BREAK_SPACES}")
+        text = SPACES.sub(_one_space, text).strip(f" {NO_BREAK_SPACES}")
     else:
-        text = _SPACES.sub(" ", text).strip(" ")
+        text = SPACES.sub(" ", text).strip(" ")
     if not _MAYBE_MANY_MARKS.search(text):
         return unicodedata.normalize("NFC", text)
     parts = _MAYBE_MANY_MARKS.split(text)  # every other part is such a run
@@ -50,14 +50,14 @@ def edge_spaces(line: str) -> tuple[str, str]:
 # Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters
 UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_EDGES = string.punctuation + "“”„‚‘’«»‹›¿¡…–—·•。，、；：？！（）《》「」『』।۔،؟"
+EDGES = string.punctuation + "“”„‚‘’«»‹›¿¡…–—·•。，、；：？！（）《》「」『』।۔،؟"
 
 
 def words(text: str) -> list[str]:
     """The words of normalized text, without the punctuation at their ends; of languages without spaces its characters."""
     if not text.isascii():
         text = _UNSPACED.sub(r" \g<0> ", text)
-    return [word for part in text.split() if (word := part.strip(_EDGES))]
+    return [word for part in text.split() if (word := part.strip(EDGES))]
 
 
 def is_letter(char: str) -> bool:

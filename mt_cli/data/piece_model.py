@@ -9,8 +9,8 @@ from mt_cli.data.tokenizer import CONTROL, UNKNOWN, field_message, piece_message
 from mt_cli.errors import CheckpointError
 
 SYMBOLS = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
-# Fields of sentencepiece's ModelProto: its pieces; how it was trained, normalizes and denormalizes. And of TrainerSpec.
-_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _MODEL_TYPE = 1, 2, 3, 5, 3
+# Fields of sentencepiece's ModelProto: its pieces; how it was trained, normalizes and denormalizes. And of TrainerSpec and NormalizerSpec.
+_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _MODEL_TYPE, _CHARACTER_MAP = 1, 2, 3, 5, 3, 2
 _SIZES = {1: 8, 5: 4}  # bytes of a value, by its wire type
 
 
@@ -49,6 +49,14 @@ def algorithm_of(model: bytes) -> Literal["unigram", "bpe"]:
     if kind not in (1, 2):
         raise CheckpointError("a sentencepiece model of words or characters, expected one of unigram or bpe")
     return "unigram" if kind == 1 else "bpe"
+
+
+def changes_text(model: bytes) -> bool:
+    """Whether it replaces characters before it splits text. Ours do not."""
+    normalizers = [
+        content for number, content in _fields(model) if number == _NORMALIZER and isinstance(content, bytes)
+    ]
+    return any(dict(_fields(content)).get(_CHARACTER_MAP) for content in normalizers)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

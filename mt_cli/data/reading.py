@@ -20,16 +20,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from mt_cli.data.normalize import UNSPACED, words
 from mt_cli.data.spans import HELD, Markup, hold, hold_markup, put_back, stays_inside
 
-_FAMILIES = (  # characters that may stand for each other
+FAMILIES = (  # characters that may stand for each other
     "\"“”„“«»‟”〝〞「」『』", "'’‘‚‹›‛´`′ʼ", "-‐‑‒–—―−", ".。．｡", ",，、､", "(（)）[［]］【】〔〕", "·•‧・",
 )  # fmt: skip
-_FAMILY = {char: family for family in _FAMILIES for char in family}
+_FAMILY = {char: family for family in FAMILIES for char in family}
 _OPENING = frozenset("“„«‟〝「『‘‚‹‛(（[［【〔")
 _PLAIN = {ord(char): family[0] for char, family in _FAMILY.items()}
 _IN_PAIRS = frozenset("\"'(")  # the plain forms of what is opened and closed
 _HELD = re.compile(HELD)
 _ELLIPSIS = re.compile("[.。]{2}|[…⋯]")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _LONGEST_EDGE = 4  # characters of what a line begins or ends with that are counted
 _USUAL = 0.001  # share of the lines that begin or end so, from which on the model has learnt it
 _MOSTLY = 0.9  # of the lines
@@ -128,8 +128,8 @@ class Reader:
 
     def __init__(self, style: Style | None, tgt_characters: str = "", tgt_has_spaces: bool = True):
         """`tgt_has_spaces`: whether the target language writes them between words."""
-        self._style, self._source = style or Style(), _Variants(style.characters) if style is not None else None
-        self._target = _Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
+        self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
+        self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
         self._starts, self._ends = (
             {_plain(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
         )
@@ -172,7 +172,7 @@ class Reader:
         start, end = self._starts.get(_plain(start), start), self._ends.get(_plain(end), end)
         is_in_capitals = self._is_in_capitals(core)
         if is_in_capitals or core == core.lower() != core.upper() or _is_in_title_case(core):
-            core = _WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
+            core = WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
             core = core[:1].upper() + core[1:] if self._style.has_capital_starts else core
         has_added_end = self._style.has_ends and not end
         core = self._known(f"{start}{core}{self._style.ends[0] if has_added_end else end}", spans)
@@ -209,7 +209,7 @@ def _plain(edge: str) -> str:
     return unicodedata.normalize("NFKC", edge.replace(" ", "")).translate(_PLAIN)
 
 
-class _Variants(dict[int, str]):
+class Variants(dict[int, str]):
     """For `str.translate`: what each character is read as in a text that has the `known` ones. Filled in as characters come."""
 
     def __init__(self, known: str, is_edge: bool = False, takes_narrow: bool = False):

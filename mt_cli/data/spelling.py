@@ -116,10 +116,10 @@ class Respelling:
             else f"{re.escape(char)}(?![{_MARKS}])"
             for char in sorted(spelling, key=len, reverse=True)
         ]  # fmt: skip
-        self._pattern = re.compile("|".join(patterns)) if spelling else None
+        self.pattern = re.compile("|".join(patterns)) if spelling else None
 
     def __call__(self, text: str) -> str:
-        return self._pattern.sub(lambda found: self._spelling[found[0]], text) if self._pattern else text
+        return self.pattern.sub(lambda found: self._spelling[found[0]], text) if self.pattern else text
 
 
 def format_spelling(spelling: Spelling) -> str:

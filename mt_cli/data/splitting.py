@@ -16,9 +16,9 @@ from mt_cli.data.normalize import is_letter, words
 # Several marks may follow each other (！？), and closing quotes may follow them. A language with spaces between words has
 # a space between sentences, too (Latin, Arabic, Urdu, Devanagari, Armenian, Ethiopic); Chinese, Japanese, Burmese and
 # Khmer need none.
-_SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
-_SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
-_COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
+SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
+SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
+COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
 _MAX_LETTERS = 20  # of an abbreviation
 _MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
 _MAX_SEVERAL = 0.1  # inner sentence ends for each line
@@ -41,11 +41,11 @@ def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
 def _ends(text: str) -> list[re.Match[str]]:
     """The marks that end a sentence if no abbreviations are known but the short ones."""
     found = []
-    for match in _SENTENCE_END.finditer(text):
+    for match in SENTENCE_END.finditer(text):
         last = text[max(0, match.end() - 4) : match.end()]
         # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
         last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
-        short = _SHORT_ABBREVIATION.search(last)
+        short = SHORT_ABBREVIATION.search(last)
         # Two letters need a capital: `Dr.`, but not `do.`
         if short is None or not (len(short[1]) == 1 or short[1].isdigit() or short[1][0].isupper()):
             found.append(match)
@@ -96,7 +96,7 @@ def halves(text: str) -> list[str]:
     half, else at a space, else in the middle."""
     middle, quarter = len(text) // 2, len(text) // 4
     window = text[middle - quarter : middle + quarter]
-    for pattern in (_COMMA, " "):
+    for pattern in (COMMA, " "):
         cuts = [middle - quarter + match.end() for match in re.finditer(pattern, window)]
         cuts = [cut for cut in cuts if 0 < cut < len(text)]
         if cuts:

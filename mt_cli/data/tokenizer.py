@@ -34,7 +34,9 @@ REAL = "<real>"  # the tag of a source that people wrote, where those of a model
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
-NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED = range(1, 6)  # sentencepiece's types of pieces; an unused one is never read
+NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED, BYTE = range(
+    1, 7
+)  # sentencepiece's types of pieces; an unused one is never read
 
 Sentences = Callable[[], Iterator[str]]  # starts reading normalized sentences anew
 
@@ -60,7 +62,7 @@ class Tokenizer:
             if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
                 raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
         self._src_tags: tuple[int, ...] = ()
-        self._keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
+        self.keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
@@ -116,7 +118,7 @@ class Tokenizer:
 
     def normalize_tgt(self, text: str) -> str:
         """The text as a target of this tokenizer: `normalize`, with no-break spaces where these pieces have them."""
-        return normalize(text, self._keeps_no_break_spaces)
+        return normalize(text, self.keeps_no_break_spaces)
 
     def encode_src(self, text: str) -> list[int]:
         """Source ids of normalized text, without the end symbol; [] for ''."""

@@ -22,7 +22,7 @@ from mt_cli.decoding.placement import Mark, Weights, Word, placed
 from mt_cli.model.transformer import Transformer
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
+OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
 _OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
 
 
@@ -112,8 +112,8 @@ def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
         else:
             text, is_begun = piece.replace("\u2581", " "), False
         bare = text.lstrip(" ")
-        is_letter = bool(_OF_WORD.match(bare)) and not text.startswith(" ")
-        if words and (is_begun or not words[-1].text or (is_letter and _OF_WORD.match(words[-1].text[-1]))):
+        is_letter = bool(OF_WORD.match(bare)) and not text.startswith(" ")
+        if words and (is_begun or not words[-1].text or (is_letter and OF_WORD.match(words[-1].text[-1]))):
             words[-1] = Word(words[-1].space or text[: len(text) - len(bare)], words[-1].text + bare)
             members[-1].append(number)
         else:

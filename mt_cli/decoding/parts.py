@@ -24,7 +24,7 @@ from mt_cli.decoding.placement import Mark
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.
 _MIN_SHARE_OF_SEVERAL = 0.01
-_LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _SYMBOL, _TAG = re.compile(f"({HELD})"), re.compile("<[^<>]*>")
 
 
@@ -87,17 +87,17 @@ class LineSplitter:
     """Splits a line into parts of at most `max_tokens`, as training text of this `profile` makes it necessary."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None, tgt_lang: str):
-        self._tokenizer, self._max_tokens = tokenizer, max_tokens
-        self._saw_several_sentences, self._abbreviations = True, tuple[str, ...]()
+        self._tokenizer, self.max_tokens = tokenizer, max_tokens
+        self.saw_several_sentences, self.abbreviations = True, tuple[str, ...]()
         self.respell = Respelling(profile.spelling if profile is not None else {})
-        self._space = " " if writes_spaces_between_sentences(tgt_lang) else ""
+        self.space = " " if writes_spaces_between_sentences(tgt_lang) else ""
         self._keeps_edges = profile is not None
         if profile is None:
             self._reader = Reader(None)
             return
-        self._max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
-        self._saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
-        self._abbreviations = profile.abbreviations
+        self.max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
+        self.saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
+        self.abbreviations = profile.abbreviations
         self._reader = Reader(profile.style, profile.tgt_characters, writes_spaces(tgt_lang))
 
     def split(self, line: str, markup: Markup | None = None) -> SourceLine:
@@ -109,7 +109,7 @@ class LineSplitter:
         longer than any training line is split near its middle. A line break within the line divides it, and is kept.
         """
         parts, spans, gap = list[SourcePart](), list[str](), ""
-        for text in _LINE_BREAK.split(line):
+        for text in LINE_BREAK.split(line):
             if not text.strip():
                 gap += text
                 continue
@@ -118,18 +118,18 @@ class LineSplitter:
             visible = self._reader.visible(text, spans, markup)
             for number, one in enumerate(self._sentences(self.respell(normalize(visible)))):
                 sentence = self._reader.sentence(one, spans)
-                gap += (self._space if number else "") + sentence.before
+                gap += (self.space if number else "") + sentence.before
                 for n, part in enumerate(self._parts(sentence.text, sentence, spans)):
-                    parts.append(replace(part, before=gap + (self._space if n else "")))
+                    parts.append(replace(part, before=gap + (self.space if n else "")))
                     gap = ""
                 gap += sentence.after
             gap += last
         return SourceLine(parts, gap, spans, markup is not None)
 
     def _sentences(self, text: str) -> list[str]:
-        if self._saw_several_sentences and self._encode_if_short(numbered_anew(text)[0]) is not None:
+        if self.saw_several_sentences and self._encode_if_short(numbered_anew(text)[0]) is not None:
             return [text]
-        return sentences(text, self._abbreviations)
+        return sentences(text, self.abbreviations)
 
     def _parts(self, text: str, sentence: Sentence, spans: Sequence[str]) -> Iterator[SourcePart]:
         """A sentence, which is cut near its middle until each part is short enough for the model, and has few spans."""
@@ -155,7 +155,7 @@ class LineSplitter:
 
     def _encode_if_short(self, text: str) -> list[int] | None:
         """None for text of more than `max_tokens` tokens."""
-        if len(text) > MAX_PIECE * self._max_tokens:  # too long, whatever its pieces are
+        if len(text) > MAX_PIECE * self.max_tokens:  # too long, whatever its pieces are
             return None
         ids = self._tokenizer.encode_src(text)
-        return ids if len(ids) <= self._max_tokens else None
+        return ids if len(ids) <= self.max_tokens else None

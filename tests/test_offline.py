@@ -1,0 +1,221 @@
+"""An exported page translates as the run does: by plain JavaScript and by WebAssembly, in node and in a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browser import browser, needs_chromium
+from conftest import VARIANTS
+from offline_reference import Reference
+
+from mt_cli.config import Config
+from mt_cli.data.tokenizer import Tokenizer, processor_of, train_tokenizer
+from mt_cli.decoding.translator import Translator
+from mt_cli.export.offline import FOLDER, SCRIPTS, _pieces, data_of, javascript, page_of, write_offline
+from mt_cli.run.checkpoint import LoadedModel, build_model, load_model
+from mt_cli.run.directions import directions_of
+from mt_cli.run.run_dir import RunDir
+
+Mt = Callable[..., Any]
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="no node on PATH")
+LINES = [
+    "the red cat sees a house", "  THE RED CAT ", "the <br> red cat 😀 sees https://example.org/a, {name}!", "“the dog”", "", "123",
+    "the dog sees the tree. the cat sees the house\x0bthe cat", "the żółw sees\u200b the cat ﬁ ２", "- the cat…", "the red " * 60,
+]  # fmt: skip
+
+
+def in_node(data: dict[str, Any], weights: bytes, action: str, value: object, wasm: bool = True) -> Any:
+    """What `action` makes of `value`, in JavaScript: it has the scripts, `data`, `bytes` and `wasm`."""
+    scripts = "\n".join((FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    given = {"data": data, "weights": base64.b64encode(weights).decode(), "value": value}
+    program = f"""
+        {scripts}
+        const {{ data, weights, value }} = JSON.parse(require("fs").readFileSync(0, "utf8"));
+        const bytes = new Uint8Array(Buffer.from(weights, "base64"));
+        const wasm = {json.dumps(wasm)} ? require("fs").readFileSync({json.dumps(str(FOLDER / "product.wasm"))}) : null;
+        const pause = async () => {{}};
+        (async () => {action})().then((found) => console.log(JSON.stringify(found)));
+    """
+    answer = subprocess.run(
+        [str(NODE), "-e", program], input=json.dumps(given).encode(), capture_output=True, timeout=120
+    )
+    assert answer.returncode == 0, answer.stderr.decode()
+    return json.loads(answer.stdout)
+
+
+LOGITS = """{
+    const model = new InferenceModel(data.config, data.network, bytes, wasm);
+    if (model.memory.hasWasm !== Boolean(wasm)) throw new Error("WebAssembly was to be used, or not");
+    return value.map(([src, tgtIn]) => {
+        const state = model.start(src);
+        return tgtIn.map((id) => [...model.advance(state, [id]).logits[0]]);
+    });
+}"""
+TRANSLATE = """{
+    const translators = loadTranslators(data, bytes, wasm);
+    const found = [];
+    for (const [name, line, n] of value) found.push(await translators.get(name).translate(line, n, pause));
+    return found;
+}"""
+
+
+def loaded_directions(path: Path) -> list[LoadedModel]:
+    run = RunDir.existing(path)
+    loaded = load_model(run)
+    return [loaded.for_direction(one, run) for one in directions_of(loaded.config)]
+
+
+@needs_node
+@pytest.mark.parametrize("switches", VARIANTS.values(), ids=VARIANTS)
+def test_javascript_webassembly_and_numpy_compute_the_same_bits(switches: dict[str, Any]) -> None:
+    is_joint = switches.get("tie_embeddings", "all") == "all"
+    tokenizer = tokenizer_of("unigram", is_joint)
+    config = Config.model_validate(
+        {
+            "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"], "max_length": 20},
+            "tokenizer": {"joint": is_joint},
+            "model": {
+                "d_model": 16,
+                "ffn_dim": 28,
+                "n_heads": 2,
+                "n_encoder_layers": 2,
+                "n_decoder_layers": 2,
+                **switches,
+            },
+        }
+    )
+    torch.manual_seed(0)
+    model = build_model(config, tokenizer).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    data, weights = data_of([LoadedModel(model, tokenizer, config, {}, None)])
+    rng = random.Random(0)
+    pairs = [[[rng.randrange(4, 300) for _ in range(rng.randrange(1, 20))] for _ in range(2)] for _ in range(12)]
+    reference = Reference(data, weights)
+    expected = [reference.logits(src, tgt_in).tolist() for src, tgt_in in pairs]
+    assert in_node(data, weights, LOGITS, pairs, wasm=False) == expected
+    assert in_node(data, weights, LOGITS, pairs) == expected
+
+
+@needs_node
+def test_a_page_translates_as_the_run_does(trained_run: Path) -> None:
+    data, weights = data_of(loaded_directions(trained_run))
+    translator = Translator.load(trained_run)
+    data["decoding"]["beam_size"] = 3
+    for n_texts, lines in ((1, LINES), (3, LINES[:-1])):  # quantized, a beam of endless repetitions has another order
+        found = in_node(data, weights, TRANSLATE, [["en-de", line, n_texts] for line in lines])
+        expected = translator.translations(lines, beam_size=n_texts, n_best=n_texts)
+        for one, own in zip(found, expected, strict=True):
+            assert one["texts"] == list(dict.fromkeys(own.texts)), own.source
+
+
+def tokenizer_of(algorithm: str, is_joint: bool = True) -> Tokenizer:
+    text = [
+        "the red cat sees a house",
+        "a tree, it's",
+        "die rote Katze 我们 sieht",
+        "cats, dogs & trees!",
+        "naïve żółw",
+    ] * 3
+    sides = [lambda: iter(text)] if is_joint else [lambda: iter(text), lambda: iter(text[::-1])]
+    return train_tokenizer(list(sides), algorithm, 330, ("<2de>",), "".join(chr(0xE000 + n) for n in range(8)))
+
+
+@needs_node
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_its_tokenizer_is_that_of_the_run(algorithm: str) -> None:
+    tokenizer, rng = tokenizer_of(algorithm), random.Random(1)
+    alphabet = [*"thecatsdogrus ,.'&!我们ï😀Ω", " the ", "cat", "ees", "\ue000", "\ue003", "<s>", "<0x41>", "<2de>"]
+    texts = [" ".join("".join(rng.choices(alphabet, k=rng.randrange(1, 40))).split()) for _ in range(500)]
+    action = (
+        "{ const t = new Tokenizer(data); return value.map((text) => [t.encode(text), t.decode(t.encode(text))]); }"
+    )
+    found = in_node(_pieces(tokenizer.models[0], tokenizer), b"", action, texts)
+    processor = processor_of(tokenizer.models[0])
+    for text, (ids, decoded) in zip(texts, found, strict=True):
+        assert ids == list(processor.encode(text)), text
+        assert decoded.lstrip(" ") == processor.decode(ids).lstrip(" ")
+
+
+@needs_node
+def test_its_functions_are_exact() -> None:
+    xs = [random.Random(n).uniform(-30, 30) for n in range(300)]
+    found = in_node({}, b"", "{ return value.map((x) => [exp(x), log(1 + x * x), erf(x)]); }", xs)
+    for x, (e, natural, error) in zip(xs, found, strict=True):
+        x = torch.tensor(x, dtype=torch.float64)
+        assert e == pytest.approx(float(x.exp()), rel=1e-13)
+        assert natural == pytest.approx(float((1 + x * x).log()), rel=1e-13)
+        assert error == pytest.approx(float(x.erf()), abs=1.6e-7)
+
+
+def test_the_webassembly_is_what_its_source_builds() -> None:
+    wasmtime = pytest.importorskip("wasmtime")
+    assert wasmtime.wat2wasm((FOLDER / "product.wat").read_text()) == (FOLDER / "product.wasm").read_bytes()
+
+
+def test_patterns_mean_the_same_in_javascript() -> None:
+    assert javascript(r"[^\W\d_]+(?:['’-]\w)*+") == (
+        r"[^[^\p{L}\p{N}_]\p{Nd}\u{5f}]+(?:[\u{27}\u{2019}\u{2d}][\p{L}\p{N}_])*"
+    )
+    assert javascript("[a-z]{2,3}?\\.") == "[a-z]{2,3}?\\u{2e}"
+
+
+def test_a_page_takes_a_byte_for_each_weight(trained_run: Path, tmp_path: Path) -> None:
+    loaded = loaded_directions(trained_run)
+    _, weights = data_of(loaded)
+    size = 0
+    for parameter in loaded[0].model.parameters():
+        rows, columns = parameter.shape if parameter.dim() > 1 else (1, 0)
+        size += rows * (columns + 4) if columns else 4 * len(parameter)
+    assert len(weights) == size
+    write_offline(loaded, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert base64.b64encode(weights).decode() in page and page == page_of(loaded)
+    assert not re.search(r"https?://|src=|@import|url\(", re.sub(r'"SPANS":"[^"]*"', "", page)), (
+        "it names no other place"
+    )
+
+
+def test_what_a_page_cannot_hold_is_one_line(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    refused = {
+        ("page.txt",): "name the file NAME.html",
+        (page, "--quantization", "int8"): "--to html writes 8 bits; leave out --quantization",
+        (page, "--tgt-lang", "fr"): "give --tgt-lang de",
+    }
+    for arguments, message in refused.items():
+        answer = mt("export", trained_run, *arguments, "--to", "html")
+        assert (answer.code, len(answer.said)) == (2, 1) and message in answer.said[0]
+    assert not page.exists()
+
+
+@needs_chromium
+def test_a_browser_opens_the_page_as_a_file_and_translates_what_is_typed(
+    mt: Mt, trained_run: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    answer = mt("export", trained_run, page, "--to", "html")
+    assert answer.code == 0
+    assert re.fullmatch(r".*page.html \(\d\.\d MB\) translates en to de; open it in a browser", answer.said[-1])
+    expected = Translator.load(trained_run).translate(["the red cat", "the dog"])
+    with browser(tmp_path) as chromium:
+        chromium.open(page.as_uri())
+        chromium.click("#text")
+        chromium.write("the red cat\nthe dog")
+        chromium.wait("document.querySelectorAll('.said').length === 2")
+        assert chromium.value("[...document.querySelectorAll('.said')].map((line) => line.textContent)") == expected
+        assert chromium.value("mtBackend.isInWorker()") is True
+        assert chromium.complaints == []
+        assert all(address.startswith(("file:", "blob:", "data:")) for address in chromium.requests)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.constraints import Constraints
-from mt_cli.decoding.greedy import Hypothesis, SearchModel, live_rows, next_log_probs
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, live_rows, next_log_probs, refuse_nan
 
 
 def length_penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:
@@ -48,6 +48,7 @@ def beam_search(
         for row, sentence in enumerate(beams.sentences):
             finished[sentence].take_unfinished(beams, row)
         best = beams.scores.max(1).values.tolist()
+        refuse_nan(best)
         is_live = [
             not finished[sentence].is_closed(beams, row, best[row]) for row, sentence in enumerate(beams.sentences)
         ]

@@ -6,6 +6,8 @@ Shapes: B sentences, S source length, V vocabulary.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,15 +39,18 @@ class Hypothesis:
 
 
 def next_log_probs(logits: Tensor) -> Tensor:
-    """Log-probabilities (...,V) of the next token; -inf for symbols that are never part of a translation.
+    """Log-probabilities (...,V) of the next token; -inf for symbols that are never part of a translation. A logit that is
+    NaN or +inf makes its whole row NaN. Overwrites `logits`."""
+    log_probs = logits.float()
+    for symbol in (PAD_ID, BOS_ID, UNK_ID):  # a list of them would be copied to a GPU, which waits
+        log_probs[..., symbol] = -torch.inf
+    return log_probs.log_softmax(-1)
 
-    Overwrites `logits`. Raises CheckpointError where one is NaN or +inf: all that a search made of them would be
-    blank or endless."""
-    forbidden = torch.tensor([PAD_ID, BOS_ID, UNK_ID], device=logits.device)
-    log_probs = logits.float().index_fill_(-1, forbidden, -torch.inf).log_softmax(-1)
-    if bool(log_probs[..., EOS_ID].isnan().any()):  # a logit that is NaN or +inf makes its whole row NaN
+
+def refuse_nan(log_probs: Iterable[float]) -> None:
+    """Raises CheckpointError: all that a search made of such numbers would be blank or endless."""
+    if any(map(math.isnan, log_probs)):
         raise CheckpointError("the model computes values that are not finite; choose an earlier checkpoint")
-    return log_probs
 
 
 @torch.inference_mode()
@@ -58,8 +63,12 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
     last = torch.full_like(src_ids[:, 0], BOS_ID)
     while sentences:
         log_probs, last = next_log_probs(model.advance(state, last)).max(-1)
+        numbers = torch.stack(
+            [log_probs, last.to(log_probs.dtype)]
+        ).tolist()  # together: each transfer waits for the GPU
+        refuse_nan(numbers[0])
         is_live = []
-        for sentence, token, log_prob in zip(sentences, last.tolist(), log_probs.tolist(), strict=True):
+        for sentence, log_prob, token in zip(sentences, numbers[0], map(int, numbers[1]), strict=True):
             scores[sentence] += log_prob
             if token != EOS_ID:
                 ids[sentence].append(token)

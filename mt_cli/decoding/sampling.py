@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding.constraints import Constraints
-from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs
+from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs, refuse_nan
 
 
 @torch.inference_mode()
@@ -52,6 +52,7 @@ def sample(
         is_live &= (last != EOS_ID) & (step + 1 < limits)
         if not is_live.any():
             break
+    refuse_nan(scores.tolist())
     outputs = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in tokens.tolist()]
     return [
         Hypothesis(ids, score, len(ids) < limit)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mt_cli.data.batching import Batch, batch_of, batches_by_length
 from mt_cli.decoding.ensemble import averaged
-from mt_cli.decoding.greedy import next_log_probs
+from mt_cli.decoding.greedy import next_log_probs, refuse_nan
 from mt_cli.errors import UsageError
 from mt_cli.model.transformer import Transformer
 
@@ -56,5 +56,6 @@ def token_log_probs(
         ids = of_models[0][1]
         rows = next_log_probs(averaged([logits for logits, _ in of_models]))  # (n,V)
         log_probs += rows.gather(1, ids[:, None])[:, 0].tolist()
+    refuse_nan(log_probs)
     ends = accumulate(len(ids) + 1 for ids in targets)
     return [log_probs[end - len(ids) - 1 : end] for end, ids in zip(ends, targets, strict=True)]

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.data.batching import source_batch
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
-from mt_cli.decoding.greedy import next_log_probs
+from mt_cli.decoding.greedy import next_log_probs, refuse_nan
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import column_width
 
@@ -40,6 +40,7 @@ def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
     while len(steps) < max_length and not (steps and last == EOS_ID):
         logits = model.advance(state, torch.tensor([last], device=translator.device))
         log_probs = next_log_probs(logits)[0]  # (V)
+        refuse_nan([float(log_probs.max())])
         best, likely = log_probs.topk(min(_N_SHOWN, len(log_probs)))
         shown = list(zip(pieces(likely.tolist()), best.exp().tolist(), strict=True))
         chosen = int(log_probs.max(-1).indices)

@@ -7,13 +7,13 @@ state those that there is room for. Masks: True means "may be attended".
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from mt_cli.model.recorder import Recorder
 
 
 @dataclass
@@ -140,7 +140,8 @@ class RecordedState(DecoderState):
             return self.logits[rows]
         with self.recorder.lock:
             if self.graph is None:
-                self.graph, self.logits = self.recorder.record(lambda: step(self, self.last_ids))
+                self.graph, logits = self.recorder.record(lambda: step(self, self.last_ids))
+                self.logits = logits
             self.graph.replay()
             return self.logits[rows]
 
@@ -158,36 +159,6 @@ class RecordedState(DecoderState):
             own.expand(len(self.token_mask), -1, -1),
         )
         return self.token_mask[:, None]
-
-
-class Recorder:
-    """Records the steps of a model, one state after another, in one stream and one pool of memory.
-
-    What a graph leaves in the pool is its logits, which are copied before another graph is replayed: hence the lock.
-    """
-
-    def __init__(self, device: torch.device):
-        self.lock = threading.Lock()
-        self._stream = torch.cuda.Stream(device)
-        self._newest: torch.cuda.CUDAGraph | None = None  # which keeps the pool
-
-    def record(self, step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """The graph of a step, and its logits."""
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._stream.device)
-        pool = self._newest.pool() if self._newest is not None else None
-        self._stream.wait_stream(stream)
-        with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which collects all of Python's garbage first
-            graph.capture_begin(pool, capture_error_mode="thread_local")
-            try:
-                logits = step()
-            except BaseException:
-                with contextlib.suppress(RuntimeError):  # that the recording is broken, which the first error explains
-                    graph.capture_end()
-                raise
-            graph.capture_end()
-        stream.wait_stream(self._stream)
-        self._newest = graph
-        return graph, logits
 
 
 class RecordedLayer(LayerState):

@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 
 from mt_cli.model.attention import MultiHeadAttention, attend
-from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState, Recorder
+from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState
 from mt_cli.model.layers import AddNorm, DecoderLayer, EncoderLayer
 from mt_cli.model.packed_linear import joined, linear
+from mt_cli.model.recorder import Recorder
 from mt_cli.model.transformer import Transformer
 
 

@@ -4,8 +4,9 @@ On a CPU each thread computes the gradient of a part of the sentences; the sum o
 share every operation, as torch does by default, they wait for each other a thousand times a step: a tenth slower.
 
 On a GPU there is one part, packed where attention has a kernel for that, and the CPU makes the next batch meanwhile. A step
-of a small model is a thousand short kernels, and to launch them takes longer than to compute them; so packed batches have
-one compiled graph, recorded once and replayed at all other steps.
+of a small model is a thousand short kernels, and to launch them takes ten times as long as to compute them (measured on an
+H100); so the kernels of packed batches, which all have one shape, are recorded once and replayed at all other steps. Long
+trainings compile them before, which takes a minute.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from mt_cli.errors import is_device_failure, is_out_of_memory
 from mt_cli.model.attention import MultiHeadAttention, attend, attend_packed, has_packed_kernel
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.packed_mask import PackedMask, Packing
+from mt_cli.model.recorder import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
@@ -43,7 +45,7 @@ LossAndGradients = tuple[Tensor, tuple[Tensor, ...]]
 
 _TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than parallel work gains
 _TRIED_LOGITS = 1 << 21  # a few sentences
-_COMPILED_STEPS, _COMPILED_MINUTES = 3_000, 10  # of a training; compiling takes longer than shorter ones gain
+_COMPILED_TOKENS, _COMPILED_MINUTES = 300_000_000, 30  # of a training; compiling takes longer than shorter ones gain
 
 
 class Portion(NamedTuple):
@@ -135,7 +137,7 @@ class Updates:
         try:
             for loss, gradients in (map if self.n_threads == 1 else self._pool.map)(compute, portion.parts):
                 state.optimizer.add(gradients)
-                losses.append(loss)
+                losses.append(loss.clone())
         finally:
             if self.n_threads > 1:
                 torch.set_num_threads(self._n_cores)
@@ -185,44 +187,67 @@ class Gradients:
 
     def __init__(self, optimizer: Optimizer, training: TrainingConfig, dataset: Mixture):
         self._optimizer, self._training = optimizer, training
-        self._compiled: Callable[..., Tensor] | None = None
-        vocab_size = optimizer.model.projection.out_features
+        vocab_size, self._device = optimizer.model.projection.out_features, optimizer.model.device
         targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets
         targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
         smoothing, strengths = training.label_smoothing, {0.0, training.r_drop}
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
+        self._loss_of: Callable[..., Tensor] = summed_loss  # of packed batches
+        self._recorder = Recorder(self._device) if self._device.type == "cuda" else None
+        self._recorded: dict[tuple[Any, ...], _Recorded] = {}
 
-    def __call__(
-        self, batch: AnyBatch, n_passes: int, loss_of: Callable[..., Tensor] | None = None
-    ) -> LossAndGradients:
-        """Summed over the target tokens of the batch. `loss_of`: what computes `summed_loss`."""
-        if loss_of is None:
-            loss_of = self._compiled if self._compiled and isinstance(batch, PackedBatch) else summed_loss
-        r_drop, network = self._training.r_drop if n_passes == 2 else 0.0, self._optimizer.network
-        loss = loss_of(network, batch.to(network.device), self._training.label_smoothing, r_drop, self.is_fused)
-        # A graph that is replayed writes the next loss over this one.
-        return loss.detach().clone(), torch.autograd.grad(loss, self._optimizer.network_weights)
+    def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
+        """Summed over the target tokens of the batch. They hold until the next call."""
+        loss_of = self._loss_of if isinstance(batch, PackedBatch) else summed_loss
+        if self._recorder is None or not isinstance(batch, PackedBatch):
+            return self._compute(loss_of, batch.to(self._device), n_passes)
+        kind = n_passes, *(tensor.shape for tensor in batch.tensors)
+        if kind not in self._recorded:
+            compute = partial(self._compute, loss_of, n_passes=n_passes)
+            self._recorded[kind] = _Recorded(compute, batch.to(self._device), self._recorder)
+        return self._recorded[kind](batch)
+
+    def _compute(self, loss_of: Callable[..., Tensor], batch: AnyBatch, n_passes: int) -> LossAndGradients:
+        r_drop, smoothing = self._training.r_drop if n_passes == 2 else 0.0, self._training.label_smoothing
+        loss = loss_of(self._optimizer.network, batch, smoothing, r_drop, self.is_fused)
+        return loss.detach(), torch.autograd.grad(loss, self._optimizer.network_weights)
 
     def compile(self, batches: Iterable[tuple[AnyBatch, int]]) -> None:
         """Compiles the loss of packed batches, where that gives the gradients that it gives as it is. `batches`: one for
         each kind of step, with its number of forward passes."""
         torch.compiler.reset()  # only a few shapes are compiled in a process, and each training has shapes of its own
         try:
-            compiled = torch.compile(summed_loss, dynamic=False, fullgraph=True, mode="reduce-overhead")
+            self._loss_of = torch.compile(summed_loss, dynamic=False, fullgraph=True)
             for batch, n_passes in batches:
                 seed_dropout(0)
-                expected = self(batch, n_passes, summed_loss)
-                for _ in range(3):  # a GPU computes the first, records the second and replays the third
-                    seed_dropout(0)
-                    if not _are_close(self(batch, n_passes, compiled), expected):
-                        raise ArithmeticError("other gradients")
-            self._compiled = compiled
+                expected = self._compute(summed_loss, batch.to(self._device), n_passes)
+                seed_dropout(0)
+                if not _are_close(self(batch, n_passes), expected):
+                    raise ArithmeticError("other gradients")
         except Exception as error:  # a compiler fails in many ways, and none of them need end a training
             if is_out_of_memory(error) or is_device_failure(error):
                 raise
             reason = next(iter(str(error).strip().splitlines()), "")[:150]
             log.info(f"training without compiled kernels, which takes longer ({type(error).__name__}: {reason})")
             torch.compiler.reset()
+            self._loss_of = summed_loss
+            self._recorded.clear()
+
+
+class _Recorded:
+    """`compute` for batches of one shape, each of which is copied to where the recorded kernels read it."""
+
+    def __init__(self, compute: Callable[[PackedBatch], LossAndGradients], batch: PackedBatch, recorder: Recorder):
+        self._batch = batch
+        with torch.random.fork_rng([batch.targets.device]):  # a step draws the same, recorded before it or long ago
+            compute(batch)  # makes what a recording must find ready
+            self._graph, self._results = recorder.record(lambda: compute(batch))
+
+    def __call__(self, batch: PackedBatch) -> LossAndGradients:
+        for own, given in zip(self._batch.tensors, batch.tensors, strict=True):
+            own.copy_(given.pin_memory(), non_blocking=True)
+        self._graph.replay()
+        return self._results
 
 
 def _are_close(found: LossAndGradients, expected: LossAndGradients) -> bool:
@@ -238,7 +263,7 @@ def is_worth_compiling(training: TrainingConfig) -> bool:
     """By the whole length of the training: one that is continued computes as it began."""
     if training.minutes is not None:
         return training.minutes >= _COMPILED_MINUTES
-    return training.max_steps >= _COMPILED_STEPS
+    return training.max_steps * training.accumulate * (training.batch_tokens or 0) >= _COMPILED_TOKENS
 
 
 @functools.cache

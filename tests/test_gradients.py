@@ -176,9 +176,11 @@ def test_a_device_that_fails_or_has_no_memory_left_is_not_the_compilers_fault(
         compiled(make_model())
 
 
-def test_short_trainings_are_not_compiled() -> None:
-    lengths = {"max_steps": 500}, {"max_steps": 150_000}, {"minutes": 5.0}, {"minutes": 60.0}
-    assert [is_worth_compiling(TrainingConfig(**one)) for one in lengths] == [False, True, False, True]
+def test_only_long_trainings_with_large_batches_are_compiled() -> None:
+    large = {"batch_tokens": 12_500}
+    trainings = {"max_steps": 500, **large}, {"max_steps": 100_000, **large}, {"minutes": 5.0, **large}
+    trainings = *trainings, {"minutes": 60.0, **large}, {"minutes": 60.0}
+    assert [is_worth_compiling(TrainingConfig(**one)) for one in trainings] == [False, True, False, True, False]
 
 
 def test_packed_updates_are_those_of_padded_ones(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,10 @@ class TokenDataset:
     def __len__(self) -> int:
         return len(self._lines)
 
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.sources, self.targets
+
     def src(self, index: int) -> Ids:
         return self.sources.ids[self.sources.starts[index] : self.sources.starts[index + 1]]
 
@@ -104,7 +108,7 @@ class TokenDataset:
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
         first = np.asarray(indices, np.int64)
-        src, tgt = (side.starts[first + 1] - side.starts[first] for side in (self.sources, self.targets))
+        src, tgt = (side.starts[first + 1] - side.starts[first] for side in self.sides)
         return src, tgt
 
     def backwards(self) -> TokenDataset:
@@ -184,6 +188,24 @@ class Mixture:
             src[is_own] += len(part.src_tags)
         return src, tgt
 
+    def rows(self, indices: npt.ArrayLike) -> tuple[tuple[Ids, Lengths], tuple[Ids, Lengths]]:
+        """The source ids of these pairs one after another, and how many each has; and the same of the targets. As whole
+        arrays: a GPU would wait for a loop over pairs."""
+        places, lengths = np.asarray(indices, np.int64), self.lengths(indices)
+        numbers = np.searchsorted(self._firsts, places, side="right") - 1
+        rows = [np.empty(own.sum(), np.int64) for own in lengths]
+        begins = [own.cumsum() - own for own in lengths]
+        for number in np.unique(numbers):
+            is_own, part = numbers == number, self.parts[number]
+            own = places[is_own] - self._firsts[number]
+            tags = np.array(part.src_tags, np.int64)
+            rows[0][begins[0][is_own][:, None] + np.arange(len(tags))] = tags
+            for side, n_tags, row, begin in zip(part.dataset.sides, (len(tags), 0), rows, begins, strict=True):
+                first, n = side.starts[own], side.starts[own + 1] - side.starts[own]
+                within = np.arange(n.sum()) - np.repeat(n.cumsum() - n, n)
+                row[np.repeat(begin[is_own] + n_tags, n) + within] = side.ids[np.repeat(first, n) + within]
+        return (rows[0], lengths[0]), (rows[1], lengths[1])
+
     @property
     def n_pairs(self) -> float:
         """Pairs of an epoch, each as often as it has it."""
@@ -208,7 +230,7 @@ class Mixture:
             n_more = 1 + max(len(part.src_tags), len(part.back_tags))
             for first in range(0, len(part.dataset), _NUMBERS_AT_ONCE):
                 stretch = slice(first, first + _NUMBERS_AT_ONCE + 1)
-                for side in (part.dataset.sources, part.dataset.targets):
+                for side in part.dataset.sides:
                     found.append(n_more + int(np.diff(side.starts[stretch]).max()))
         return max(found)
 

@@ -8,7 +8,7 @@ Letters in shapes: M source tokens, N target tokens, Z sentences, those of paddi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -99,8 +99,8 @@ def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[l
 
 def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
     """A batch of pairs that fit into `shape`."""
-    src = _Row([dataset.src(i) for i in pairs], shape.n_src, shape)
-    tgt = _Row([dataset.tgt(i) for i in pairs], shape.n_tgt, shape)
+    src_row, tgt_row = dataset.rows(pairs)
+    src, tgt = _Row(*src_row, shape.n_src, shape), _Row(*tgt_row, shape.n_tgt, shape)
     src_ids, tgt_in = src.filled(src.last, EOS_ID, PAD_ID), tgt.filled(tgt.first, BOS_ID, PAD_ID)
     targets = tgt.filled(tgt.last, EOS_ID, NO_TARGET)
     tensors = map(
@@ -110,11 +110,11 @@ def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
 
 
 class _Row:
-    """Sentences one after another, each with room for one symbol, then those of padding; copied as whole arrays for speed."""
+    """Sentences one after another, each with room for one symbol, then those of padding."""
 
-    def __init__(self, sentences: Sequence[np.ndarray], n_tokens: int, shape: PackedShape):
-        own = np.fromiter(map(len, sentences), np.int64, len(sentences)) + 1
-        self._ids, self._total = np.concatenate(sentences), n_tokens + shape.n_fillers
+    def __init__(self, ids: np.ndarray, lengths: np.ndarray, n_tokens: int, shape: PackedShape):
+        own = lengths + 1
+        self._ids, self._total = ids, n_tokens + shape.n_fillers
         n_left = self._total - own.sum()
         fillers = np.diff(np.arange(shape.n_fillers + 1) * n_left // shape.n_fillers)  # equally long
         lengths = np.concatenate([own, fillers, np.zeros(shape.n_pairs - len(own), np.int64)])

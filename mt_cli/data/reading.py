@@ -10,6 +10,7 @@ This file knows characters and words, neither tokens nor models.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections import Counter
@@ -140,7 +141,9 @@ class Reader:
         text, found = hold(text, n_before=len(spans)) if markup is None else hold_markup(text, markup, len(spans))
         spans += found
         if self._source is not None and not text.isascii():
-            text = "".join(char for char in text if not (self._source.is_unknown(char) and is_invisible(char)))
+            for char in set(text):
+                if self._source.is_unknown(char) and is_invisible(char):
+                    text = text.replace(char, "")
         return text
 
     def sentence(self, text: str, spans: list[str]) -> Sentence:
@@ -166,7 +169,8 @@ class Reader:
         if _ELLIPSIS.match(after) and _plain(after) not in self._ends:
             end = ""
         before, after = before[: len(before) - len(start)], after[len(end) :]
-        if _IN_PAIRS.intersection(_plain(core), _plain(before + after)) or any(map(is_tag, before + after)):
+        around = before + after
+        if around and (_IN_PAIRS.intersection(_plain(core), _plain(around)) or any(map(is_tag, around))):
             # A quotation may begin or end here.
             start, end, before, after = before + start, end + after, "", ""
         start, end = self._starts.get(_plain(start), start), self._ends.get(_plain(end), end)
@@ -205,6 +209,7 @@ def _is_in_title_case(core: str) -> bool:
     return core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
 
 
+@functools.lru_cache(10_000)
 def _plain(edge: str) -> str:
     return unicodedata.normalize("NFKC", edge.replace(" ", "")).translate(_PLAIN)
 

@@ -66,7 +66,7 @@ class CTranslate2Translator(Translator):
         patience = max([10, *limits]) if settings.length_penalty > 1 else 10
         results = self._engine.translate_batch(
             [self.tokenizer.src_pieces(one.src_ids) for one in requests],
-            max_batch_size=settings.batch_size,
+            max_batch_size=settings.batch_size or 64,
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
             patience=patience if is_beam else 1,

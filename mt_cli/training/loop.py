@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from mt_cli.decoding.search import usual_batch_size
 from mt_cli.device import fast_float32_products
 from mt_cli.errors import TrainingError
 from mt_cli.run.run_dir import RunDir
@@ -127,7 +128,8 @@ class Trainer:
 
     def _score(self) -> Validation | None:
         """None after a signal. Raises TrainingError when a loss is not finite: finite weights can be too large."""
-        state, n = self.state, self.state.config.decoding.batch_size
+        state = self.state
+        n = state.config.decoding.batch_size or usual_batch_size(state.model.device)
         advice = f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
         with advise_when_out_of_memory(state.model.device, lambda: advice):
             try:

@@ -6,7 +6,7 @@ share every operation, as torch does by default, they wait for each other a thou
 On a GPU there is one part, packed where attention has a kernel for that, and the CPU makes the next batch meanwhile. A step
 of a small model is a thousand short kernels, and to launch them takes ten times as long as to compute them (measured on an
 H100); so the kernels of packed batches, which all have one shape, are recorded once and replayed at all other steps. Long
-trainings compile them before, which takes a minute.
+trainings with large batches compile them before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ LossAndGradients = tuple[Tensor, tuple[Tensor, ...]]
 
 _TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than parallel work gains
 _TRIED_LOGITS = 1 << 21  # a few sentences
-_COMPILED_TOKENS, _COMPILED_MINUTES = 300_000_000, 30  # of a training; compiling takes longer than shorter ones gain
+# Compiling takes minutes, which shorter trainings do not gain; smaller batches wait for the optimizer's kernels.
+_COMPILED_STEPS, _COMPILED_MINUTES, _COMPILED_BATCH = 20_000, 30, 8_000
 
 
 class Portion(NamedTuple):
@@ -261,9 +262,10 @@ def _are_close(found: LossAndGradients, expected: LossAndGradients) -> bool:
 
 def is_worth_compiling(training: TrainingConfig) -> bool:
     """By the whole length of the training: one that is continued computes as it began."""
+    is_long = training.max_steps >= _COMPILED_STEPS
     if training.minutes is not None:
-        return training.minutes >= _COMPILED_MINUTES
-    return training.max_steps * training.accumulate * (training.batch_tokens or 0) >= _COMPILED_TOKENS
+        is_long = training.minutes >= _COMPILED_MINUTES
+    return is_long and training.batch_tokens >= _COMPILED_BATCH
 
 
 @functools.cache

@@ -40,6 +40,9 @@ demo: $(VENV)/installed
 	@printf '%s\n' 我有一只猫 我昨天买的手机在桌子上。 你会说中文吗？ 她比我大三岁。 | tee -a /dev/stderr | $(MT) translate runs/phrasebook
 	@printf '\nmt evaluate runs/phrasebook\n'
 	@$(MT) evaluate runs/phrasebook
+	@printf '\nmt export runs/phrasebook runs/phrasebook.html --to html\n'
+	@rm -f runs/phrasebook.html
+	@$(MT) export runs/phrasebook runs/phrasebook.html --to html
 	@printf '\nThe run is in runs/phrasebook. Type sentences of your own with: %s translate runs/phrasebook\n' $(MT)
 
 FAST_TESTS := $(VENV)/bin/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist worksteal
@@ -102,5 +105,5 @@ benchmarks/.envs/%/installed: benchmarks/peers/%.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-torch-* runs/phrasebook .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-torch-* runs/phrasebook runs/phrasebook.html .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -51,4 +51,5 @@ def with_parts(archive: zipfile.ZipFile, name: str, changed: Mapping[str, bytes]
         for part in archive.infolist():
             content = changed.get(part.filename)
             made.writestr(copy.copy(part), read_part(archive, part.filename, name) if content is None else content)
+            made.getinfo(part.filename).external_attr = part.external_attr  # where it is 0, writing gave it another
     return written.getvalue()

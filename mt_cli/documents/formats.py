@@ -13,7 +13,7 @@ from mt_cli.errors import DataError, UsageError
 FORMATS = {
     ".po": "po", ".pot": "po", ".srt": "subtitles", ".vtt": "subtitles", ".html": "html", ".htm": "html",
     ".md": "markdown", ".json": "strings", ".properties": "strings", ".csv": "table_text", ".tsv": "table_text",
-    ".xliff": "xliff", ".xlf": "xliff", ".docx": "office", ".odt": "office", ".xml": "android",
+    ".xliff": "xliff", ".xlf": "xliff", ".docx": "office", ".odt": "office", ".xml": "android", ".xlsx": "workbook",
 }  # fmt: skip
 TABLES = (".csv", ".tsv", ".xlsx")
 

@@ -17,7 +17,8 @@ from mt_cli.data.spans import escaped
 from mt_cli.errors import DataError
 
 Code = list[Any]  # the elements that a tag stands for: one around words, or neighbours that stay as they are
-_DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*\?>\s*")
+# What is before the root element: byte order mark, declaration, comments, document type.
+_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL)
 _TAGS = re.compile(r"</?[gx]\b[^<>]*>")
 
 
@@ -31,13 +32,14 @@ def parse(content: bytes, name: str) -> Any:
 
 
 def serialized(tree: Any, content: bytes) -> bytes:
-    """The tree with the declaration, the encoding, the line ends and the last line's end of the file it was parsed from."""
-    declaration, encoding = _DECLARATION.match(content), tree.docinfo.encoding or "UTF-8"
-    written: bytes = etree.tostring(
-        tree, encoding=encoding, xml_declaration=declaration is None and encoding != "UTF-8"
-    )
-    written = (declaration[0] if declaration else b"") + written + b"\n" * content.endswith(b"\n")
-    return re.sub(rb"\r?\n", b"\r\n", written) if b"\r\n" in content else written
+    """The tree with what is around the root element, the encoding and the line ends of the file it was parsed from."""
+    root, encoding, prolog = tree.getroot(), tree.docinfo.encoding or "UTF-8", _PROLOG.match(content)
+    written: bytes = etree.tostring(root, encoding=encoding, xml_declaration=False, with_tail=False)
+    if not content[prolog.end() if prolog else 0 :].startswith(b"<"):  # UTF-16
+        return bytes(etree.tostring(tree, encoding=encoding, xml_declaration=True))
+    written = re.sub(rb"\r?\n", b"\r\n", written) if b"\r\n" in content else written
+    after = [etree.tostring(one, encoding=encoding, xml_declaration=False) for one in root.itersiblings()]
+    return (prolog[0] if prolog else b"") + written + b"".join(after) + b"\n" * content.endswith(b"\n")
 
 
 def marked_text(element: Any, is_around_words: Callable[[Any], bool]) -> tuple[str, list[Code]]:

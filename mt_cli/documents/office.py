@@ -24,6 +24,7 @@ _DROPPED = {"proofErr", "lastRenderedPageBreak", "rPr", "pPr"}
 _UNSEEN = {"lang", "noProof", "webHidden"}  # properties of a run
 # While a paragraph of a .docx is translated, text in its usual look stands in it as such. In `look` elements is text in other
 # looks, whose properties are an attribute, and in `kept` elements are runs that no translation changes.
+_SINGLE_SPACE = "single-space"
 _LOOK, _KEPT, _PROPERTIES = f"{_W}look", f"{_W}kept", "properties"
 
 
@@ -86,8 +87,12 @@ def _is_around_words(element: Any) -> bool:
 
 
 def _simplify(container: Any) -> None:
-    """Of a paragraph of a .docx, or a link in it: runs become text and `look` elements."""
+    """Of a paragraph of a .docx, or a link in it: runs become text and `look` elements. In an .odt single spaces become text."""
     if not container.tag.startswith(_W):
+        for space in container.iter("{*}s"):
+            if space.get(space.tag[:-1] + "c", "1") == "1":
+                space.text, space.tag = " ", _SINGLE_SPACE
+        etree.strip_tags(container, _SINGLE_SPACE)
         return
     pieces = list(_pieces(list(container)))
     n_letters = Counter[str]()

@@ -44,10 +44,9 @@ from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import FactsCounter, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.directions import tags_of, target_option
-from mt_cli.run.lock import locked
 from mt_cli.run.logs import record_start, versions
 from mt_cli.run.manifest import Made
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir, locked
 from mt_cli.stages import PairText, check, describe, ids, log_findings, spell, split
 from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.loop import Trainer

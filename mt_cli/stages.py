@@ -19,10 +19,9 @@ import numpy as np
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
 from mt_cli.augment.variation import MOST_VARIED, varied
-from mt_cli.checking.check import ReadCorpus, quick_check
+from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
-from mt_cli.checking.sets import HeldOut
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import Places, TextSet, TrainingText, joined_sha256
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy

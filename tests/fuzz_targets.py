@@ -29,8 +29,7 @@ from mt_cli.data.normalize import normalize
 from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import MTError
 from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
-from mt_cli.run.lock import locked
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir, locked
 
 CONFIG = Config.model_validate(
     {

@@ -16,7 +16,7 @@ from sacrebleu.metrics import CHRF, TER
 from test_metrics import write
 
 from mt_cli.config import Config
-from mt_cli.evaluation import comparison, significance
+from mt_cli.evaluation import comparison
 from mt_cli.evaluation.comparison import SetScores, config_sha256, with_comparisons
 from mt_cli.evaluation.evaluate import evaluate
 from mt_cli.evaluation.metrics import count_texts
@@ -30,8 +30,8 @@ TEXTS = {"ref": REFERENCES, "good": REFERENCES, "worse": WORSE, "other": OTHER}
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(significance, "N_RESAMPLES", 200)  # what more of them give is tested elsewhere
-    monkeypatch.setattr(significance, "N_TRIALS", 200)
+    monkeypatch.setattr(comparison, "N_RESAMPLES", 200)  # what more of them give is tested elsewhere
+    monkeypatch.setattr(comparison, "N_TRIALS", 200)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, **TEXTS)
 
@@ -79,12 +79,12 @@ def test_wins_are_sentences_of_which_sacrebleu_gives_a_higher_chrf():
 )
 def test_words_say_what_a_difference_means(monkeypatch, by_bootstrap, by_exchange, expected):
     samples = iter([np.zeros(100), np.array([0.0, by_bootstrap] * 50)] * 6)
-    monkeypatch.setattr(significance, "_bootstrap", lambda _: next(samples))
-    monkeypatch.setattr(significance, "_exchanged", lambda *_: np.full(100, by_exchange))
+    monkeypatch.setattr(comparison, "_bootstrap", lambda _: next(samples))
+    monkeypatch.setattr(comparison, "_exchanged", lambda *_: np.full(100, by_exchange))
     for first, second, direction in (("worse", "good", "better"), ("good", "worse", "worse")):
         before, after = (count_texts(TEXTS[name], [REFERENCES], "13a", TER()) for name in (first, second))
         for name in ("bleu", "chrf", "ter"):
-            meaning = significance.paired_tests(before[name], after[name]).meaning
+            meaning = comparison.paired_tests(before[name], after[name]).meaning
             assert expected in meaning and (direction in meaning or expected.startswith("no "))
 
 
@@ -172,7 +172,7 @@ def test_a_table_keeps_its_columns_whatever_the_names_are():
     rows = table.splitlines()
     assert rows[:2] == ["| translations | BLEU | chrF | TER |", "|---|---:|---:|---:|"]
     assert r"| a\_b\|$x\\y\&50%\[z\]\<i\> |" in rows[3]
-    assert r"- BLEU: nrefs:1\|bs:1000\|seed:12345\|case:mixed\|eff:no\|tok:13a" in below
+    assert r"- BLEU: nrefs:1\|bs:200\|seed:12345\|case:mixed\|eff:no\|tok:13a" in below
     lines = as_table(results, "latex").splitlines()
     assert lines[0] == r"\begin{tabular}{lrrr}"
     assert lines[5].startswith(r"a\_b\textbar\allowbreak{}\$x\textbackslash{}y\&50\%{[}z]\textless{}i\textgreater{} & ")

@@ -12,11 +12,10 @@ import pytest
 
 from mt_cli import stages
 from mt_cli.checking import check as check_module
-from mt_cli.checking import statistics
+from mt_cli.checking import faults
 from mt_cli.checking.alignment import Misaligned
-from mt_cli.checking.check import ReadCorpus, check, quick_check
-from mt_cli.checking.sets import HeldOut
-from mt_cli.checking.statistics import MAX_CHARACTERS
+from mt_cli.checking.check import HeldOut, ReadCorpus, check, quick_check
+from mt_cli.checking.faults import MAX_CHARACTERS
 from mt_cli.config import DataConfig
 from mt_cli.config_file import load_config
 from mt_cli.data.corpus import SentencePair
@@ -297,8 +296,8 @@ def test_the_dropped_lines_are_a_table_with_reason_and_text_and_no_formula(look,
 
 
 def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(monkeypatch):
-    monkeypatch.setattr(statistics, "_SAMPLE", 10)
-    sample = statistics.Sample()
+    monkeypatch.setattr(faults, "_SAMPLE", 10)
+    sample = faults.Sample()
     for line in range(1, 1001):
         sample.add(SentencePair("x" * 10_000, "y", line))
     lines = [pair.line for pair in sample.pairs]

@@ -17,7 +17,7 @@ import pytest
 import torch
 from pages import is_mt, run
 
-from mt_cli.run.lock import locked
+from mt_cli.run.run_dir import locked
 
 ALL = Path(__file__).parent / "errors.md"
 COMMON = Path(__file__).parents[1] / "docs" / "errors.md"

@@ -15,7 +15,7 @@ import pytest
 from test_explain import CHROMIUM, HOSTILE, browse, embedded, needs_chromium
 
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.evaluation import significance
+from mt_cli.evaluation import comparison
 from mt_cli.explain import report as module
 from mt_cli.explain.page import safe_json
 from mt_cli.explain.report import Report, RunReport, rarities, report
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_and_text_that_is_missing_cost_only_what_needs_them
 def test_several_seeds_are_one_set_and_each_paragraph_stands_once(
     tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(significance, "N_TRIALS", 100)
+    monkeypatch.setattr(comparison, "N_TRIALS", 100)
     Path("train.en").unlink()  # noted once for all
     Path("other").mkdir()
     seeds = [copied(trained_run, f"seed{n}", f"training.seed={n}") for n in range(2, 4)]
@@ -187,7 +187,7 @@ def test_several_seeds_are_one_set_and_each_paragraph_stands_once(
 def test_the_first_words_about_several_runs_compare_the_best_two(
     tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(significance, "N_TRIALS", 2000)
+    monkeypatch.setattr(comparison, "N_TRIALS", 2000)
     log = "".join((trained_run / "metrics.jsonl").read_text().splitlines(True)[:-1])
     options = ("decoding.min_length=20", "decoding.max_length_ratio=9")
     worse = copied(trained_run, "worse", *options, metrics__jsonl=log)

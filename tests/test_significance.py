@@ -11,9 +11,9 @@ import pytest
 from sacrebleu.significance import _bootstrap_resample
 from test_metrics import random_text, sacrebleu, write
 
-from mt_cli.evaluation import significance
+from mt_cli.evaluation import comparison
+from mt_cli.evaluation.comparison import _bootstrap, interval, paired_tests
 from mt_cli.evaluation.metrics import Counts, count_texts, ter_of
-from mt_cli.evaluation.significance import _bootstrap, interval, paired_tests
 
 METRICS = ("bleu", "chrf", "ter")
 
@@ -81,8 +81,8 @@ def test_few_sentences_that_differ_are_no_evidence_and_none_is_no_difference(tex
 
 def test_of_systems_that_differ_by_chance_few_are_called_different(monkeypatch):
     """Two translations made by the same random process: at 5%, hardly more than one comparison in twenty is wrong."""
-    monkeypatch.setattr(significance, "N_RESAMPLES", 100)
-    monkeypatch.setattr(significance, "N_TRIALS", 200)
+    monkeypatch.setattr(comparison, "N_RESAMPLES", 100)
+    monkeypatch.setattr(comparison, "N_TRIALS", 200)
     p_values = []
     for seed in range(60):
         rng = random.Random(seed)

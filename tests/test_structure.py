@@ -97,7 +97,7 @@ def test_the_network_knows_nothing_of_text_files_and_runs():
 
 def test_the_config_and_the_errors_do_not_need_torch():
     for name in (
-        "errors", "files", "config", "config_file", "data/corpus", "data/tokenizer", "data/dataset", "run/lock",
+        "errors", "files", "config", "config_file", "data/corpus", "data/tokenizer", "data/dataset",
         "run/logs", "run/manifest", "run/run_dir",
     ):  # fmt: skip
         assert not any(module.partition(".")[0] == "torch" for module in imports(name)), name

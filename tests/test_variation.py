@@ -7,7 +7,7 @@ import random
 from mt_cli.augment.variation import varied
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import SYMBOLS, held
-from mt_cli.data.typing_errors import with_typing_errors
+from mt_cli.evaluation.robustness import with_typing_errors
 
 LETTERS = "bdfgklmnprst"
 WORDS = {f"{a}a{b}o": f"{b}u{a}e" for a in LETTERS[:6] for b in LETTERS[6:]}

@@ -24,8 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
-from mt_cli.checking.faults import FaultFinder
-from mt_cli.checking.statistics import CorpusStatistics, Sample
+from mt_cli.checking.faults import CorpusStatistics, FaultFinder, Sample
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_monolingual, read_pairs, sha256_of

@@ -16,7 +16,7 @@ from mt_cli.checking.lexicon import Lexicon, unit_places
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.normalize import UNSPACED
 from mt_cli.data.spans import N_SYMBOLS, SYMBOLS, held
-from mt_cli.data.typing_errors import with_typing_errors
+from mt_cli.evaluation.robustness import with_typing_errors
 
 MOST_VARIED = 20_000  # that are varied, which bounds the time
 _SHARE_OF_ERRORS = 0.05  # of the letters

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from mt_cli.display import column_width, escaped
-from mt_cli.evaluation.comparison import SetScores
+from mt_cli.evaluation.comparison import N_RESAMPLES, N_TRIALS, SEED, SetScores
 from mt_cli.evaluation.metrics import TITLES, perplexity
-from mt_cli.evaluation.significance import N_RESAMPLES, N_TRIALS, SEED
 
 Format = Literal["text", "latex", "markdown", "csv", "json"]
 _TEXT_COLUMNS = ("run", "translations", "checkpoint", "test set")  # which are aligned at their left

@@ -72,11 +72,7 @@ _WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.r
 
 
 def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
-    """Makes what a training needs, as far as the run has not got it: from the files of the config to ids.
-
-    `n_processes`: those that train the run. Raises DataError for what is wrong with the files, before anything is trained,
-    and RunDirError if the run has checkpoints and was begun with other files.
-    """
+    """Makes what the run has not got yet, from the files of the config to ids. Raises DataError and RunDirError."""
     for data in config.data.directions:
         bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)  # refused before there is work to score
     parent = reverse = None
@@ -174,8 +170,8 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
 
 
 def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
-    """The training text of all language pairs. An epoch has the largest one as its corpora's weights say, and the others so
-    often that they are drawn in proportion to n ** (1 / temperature)."""
+    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its
+    weights say."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
     largest, parts = max(one.n_pairs for one in mixtures), list[Part]()
@@ -198,9 +194,9 @@ def train(
 ) -> None:
     """Trains in `run_dir`, or continues the run that is there; changes nothing in one that is finished.
 
-    `config` may be the path of a YAML file. `signals` were caught since the command began, which was at `started`, in
-    seconds of `time.monotonic`: both from now on by default. `on_validation` is called after each validation, when its
-    checkpoint is saved. Raises MTError (`errors.py`), and Interrupted once a signal was answered by saving.
+    `config` may be a YAML file. `signals` were caught since the command began, at `started` in seconds of
+    `time.monotonic`. `on_validation` is called once a validation's checkpoint is saved. Raises MTError, and Interrupted
+    when a signal was answered by saving.
     """
     started = time.monotonic() if started is None else started
     given = config if isinstance(config, Config) else load_config(Path(config))
@@ -275,10 +271,8 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
 
 
 def continued_config(config: Config, run: RunDir) -> Config:
-    """The config to train with: `config`, in which what it leaves open is what a run that has checkpoints was trained with.
-
-    Raises RunDirError where the folder holds another run, or is no run's.
-    """
+    """The config to train with: open keys as a run with checkpoints has them. Raises RunDirError for another run's
+    folder."""
     if not run.config_file.exists():
         if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
             raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
@@ -314,8 +308,7 @@ def prepared_trainer(
     ranks: Ranks = ALONE,
     on_validation: Callable[[RunDir], None] | None = None,
 ) -> Trainer:
-    """A trainer that continues from the run's newest checkpoint, if there is one. The first process must hold the run's
-    lock."""
+    """A trainer that continues from the newest checkpoint, if any. The first process must hold the run's lock."""
     config = data.config
     keep_freed_memory()  # only from here on, so that what preparing took is given back
     device = choose_device(config.training.device)

@@ -35,13 +35,8 @@ _LANGUAGE_CODES = {
 code changes no score."""
 
 
-def meant_language(tag: str) -> str | None:
-    """The code of the language that is meant by that of a country, such as zh by cn."""
-    return _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower())
-
-
 def _language(tag: str) -> str:
-    if code := meant_language(tag):
+    if code := _LANGUAGE_CODES.get(re.split("[-_]", tag)[0].lower()):
         raise ValueError(f"expected the code of a language, such as '{code}'")
     return tag
 
@@ -203,20 +198,23 @@ class LanguagePair(Section):
 
     def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
         """`at`: the section that the keys are in."""
+        src, tgt, train, dev = f"{at}.src_lang", f"{at}.tgt_lang", f"{at}.train", f"{at}.dev"
         if self.src_lang.lower() == self.tgt_lang.lower():
-            same = f"{at}.src_lang and {at}.tgt_lang are both '{self.src_lang}'; they must differ"
-            yield f"{at}.tgt_lang {at}.src_lang", same
-        corpora = self.corpora
-        files = [corpus.files for corpus in corpora]
-        for number in range(len(files)):
-            if (first := files.index(files[number])) < number:
-                again = f"{at}.train.{number}: the files of {at}.train.{first} once more"
-                yield f"{at}.train.{number}", f"{again}; give it a higher weight instead"
-        if all(corpus.synthetic for corpus in corpora):
-            yield f"{at}.train", f"{at}.train: all corpora are synthetic; add one that people translated"
-        elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in corpora):
-            none = f"{at}.train: no corpus from which a dev set may be held out; give {at}.dev, or leave out hold_out: false"
-            yield f"{at}.train {at}.dev", none
+            yield f"{tgt} {src}", f"{src} and {tgt} are both '{self.src_lang}'; they must differ"
+        files = [corpus.files for corpus in self.corpora]
+        for n, (first, _) in enumerate((files.index(one), one) for one in files):
+            if first < n:
+                yield (
+                    f"{train}.{n}",
+                    f"{train}.{n}: the files of {train}.{first} once more; give it a higher weight instead",
+                )
+        if all(corpus.synthetic for corpus in self.corpora):
+            yield train, f"{train}: all corpora are synthetic; add one that people translated"
+        elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in self.corpora):
+            yield (
+                f"{train} {dev}",
+                f"{train}: no corpus to hold a dev set out of; give {dev}, or leave out hold_out: false",
+            )
         if "dev" in self.test:
             yield f"{at}.test.dev", f"{at}.test.dev is what the scores of {at}.dev are called; choose another name"
 
@@ -257,10 +255,9 @@ class DataConfig(LanguagePair):
 
     def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
         yield from super().contradictions(at)
-        text = self.monolingual
-        if text is not None and text.src and text.back is not None:
-            why = f"data.monolingual.src is for a reverse model that is trained here, not for {text.back}; leave out one of the two"
-            yield "data.monolingual.src data.monolingual.back", why
+        if (text := self.monolingual) is not None and text.src and text.back is not None:
+            why = f"is for a reverse model that is trained here, not for {text.back}; leave out one of the two"
+            yield "data.monolingual.src data.monolingual.back", f"data.monolingual.src {why}"
 
 
 _Absent = Annotated[SkipJsonSchema[Any], Field(exclude=True)]  # neither shown nor written into a run's config
@@ -292,15 +289,14 @@ class SeveralPairs(DataConfig):
     def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
         for name in [*LanguagePair.model_fields, "monolingual"]:
             if name in self.model_fields_set and getattr(self, name) is not None:
-                both = f"data.{name} does not go with data.pairs; leave out one of the two"
-                yield f"data.{name} data.pairs", both
+                yield f"data.{name} data.pairs", f"data.{name} does not go with data.pairs; leave out one of the two"
         # Neither --to nor the folders of some systems tell en-de from en-DE.
         names = [pair.name.lower() for pair in self.pairs]
         for number, pair in enumerate(self.pairs):
-            yield from pair.contradictions(f"data.pairs.{number}")
-            if (first := names.index(names[number])) < number:
-                same = f"data.pairs.{number} is {pair.name}, as data.pairs.{first}; give the corpora of both to one of them"
-                yield f"data.pairs.{number}", same
+            at, first = f"data.pairs.{number}", names.index(names[number])
+            yield from pair.contradictions(at)
+            if first < number:
+                yield at, f"{at} is {pair.name}, as data.pairs.{first}; give the corpora of both to one of them"
 
 
 def _form_of_data(data: Any) -> str:
@@ -393,19 +389,19 @@ class ModelConfig(Section):
         return self.value_dim or self.d_k
 
     def contradictions(self) -> Iterator[Contradiction]:
-        width, heads = self.d_model, self.n_heads
-        if self.head_dim is None and width % heads:
-            near = max(n for n in range(1, heads) if width % n == 0)
+        width, heads, n_positions = f"model.d_model {self.d_model}", self.n_heads, self.max_positions
+        if self.head_dim is None and self.d_model % heads:
+            near = max(n for n in range(1, heads) if self.d_model % n == 0)
             fix = f"set model.n_heads to {near}, or give model.head_dim"
-            yield "model.n_heads model.d_model", f"model.d_model {width} does not split into {heads} heads; {fix}"
-        if width % 2:
-            yield "model.d_model", f"model.d_model {width} is odd; positions are pairs of sine and cosine"
+            yield "model.n_heads model.d_model", f"{width} does not split into {heads} heads; {fix}"
+        if self.d_model % 2:
+            yield "model.d_model", f"{width} is odd; positions are pairs of sine and cosine"
         if self.positions != "sinusoid" and self.d_k % 2:
             odd = f"model.positions '{self.positions}' turns pairs of a head's dimensions, which are {self.d_k}"
             yield "model.positions model.head_dim model.n_heads", f"{odd}; give an even model.head_dim"
-        key, size = ("d_model", width) if self.positions == "sinusoid" else ("head_dim", self.d_k)
-        if self.max_positions * size > 1 << 25:  # a short config must not allocate gigabytes
-            product = f"model.max_positions {self.max_positions} times model.{key} {size}"
+        key, size = ("d_model", self.d_model) if self.positions == "sinusoid" else ("head_dim", self.d_k)
+        if n_positions * size > 1 << 25:  # a short config must not allocate gigabytes
+            product = f"model.max_positions {n_positions} times model.{key} {size}"
             yield f"model.max_positions model.{key}", f"{product} is more than {1 << 25:,} numbers; lower one"
 
 
@@ -480,20 +476,19 @@ class TrainingConfig(Section):
     """Precision of the matrix products; weights are float32 in any case. auto: bf16 where the device is fast at it."""
 
     def contradictions(self) -> Iterator[Contradiction]:
+        warmup, extends = "training.warmup_steps", "training.extend_vocabulary"
         if self.schedule == "noam" and not self.warmup_steps:
-            needs = "training.schedule 'noam' needs training.warmup_steps of at least 1"
-            yield "training.warmup_steps training.schedule", needs
+            yield f"{warmup} training.schedule", f"training.schedule 'noam' needs {warmup} of at least 1"
         if self.extend_vocabulary and self.init_from is None:
-            alone = "training.extend_vocabulary adds to the tokenizer of another run"
-            yield "training.extend_vocabulary", f"{alone}; set training.init_from (--from RUN)"
+            yield extends, f"{extends} adds to the tokenizer of another run; set training.init_from (--from RUN)"
         frozen = set(self.freeze)
         if "embeddings" in frozen and ("all_but_embeddings" in frozen or {"encoder", "decoder"} <= frozen):
             yield "training.freeze", "training.freeze: nothing is left to learn; leave out one of the parts"
 
 
 class DecodingConfig(Section):
-    """The options of a search, each declared here and nowhere else: they become options of `mt translate`, `mt evaluate` and
-    `mt explain`, `--set decoding.KEY=VALUE`, and keyword arguments of `Translator.translate`."""
+    """The options of a search, declared here alone: keys, options of commands, and arguments of
+    `Translator.translate`."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     """Partial hypotheses kept at each step of the search. 1: greedy search; 4 to 10 often translate better, that much slower."""
@@ -525,13 +520,12 @@ class DecodingConfig(Section):
     """Sentences decoded together: null is 64 on a CPU, 1,024 on a GPU. It changes speed and memory, not translations."""
 
     def contradictions(self) -> Iterator[Contradiction]:
-        n_best, beam, batch = self.n_best, self.beam_size, self.batch_size or 0
-        if not self.sample and n_best > beam:
-            more = f"decoding.n_best {n_best} is more than decoding.beam_size {beam}; raise the latter"
-            yield "decoding.n_best decoding.beam_size", more
-        if not self.sample and beam * batch > 100_000:  # more exhaust memory without a speedup
-            product = f"decoding.batch_size {batch} times decoding.beam_size {beam}"
-            yield "decoding.batch_size decoding.beam_size", f"{product} is more than 100,000 sentences; lower one"
+        beam, best, batch = "decoding.beam_size", "decoding.n_best", "decoding.batch_size"
+        if not self.sample and self.n_best > self.beam_size:
+            yield f"{best} {beam}", f"{best} {self.n_best} is more than {beam} {self.beam_size}; raise the latter"
+        if not self.sample and self.beam_size * (self.batch_size or 0) > 100_000:  # more exhaust memory for no speed
+            product = f"{batch} {self.batch_size} times {beam} {self.beam_size}"
+            yield f"{batch} {beam}", f"{product} is more than 100,000 sentences; lower one"
 
     def keys_without_effect(self) -> dict[str, str]:
         """The keys that the others switch off: key -> the only searches that use it."""
@@ -599,8 +593,8 @@ _NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files
 
 
 def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list[str]:
-    """`section.key is X here, Y there` for each key that differs and may not change within a run. `names`: sections, or
-    single keys such as data.max_length, of each language pair if there are several."""
+    """`section.key is X here, Y there` for each difference that no run may have. `names`: sections or keys, in each
+    pair."""
     here, there = _flat(mine.model_dump()), _flat(theirs.model_dump())
     found = []
     for key in here | there:

@@ -27,11 +27,9 @@ _MAX_BYTES = 1 << 20  # /dev/zero is refused, too
 
 
 def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False) -> Config:
-    """The config in `path`, in which each `section.key=value` of `overrides` replaces a value.
-
-    A file that has the section `data` alone or `is_open` leaves all else to be chosen from the corpus; in any other, keys
-    that are not set have their defaults. Raises ConfigError with a line for every problem found.
-    """
+    """The config in `path`, each `section.key=value` of `overrides` laid over it. Of a file with `data` alone, or if
+    `is_open`, all else is chosen from the corpus; in any other, unset keys have defaults. Raises ConfigError, a line
+    for each problem."""
     draft = _Draft(str(path))
     draft.read(path)
     return draft.config(overrides, is_open or set(draft.values) == {"data"})
@@ -71,8 +69,7 @@ def alternatives(override: str) -> list[str]:
 
 
 def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """The keys of `decoding` that a command line sets by `--set` and by `options`, of which `beam_size` is `--beam-size`.
-    Raises ConfigError."""
+    """The keys of `decoding` that `--set` and `options` set (`beam_size` is `--beam-size`). Raises ConfigError."""
     draft = _Draft("the command line")
     for override in overrides:
         draft.lay_over(override)
@@ -245,8 +242,8 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def to_yaml(config: Config, comments: Mapping[str, str] | None = None, only_given: bool = False) -> str:
-    """Every key with its value, defaults included (or only those that were set); `load_config` reads it back to an equal
-    `Config`. `comments` are written behind the values of their keys, such as model.d_model."""
+    """Every key with its value, or only those set; `load_config` reads it back. `comments`: by key, such as
+    model.d_model."""
     values = config.model_dump(exclude_unset=only_given)
     section, lines = "", []
     for line in yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).splitlines():
@@ -271,8 +268,7 @@ _OTHER_NAMES = {  # what other toolkits call a key
 
 @functools.cache
 def described_keys() -> dict[str, dict[str, Any]]:
-    """Each section and key, such as data, data.words and data.words.share, as the JSON schema of a config describes it. A
-    pair of data.pairs has the keys of data."""
+    """Each section and key, such as data.words.share, as the JSON schema describes it; pairs have the keys of data."""
     schema, found = Config.model_json_schema(), dict[str, dict[str, Any]]()
 
     def add(prefix: str, properties: dict[str, Any]) -> None:

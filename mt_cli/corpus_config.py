@@ -84,8 +84,8 @@ def read_config(
 def usual_run_dir(
     corpus: Sequence[Path], config: Config, more: Collection[str] = (), init_from: Path | None = None
 ) -> Path:
-    """`runs/NAME` of a config or a table, `runs/es-gn` of two files; of a run's own config that run. With `more`, names
-    of options that change what it learns from, it is another run, and so is one that begins with another one of this name."""
+    """`runs/NAME` of a config or table, `runs/es-gn` of two files; the run of its own config. `more` and another run to
+    begin with change the name."""
     run = RunDir(corpus[0].parent)
     if len(corpus) == 2:
         usual = RUNS / config.data.name

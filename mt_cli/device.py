@@ -19,8 +19,7 @@ from mt_cli.processes import local_rank, n_processes
 
 
 def choose_device(requested: str) -> torch.device:
-    """`auto` is cuda, else mps, else cpu; among several processes there is no mps. Raises UsageError for a device that is
-    not there or does not work."""
+    """`auto` is cuda, else mps (for one process), else cpu. Raises UsageError for a device that does not work."""
     name, is_alone = requested, n_processes() == 1
     if requested == "auto":
         has_mps = is_alone and torch.backends.mps.is_available()
@@ -95,10 +94,7 @@ def fast_float32_products(device: torch.device) -> Iterator[None]:
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep the memory of freed tensors for the next ones.
-
-    Mapping every large tensor anew costs a training step on a CPU a quarter of its time. Other C libraries go without.
-    """
+    """Lets glibc keep freed memory: mapping each large tensor anew costs a step on a CPU a quarter of its time."""
     # Of each size of a product oneDNN keeps code, which fragments the memory between the tensors: with a limit, set before
     # the first product, a training of an hour takes a quarter less memory and no more time.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
@@ -139,8 +135,8 @@ def _left_to_groups() -> Iterator[int]:
 
 
 def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
-    """Bytes that this process would have, mapped files included, with this share of `available_memory` that it may still take
-    (`ulimit -v`); None where nothing limits it. CPUs on Linux only."""
+    """Bytes for this process with that share of `available_memory`, mapped files included (`ulimit -v`); None off
+    Linux."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
         return None

@@ -52,10 +52,8 @@ class TrainingError(MTError):
 
 
 class Interrupted(BaseException):
-    """The process was asked to stop; `exit_code` is 128 plus the signal's number, as shells expect.
-
-    Not an Exception, so that no handler for damage or bad input catches it.
-    """
+    """The process was asked to stop: 128 plus the signal's number. No Exception, so that no handler for damage catches
+    it."""
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT):
         super().__init__(message)

@@ -128,8 +128,7 @@ def refuse_outside(folder: Path, file: Path) -> None:
 
 
 def open_inside(folder: Path, file: Path) -> io.BufferedReader:
-    """A file of a run directory, to be read. Raises RunDirError if it leads outside or is not a regular file; OSError if it is
-    missing."""
+    """A file of a run, to be read. Raises RunDirError if it leads outside or is no regular file, OSError if missing."""
     refuse_outside(folder, file)
     refuse_special_file(file)
     return file.open("rb")

@@ -75,12 +75,9 @@ def choose(
     has_parent: bool = False,
     knows_both: bool = False,
 ) -> dict[str, Choice]:
-    """A value and its reason for each key, such as model.d_model, that depends on the corpus and is not `given`.
-
-    What depends on given keys follows them. Where training.minutes are too few for the best recipe, it is what is best in
-    these minutes: `update_seconds` is the time of an update with one forward pass, 0 if it is not known. `has_parent`:
-    whether it begins with the weights of another run, and `knows_both` whether these have learnt both directions.
-    """
+    """A value and its reason for each key that depends on the corpus and is not `given`; in the minutes that are given.
+    `update_seconds`: of an update with one forward pass, 0 if unknown. `has_parent`: it begins with another run;
+    `knows_both`: which has learnt both directions."""
     n_pairs = facts.n_distinct
     index = next(i for i, size in enumerate(_SIZES) if n_pairs <= size.most)
     room = 2 * facts.n_different_characters + 300  # each character is a piece, and there have to be longer ones
@@ -149,8 +146,8 @@ def _scaled(size: _Size, given: Mapping[str, Any]) -> _Size:
 
 
 def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:
-    """Whether a tag marks the sources that people wrote, and not the synthetic ones. Text that is translated has no tag, and
-    so is read as the others are: these must be at least as many in an epoch, and people have translated little."""
+    """Whether a tag marks people's sources, not the synthetic ones. Text to translate has no tag and is read as the
+    untagged are: they must be as many in an epoch, and people have translated little."""
     return n_real <= n_synthetic and facts.n_distinct <= _TEACHES_ENOUGH
 
 

@@ -51,12 +51,11 @@ _MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
 
 
 class PairText:
-    """The text of a language pair. It is read once, when a stage first needs it; stages then read a copy of its normalized
-    pairs."""
+    """The text of a language pair, read when a stage first needs it, then from a copy of its normalized pairs."""
 
     def __init__(self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, *runs: RunDir | None):
-        """`facts`: gets what the recipe is to know of the text. `runs`: the one that this run begins with, and the one that
-        translates for it."""
+        """`facts`: gets what the recipe is to know. `runs`: the one to begin with, and the one that translates for
+        it."""
         self.run, self.files = run, run.of_pair(config.data, data)
         self.parent, self.reverse = runs
         self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
@@ -168,8 +167,8 @@ class PairText:
         return copies
 
     def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """Of synthetic pairs and of text that is rehearsed, the recipe counts as many as an epoch has: a network learns from
-        them as from others, and more of them shall not make it too large or the training too long for the others."""
+        """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has: more shall not make the network
+        too large or the training too long for the others."""
         corpora = self.data.corpora
         shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
@@ -194,8 +193,7 @@ class PairText:
 
     @cached_property
     def left_out(self) -> Places:
-        """The pairs that are not trained on, once the text is split. The list of words shall not repeat the sets that were cut
-        from the text."""
+        """The pairs that are not trained on, once the text is split; words shall not repeat the sets that were cut."""
         places = self.files.left_out_places()
         if self.words is None or self.data.dev is not None:
             return places
@@ -225,8 +223,8 @@ def check(pair: PairText) -> None:
 
 
 def spell(pair: PairText) -> None:
-    """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows no other
-    characters."""
+    """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows nothing
+    else."""
 
     def make() -> Made:
         spellings = AS_IT_IS
@@ -246,8 +244,8 @@ def spell(pair: PairText) -> None:
 
 
 def split(pair: PairText) -> None:
-    """Cuts a dev set, and where there is none a test set, from the text where the config names none: `held_out/`. And lists
-    what is not trained on: these sets, what resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
+    """Cuts dev and test sets where the config names none: `held_out/`. And lists what is not trained on: these, what
+    resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
     settings = {"clean": pair.data.clean, "test": not pair.data.test, **pair.reading}
     pair.product("split", settings, lambda: _hold_out(pair))
     pair.change(lambda pairs: (one for one in pairs if one.place not in pair.left_out))
@@ -296,8 +294,7 @@ def _hold_out(pair: PairText) -> Made:
 
 
 def log_findings(pair: PairText) -> None:
-    """Logs what changes a training, where it was checked just now and nothing was refused; `mt check` shows all of it, with
-    lines and advice."""
+    """Logs what changes a training, where it was checked just now; `mt check` shows all of it."""
     lines = list(pair.report.in_brief()) if "report" in vars(pair) else []
     for severity, line in lines:
         log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{pair.suffix} {line}")
@@ -309,8 +306,7 @@ def log_findings(pair: PairText) -> None:
 
 
 def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
-    """The token ids of the text and of the list of words. Where there is synthetic text, a further tag before the sources
-    tells it apart: the tag of real sources if the tokenizer has it, else that of synthetic ones."""
+    """The token ids of text and word list. A further tag before sources tells synthetic from real ones."""
     datasets = [_dataset(pair, one, tokenizer) for one in pair.trained_sets]
     names = [""] if len(pair.sets) == 1 else pair.text.corpus_names
     tags, back_tags = tokenizer.tags_for(pair.data.tgt_lang), tokenizer.tags_for(pair.data.src_lang)

@@ -70,8 +70,7 @@ def translated_share(text: Monolingual) -> float:
 
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
-    """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError where the user's
-    is missing, though it has yet to translate, or translates something else."""
+    """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError."""
     data = config.data
     if data.monolingual is None or data.monolingual.back is None:
         return RunDir(run.back) if data.monolingual is not None else None
@@ -87,9 +86,8 @@ def reverse_run(config: Config, run: RunDir) -> RunDir | None:
 
 
 def reverse_config(config: Config, back: RunDir) -> Config:
-    """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that were
-    given. It learns both ways to its end where the recipe lets this config do so in the beginning: no time is lost, as the
-    run itself begins with its weights."""
+    """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that
+    were given. Both ways where the recipe begins so anyhow: the run itself begins with its weights."""
     parent, minutes, text, given = (
         parent_of(config),
         config.training.minutes,
@@ -230,8 +228,7 @@ class BackTranslation:
         self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
 
     def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
-        """Makes the synthetic pairs. Returns the seconds that they took, in all starts. Raises DataError for text that is of no
-        use, and RunDirError where it has changed."""
+        """Makes the synthetic pairs; returns the seconds they took, in all starts. Raises DataError and RunDirError."""
         run, text, data = self.run, self.text, self.config.data
         if text.back is None and not self._is_made():
             self._train_reverse(train_reverse)
@@ -294,8 +291,7 @@ class BackTranslation:
         return Made([file], {"n_lines": report.n_pairs, "n_chosen": n_chosen, "left_out": left_out})
 
     def _pairs(self, lines: Product) -> Made:
-        """Unless they would teach mistakes: with text of a model that had hardly learnt, a run was 1.8 chrF worse than without
-        (docs/log.md)."""
+        """None of a model that has hardly learnt: with its text a run was 1.8 chrF worse (docs/log.md)."""
         reverse, seconds = self.reverse, 0.0
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):

@@ -74,10 +74,8 @@ def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None
 
 
 def like_parent(config: Config, parent: RunDir) -> Config:
-    """The config in which tokenizer, network and search are the parent's where it leaves them open.
-
-    Raises ConfigError when it asks for another tokenizer: the weights are those of the parent's pieces.
-    """
+    """The config, its open keys of tokenizer, network and search as the parent's. Raises ConfigError for another
+    tokenizer."""
     of_parent = parent.load_config()
     keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
     most = of_parent.model.max_positions - 1 - config.data.has_synthetic  # an end symbol and a tag are read as well
@@ -91,8 +89,7 @@ def like_parent(config: Config, parent: RunDir) -> Config:
 
 
 def tokenizer_of_parent(config: Config, parent: RunDir, sides: list[Callable[[], Iterator[str]]]) -> Tokenizer:
-    """The parent's tokenizer, extended by pieces of this text where it has not learnt one of the languages; where each side
-    has its own pieces, not on that side. `sides` as in `train_tokenizer`."""
+    """The parent's tokenizer, with pieces of this text if it lacks a language. `sides` as in `train_tokenizer`."""
     settings, extends = config.tokenizer, config.training.extend_vocabulary
     own, known = _languages(config), _languages(parent.load_config())
     unknown = [code for codes, others in zip(own, known, strict=True) for code in codes if code not in others]
@@ -114,11 +111,8 @@ def _languages(config: Config) -> list[list[str]]:
 
 
 def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> None:
-    """Copies the parent's best weights into the model. Rows of pieces that the parent lacks begin as the mean of those that
-    spelt them, rows of tags as the mean of its tags, or of all rows where it has none; weights that it lacks, or has in
-    another shape, are randomly initialized and named.
-
-    Raises CheckpointError when they are damaged, and RunDirError when they are of other pieces."""
+    """Copies the parent's best weights into the model. Rows of new pieces begin as the mean of those that spelt them,
+    rows of tags as the mean of its tags or of all rows. Raises CheckpointError and RunDirError."""
     loaded = load_model(parent)
     old = loaded.tokenizer
     src, tgt = old.src_vocabulary(), old.tgt_vocabulary()
@@ -185,8 +179,7 @@ class SamePair(NamedTuple):
         return sets
 
     def known_pairs(self) -> set[int]:
-        """Hashes of the pairs that it was trained on, where its config names the dev set: to hold them out would give scores
-        that are too high."""
+        """Hashes of pairs it was trained on, where its config names the dev set: held out they would score too high."""
         if self.data.dev is None or self.run.is_imported:
             return set()
         pairs = islice(TrainingText(self.data).read(on_bad_line="skip"), _N_REMEMBERED)
@@ -226,8 +219,8 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
 
 
 def rehearse(config: Config, run: RunDir) -> None:
-    """Copies pairs of the parent's training text into the run, where the new text is of the same languages and so little
-    that learning it would cost what the parent knows."""
+    """Copies pairs of the parent's training text into the run, where so little text of its languages would make it
+    forget."""
     if config.training.init_from is None or isinstance(config.data, SeveralPairs):
         run.manifest.discard(["rehearsal"])
         return
@@ -275,7 +268,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
 
 
 def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
-    """What a run was trained on, without what machines translated. Raises DataError or RunDirError when it is missing or has
+    """What a run was trained on, without synthetic pairs. Raises DataError or RunDirError when it is missing or
     changed."""
     text = TrainingText(files.training_data())
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:

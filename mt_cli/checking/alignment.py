@@ -41,8 +41,8 @@ _AROUND = 50  # lines at least, at both ends of a stretch, where they are tried 
 
 
 class Misaligned(NamedTuple):
-    """The pairs `first` to `last`, both included and counted from 0: source i belongs to target i + shift, or to none near it
-    where shift is None."""
+    """The pairs `first` to `last`, from 0, both included: source i belongs to target i + shift, with None to none near
+    it."""
 
     first: int
     last: int
@@ -50,8 +50,7 @@ class Misaligned(NamedTuple):
 
 
 class Alignment:
-    """What a corpus says about its own alignment. It learns once and answers several questions; the same pairs get the same
-    answers."""
+    """What a corpus says about its own alignment."""
 
     def __init__(self, pairs: Sequence[SentencePair]):
         self._lines = np.arange(len(pairs))
@@ -79,16 +78,15 @@ class Alignment:
             self.stretches, self._p_wrong = [Misaligned(0, len(pairs) - 1, None)], np.zeros(len(pairs))
 
     def wrong_partners(self) -> list[int]:
-        """The places of the pairs, outside of stretches, whose sides do not belong together: as many as are expected to be 95%
-        right, and none where no more than that can be told apart."""
+        """Places outside of stretches whose sides do not belong together: as many as are expected to be 95% right."""
         worst = np.argsort(-self._p_wrong, kind="stable")
         precision = np.cumsum(self._p_wrong[worst]) / (self._lines + 1)
         is_reported = (precision >= _PRECISION) & (self._p_wrong[worst] > 0.5)
         return sorted(int(pair) for pair in worst[is_reported])
 
     def _find_stretches(self) -> list[Misaligned]:
-        """Shifts are tried where the odds are low, which saves most of the time, and a clean corpus finds nothing by chance.
-        Until then all shifts but none have the lowest odds."""
+        """Other shifts are tried where the odds are low alone: it saves time, and a clean corpus finds nothing by
+        chance."""
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
         evidence = np.full((len(self._lines), len(shifts)), -_MAX_ODDS)
         evidence[:, 0] = odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)

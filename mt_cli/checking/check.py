@@ -87,8 +87,7 @@ class HeldOut:
             self._exact[key] = pair.place
 
     def findings(self, statistics: CorpusStatistics, has_parent: bool, format_place: FormatPlace) -> Iterator[Finding]:
-        """What to know of the set, after all training pairs have passed. A network that `has_parent` knows words and
-        characters of other text."""
+        """Once all training pairs have passed. A network that `has_parent` knows words and characters of other text."""
         found: dict[Kind, list[tuple[SentencePair, Place]]] = {Kind.IN_TRAINING: [], Kind.NEAR_TRAINING: []}
         for pair, *keys in zip(self.pairs, *self._keys, strict=True):
             near = [places.get(key) for places, key in zip(self._near, keys, strict=True)]
@@ -174,10 +173,8 @@ class ReadCorpus(NamedTuple):
 
 
 def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report:
-    """What is to be known of a corpus before it is trained on. `corpus`: its pairs, where they were read already.
-
-    Raises DataError for files that are no parallel text.
-    """
+    """What is to be known of a corpus before it is trained on. `corpus`: where it was read already. Raises
+    DataError."""
     if isinstance(data, Config):
         if len(data.data.directions) > 1:
             raise ConfigError("a config of several language pairs; check each of config.data.directions")
@@ -300,8 +297,7 @@ class _Survey:
         return len(self._hashes[0])
 
     def repetitions(self) -> tuple[int, int, bytes]:
-        """How many pairs are distinct, how many texts on the side that has fewer, and of each pair whether it stands further
-        up already."""
+        """How many pairs are distinct, how many texts on the poorer side, and of each pair whether it stood before."""
         sources, targets = (np.frombuffer(hashes, dtype=np.uint64) for hashes in self._hashes)
         is_repeated = np.ones(self.n_read, dtype=bool)
         is_repeated[np.unique(sources * np.uint64(0x9E3779B97F4A7C15) + targets, return_index=True)[1]] = False
@@ -327,8 +323,7 @@ def _first_misaligned(files: tuple[str, str]) -> str:
 
 
 def _alignment_findings(report: Report) -> list[Finding]:
-    """Stretches of lines that are shifted, and pairs that are no translations, by words learnt from the corpus. Their lines
-    are added to the report's dropped ones."""
+    """Shifted stretches and pairs that are no translations; the report's dropped lines get theirs."""
     stretches = list[Finding]()
 
     def wrong_partners() -> Iterator[tuple[Kind, SentencePair]]:

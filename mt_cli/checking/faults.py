@@ -123,15 +123,13 @@ class CorpusStatistics:
         return sum(min(src[word] / max(1, n_src), tgt[word] / max(1, n_tgt)) for word in spelled)
 
     def compare_lengths(self, n_src: int, n_tgt: int) -> tuple[float, float]:
-        """How many times as long as usual a target of n_tgt characters is, and how far from the usual length, in standard
-        deviations. The variance grows with the length (Gale and Church 1993)."""
+        """How many times as long as usual a target is, and by how many standard deviations (Gale and Church 1993)."""
         usual = self.ratio * n_src
         return n_tgt / usual, (n_tgt - usual) / (self._sigma * math.sqrt(n_src))
 
     def is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
-        """Whether the words `own` of a text of that side are clearly those of the other side, by the mean over the words of log
-        P(word | other side) - log P(word | own side) and by the share of words that say so. `other` are the words of its
-        partner; the pair itself does not count as a witness."""
+        """Whether the words `own` of a side are those of the other one: by the mean of log P(word | other side) - log
+        P(word | own side) and by the share of such words. The pair (`other`: its partner's words) is no witness."""
         if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
             return False  # nearly all pairs, at little cost
         own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
@@ -152,8 +150,8 @@ _DROPPED, _KEPT, _NEVER = True, False, math.inf
 
 
 class Kind(StrEnum):
-    """A kind of fault: its name, how severe it is, whether a cleaned corpus leaves such pairs out, the share of pairs from
-    which on it is fatal, what it is, and what to do. `Finding.of` fills in what stands in braces."""
+    """A kind of fault: name, severity, whether `--clean` drops it, the share of pairs that is fatal, what it is and
+    what to do. `Finding.of` fills in what stands in braces."""
 
     severity: Severity
     is_dropped: bool

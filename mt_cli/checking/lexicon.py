@@ -37,8 +37,7 @@ _DISCOUNT = 0.2  # translations: a word seen once has a little of each word besi
 
 
 def unit_places(text: str) -> dict[str, tuple[int, int]]:
-    """The distinct units of a sentence that are counted, and where each begins and ends: the first letters of each word; where a
-    script has no spaces, each character and each two neighbours."""
+    """The distinct units and their places: the first letters of each word; without spaces, one or two characters."""
     found, lowered = dict[str, tuple[int, int]](), text.lower()
     for match in _WORDS.finditer(lowered if len(lowered) == len(text) else text):
         start, end = match.span()
@@ -68,8 +67,7 @@ class Lexicon:
         self.first = np.array([seen.setdefault(pair[:2], line) for line, pair in enumerate(pairs)], dtype=np.int64)
 
     def learn(self, is_sound: npt.NDArray[np.bool_]) -> None:
-        """Learns from the marked pairs, or from a sample of them, by expectation maximization in both directions over all
-        units that stand in the same pair."""
+        """Learns from the marked pairs, or a sample of them, by expectation maximization in both directions."""
         distinct = np.random.default_rng(0).permutation(np.unique(self.first[is_sound]))
         n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
         n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
@@ -91,16 +89,14 @@ class Lexicon:
             direction.counts = np.append(direction.counts[is_kept], 0.0)  # the last is that of all other unit pairs
 
     def score(self, src: Ints, tgt: Ints) -> Floats:
-        """How well line src[i] of the source and line tgt[i] of the target explain each other, for each i; 0 where nothing
-        is known of their words."""
+        """How well line src[i] and line tgt[i] explain each other, for each i; 0 where their words are unknown."""
         chunk = np.cumsum(self._src.n[src] * self._tgt.n[tgt]) // _CHUNK_CELLS
         bounds = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
         chunks = [slice(first, last) for first, last in pairwise(bounds)]
         return np.concatenate([np.zeros(0), *(self._score(src[chunk], tgt[chunk]) for chunk in chunks)])
 
     def links(self, lines: Ints) -> tuple[Ints, Ints, Ints]:
-        """Of these lines, the units that are each other's best translation: the number of each link's line among `lines`, and
-        its two ends as places in `units`."""
+        """The units of these lines that are each other's best translation: the number of the line, and both `units`."""
         own = self.first[lines]
         cells = _Cells.of(self._src, own, self._tgt, own)
         key = self._keys_of(cells)
@@ -133,8 +129,7 @@ class Lexicon:
 
 
 class _Side:
-    """One side of a corpus in numbers: the units of all lines, how many each line has, and where its first one is. Units
-    that the corpus has only once, on both sides together, say nothing and are left out."""
+    """One side in numbers: the units of all lines, their number, their beginning. Units that occur once say nothing."""
 
     def __init__(self, lines: Sequence[Sequence[int]], counts: Ints):
         units = np.array([unit for line in lines for unit in line], dtype=np.int64)
@@ -146,7 +141,7 @@ class _Side:
 
 
 class _Cells(NamedTuple):
-    """Each unit of the source beside each unit of the target, for some pairs of lines. `src_row` and `tgt_row` count the
+    """Each unit of the source beside each of the target, for some pairs of lines. `src_row` and `tgt_row` count the
     units of these pairs, `src_at` and `tgt_at` are their places in the corpus."""
 
     src: Ints
@@ -196,8 +191,7 @@ class _Direction:
         return self._mean_log(cells, self.lift(cells, self.counts[key]))
 
     def lift(self, cells: _Cells, counts: Floats) -> Floats:
-        """P(target unit | source unit) / P(target unit) for each cell, from the number of translations of each unit pair. What
-        the source unit's own line added to its total is left out."""
+        """P(target unit | source unit) / P(target unit) for each cell, without what the unit's own line has added."""
         prior = _PRIOR * ((1 - _COPIED) * self.share[cells.tgt] + _COPIED * (cells.src == cells.tgt))
         totals = self.totals[cells.src] - self.own[cells.src_at]
         # Sums of floats in another order may differ in the last digits.

@@ -32,10 +32,8 @@ COMMANDS = (
 
 
 def main() -> None:
-    """Runs the command line and exits.
-
-    The exit code is 0, or 1 (data, model, runtime), 2 (usage, config), or 129, 130 or 143 (stopped by a signal, saved).
-    """
+    """Runs the command line and exits: 0, 1 (data, model, runtime), 2 (usage, config), or 129, 130, 143 (a signal,
+    saved)."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by 2>&-: the next file that is opened would get its number
             descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)  # using it still fails

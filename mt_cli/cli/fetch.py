@@ -50,11 +50,7 @@ def fetch(
 
 
 def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
-    """Puts the files of a corpus into `target`; those already there with the right text stay as they are.
-
-    `source` is an http(s) URL or a local directory that holds the files; None is the corpus's own URL. Raises UsageError;
-    DataError for a text that is not the expected one; RunDirError for what cannot be written.
-    """
+    """Puts the files of a corpus into `target`, from a URL or folder. Raises UsageError, DataError and RunDirError."""
     if name not in CORPORA:
         close = difflib.get_close_matches(name, CORPORA, n=1)
         hint = f"did you mean {close[0]}? " if close else ""

@@ -67,10 +67,8 @@ TestOption = Annotated[
 
 
 def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each key of `decoding` but those in `without`, and `--set decoding.KEY=VALUE`.
-
-    The command gets those that were given as one argument, `search`: keyword arguments of `Translator.translate`.
-    """
+    """Gives a command an option for each key of `decoding`, and `--set`; it gets those given as one argument,
+    `search`."""
     keys = [key for key in DecodingConfig.model_fields if key not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -34,11 +34,8 @@ def process_lines(
     out: Any,
     replaces_bad_input: bool,
 ) -> None:
-    """Writes the lines that `process` yields for each batch of lines of `source`, which messages call `name`.
-
-    At a terminal a prompt asks for each line. Raises DataError for a line that is not UTF-8, unless U+FFFD is to replace the
-    invalid bytes.
-    """
+    """Writes what `process` yields for each batch of lines of `source`, called `name` in messages. Raises DataError for
+    a line that is not UTF-8, unless U+FFFD is to replace its bytes."""
     if is_interactive := is_terminal(source):
         log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
     with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
@@ -59,8 +56,7 @@ def is_terminal(source: io.RawIOBase) -> bool:
 
 @contextlib.contextmanager
 def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
-    """The file, or stdin, without a buffer: it gives what has arrived without waiting for more, as a coprocess needs. At a
-    console of Windows too it gives UTF-8."""
+    """The file, or stdin, without a buffer: it gives what has arrived, as a coprocess needs, and UTF-8 on Windows."""
     if file is None:
         stdin: Any = sys.stdin
         yield stdin.buffer.raw
@@ -149,8 +145,8 @@ def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[
 
 @contextlib.contextmanager
 def _delayed_ctrl_c() -> Iterator[None]:
-    """Raises KeyboardInterrupt only after the block, so that the last line is written whole. A second Ctrl-C raises it at
-    once: the reader of a full pipe may never read on."""
+    """Raises KeyboardInterrupt after the block, so that a line is whole; a second Ctrl-C at once: a full pipe may
+    stay."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # Ctrl-C does not raise KeyboardInterrupt
         yield
         return

@@ -65,8 +65,7 @@ def score(
 
 
 def score_lines(translator: Translator, references: Iterator[str], name: str, batches: Batches) -> Iterator[list[str]]:
-    """Scores lines of the input `name` beside their references. A line that is longer than the model can read gets none: in
-    parts it has no probability as a whole."""
+    """Scores lines of the input `name` beside their references; none for what is longer than the model can read."""
     from mt_cli.data.tokenizer import EOS_ID
 
     limit, n_lines = translator.n_positions - 1, 0

@@ -114,8 +114,7 @@ def train(
 
 
 def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """The overrides of each run, by what its directory is called after: `-seed-1`, `-seed-2` and so on; '' where each key
-    has one value. Raises UsageError where two of them would have one directory."""
+    """The overrides of each run, by the end of its directory's name, such as -seed-1. Raises UsageError."""
     of_keys = {override.partition("=")[0].strip(): alternatives(override) for override in overrides}
     if (n_runs := math.prod(map(len, of_keys.values()))) > _MAX_RUNS:
         raise UsageError(f"--set asks for {n_runs:,} runs, expected at most {_MAX_RUNS}; give fewer values at once")
@@ -137,8 +136,8 @@ def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
 
 
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
-    """Trains these runs one after the other; returns those that did not fail. Of several, a failure is logged, and the others
-    go on. `began`: when the command began, in seconds of `time.monotonic`."""
+    """Trains one after the other; returns those that did not fail. `began`: when the command did, by
+    `time.monotonic`."""
     from mt_cli.build import train
 
     trained = list[Path]()

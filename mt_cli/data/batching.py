@@ -113,11 +113,9 @@ def subsequent_mask(length: int) -> Tensor:
 
 
 def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
-    """The indices of the pairs of each batch of an epoch: every pair once, or as often as its corpus' weight says.
-
-    A batch holds as many pairs of similar length as fit: rows x longest target is at most `batch_tokens`, and rows x
-    longest source at most twice that. A longer pair is a batch by itself.
-    """
+    """The pairs of each batch of an epoch, each as often as its corpus' weight says. A batch has pairs of similar
+    length: rows x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is
+    alone."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch)
     order_of_blocks = rng.permutation(len(blocks))

@@ -77,13 +77,8 @@ def read_pairs(
     sha256: str | None = None,
     corpus: int = 0,
 ) -> Iterator[SentencePair]:
-    """The normalized pairs of two aligned files or of one table, one at a time; targets keep their no-break spaces. Pairs with
-    an empty side are dropped and counted in `report`.
-
-    Raises DataError when a file cannot be read, the two have different numbers of lines, a row of a table has not its
-    columns, more than half of the pairs have an empty side, no pair is left, or, after the last pair, when the files are no
-    longer those whose `sha256_of` is `sha256`.
-    """
+    """The normalized pairs of two aligned files or a table; targets keep no-break spaces. Raises DataError for unequal
+    or unreadable files, too many empty sides, no pair, and, after the last, files whose hash is not `sha256`."""
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
     for pair in read_raw_pairs(
@@ -181,8 +176,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusReport) -> Iterator[str]:
-    """The lines of text in one language as they are in its files, which are counted in `report` as pairs are. Raises DataError
-    when a file cannot be read or has no lines."""
+    """The lines as they are in the files, counted in `report`. Raises DataError for files without any."""
     for file in files:
         refuse_special_files([file])
         number = 0

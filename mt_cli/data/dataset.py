@@ -264,12 +264,8 @@ class Mixture:
 
 
 def chosen_blocks(n_pairs: int, weight: float, rng: np.random.Generator, epoch: int) -> list[Block]:
-    """What an epoch has of a corpus.
-
-    Epochs take their pairs in turn from one endless sequence, in which the corpus follows on itself. So at any time, no
-    pair was used more than once more often than another. Where an epoch has some of the pairs, that sequence has the
-    pieces of the corpus in an order drawn from `rng`, since a file may begin with other text than it ends with.
-    """
+    """What an epoch has of a corpus: the next pairs of one endless sequence, in which the corpus follows on itself.
+    Where that is a part of it, its pieces are ordered by `rng`, as a file may begin and end with other text."""
     begin, end = round(epoch * weight * n_pairs), round((epoch + 1) * weight * n_pairs)  # in the sequence
     if begin == end:
         return []

@@ -68,8 +68,7 @@ def english_name(tag: str) -> str:
 
 
 def code_of_name(name: str) -> str | None:
-    """The code of the language that a column of this name holds: es of es, Spanish, Español (México) and text_es, en_US of
-    en_US. None if the name says no language."""
+    """The code that a column's name says: es of es, Spanish, Español (México), text_es; None if it says none."""
     name = unicodedata.normalize("NFC", name.strip())
     tag = _TAG.fullmatch(name)
     if tag and (tag[1].lower() in _CODES or (len(tag[1]) == 3 and tag[1].lower() not in _NO_CODES)):
@@ -87,8 +86,8 @@ def may_be_a_word(code: str) -> bool:
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages by the names of files: by their endings as of a.es and b.pt_BR, or by the one part in which they
-    differ, as of corpus-spanish.txt and corpus-guarani.txt; None where the names say none."""
+    """The two languages by the names of files: their endings, as a.es, or where they differ, as c-spanish.txt; or
+    None."""
     names = [Path(name).name.removesuffix(".gz") for name in (src, tgt)]
     parts = [re.split(r"[.\-_]", name) for name in names]
     candidates = [[name.rpartition(".")[2] for name in names], [part[-1] for part in parts]]
@@ -103,7 +102,6 @@ def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
 
 
 def is_other_language(code: str, expected: Iterable[str]) -> bool:
-    """Whether the code in a name is surely none of the expected languages. A code of three letters may stand for one of
-    them, and may be no code at all."""
+    """Whether a code is surely none of the expected; one of three letters may stand for one, or be none."""
     own, shorts = language(code), {_OF_ONE_LANGUAGE.get(language(one), language(one)) for one in expected}
     return own in _CODES and _OF_ONE_LANGUAGE.get(own, own) not in shorts

@@ -33,8 +33,8 @@ class NotUtf8Error(DataError):
 
 
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """The text of line `number` of a file, not normalized. Raises NotUtf8Error, and DataError if the first line shows
-    that the file is not text in UTF-8 at all."""
+    """The text of line `number`. Raises NotUtf8Error, and DataError if the first line shows that the file is no
+    text."""
     if number == 1:
         refuse_other_formats(raw, name)
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
@@ -73,8 +73,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def refuse_special_files(files: Iterable[str | Path]) -> None:
-    """Raises DataError for a pipe, which can block for ever, and for a device, which may have no end. What is missing is
-    named when it is opened."""
+    """Raises DataError for a pipe or a device, which may have no end. What is missing is named when it is opened."""
     for file in map(Path, files):
         if file.exists() and not file.is_file() and not file.is_dir():
             raise DataError(f"{file}: is not a regular file; give the path of a text file, plain or .gz")

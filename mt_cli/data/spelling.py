@@ -60,8 +60,8 @@ def count_characters(counters: CharacterCounters, pair: SentencePair) -> None:
 
 
 def other_spelling(train: CharacterCounter, dev: CharacterCounter) -> Spelling:
-    """The characters of training that the dev set never or hardly ever writes, where it has another one for them: the same
-    letter with other marks, or an apostrophe that is another one or has no spaces, of which it has so much more."""
+    """The characters of training that dev hardly ever writes, where it writes much more of another one instead: the
+    same letter with other marks, or another apostrophe."""
     found = Spelling()
     scale = dev.counts.total() / max(1, train.counts.total())
     expected = Counter({char: n * scale for char, n in train.counts.items()})  # times, if dev wrote as training does

@@ -27,11 +27,8 @@ MAX_ABBREVIATIONS = 1_000
 
 
 def sentences(text: str, abbreviations: Collection[str] = ()) -> list[str]:
-    """The sentences of normalized text; together they are the text.
-
-    A full stop ends no sentence after one of `abbreviations`, after a single letter, after two letters of which the
-    first is a capital, or after a number of one or two digits.
-    """
+    """The sentences of normalized text; together they are the text. A full stop ends none after one of `abbreviations`,
+    one letter, two letters of which the first is a capital, or a number of one or two digits."""
     ends = [match.end() for match in _ends(text) if _word_before(match) not in abbreviations]
     # A sentence has a letter or a digit: anything else that follows an end belongs to the sentence before it.
     ends = [end for end, next_end in pairwise([*ends, len(text)]) if re.search(r"\w", text[end:next_end])]
@@ -62,11 +59,8 @@ def _word_before(end: re.Match[str]) -> str | None:
 
 
 class AbbreviationCounter:
-    """Learns the abbreviations of a text that has one sentence on each line, as a rule.
-
-    There, few words stand before a full stop inside a line. One that does so more often than not, counting every place
-    where it occurs, is an abbreviation: `Mrs`, not `lamp`. (Kiss and Strunk 2006 judge words by the same counts.)
-    """
+    """Learns abbreviations of a text with a sentence on each line, where few words stand before a full stop inside a
+    line: one that mostly does is one, as `Mrs`, not `lamp` (Kiss and Strunk 2006)."""
 
     def __init__(self) -> None:
         self._n_lines, self._n_ends = 0, 0
@@ -92,8 +86,8 @@ class AbbreviationCounter:
 
 
 def halves(text: str) -> list[str]:
-    """Two parts of a text of at least two characters: cut at the comma nearest to the middle if one lies in the middle
-    half, else at a space, else in the middle."""
+    """Two parts of at least two characters: cut at the middle comma of the middle half, at a space, or in the
+    middle."""
     middle, quarter = len(text) // 2, len(text) // 4
     window = text[middle - quarter : middle + quarter]
     for pattern in (COMMA, " "):

@@ -47,11 +47,8 @@ def tag_of(language: str) -> str:
 
 
 class Tokenizer:
-    """`models` holds one serialized sentencepiece model, or two: source and target. Raises CheckpointError for other bytes.
-
-    A target has no-break spaces where the text that the pieces were learnt from has them: only then there are pieces for
-    them. Elsewhere they are plain spaces.
-    """
+    """`models`: one serialized sentencepiece model, or source and target. Raises CheckpointError. A target has no-break
+    spaces only where the pieces have them."""
 
     def __init__(self, models: list[bytes]):
         self.models = models
@@ -220,11 +217,8 @@ def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: st
 def train_tokenizer(
     sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = (), symbols: str = ""
 ) -> Tokenizer:
-    """A tokenizer with a model for each of `sides`. `tags` and the `symbols` of spans come on top of `vocab_size`: text has
-    the pieces that it has without them.
-
-    Too small a text gets fewer pieces. Raises DataError if `vocab_size` is too small for its characters.
-    """
+    """A tokenizer with a model for each of `sides`; `tags` and `symbols` come on top of `vocab_size`, of which small
+    text gets fewer. Raises DataError if there are more characters."""
     added = b"".join(piece_message(symbol, 0.0, WHOLE) for symbol in symbols)
     return with_tags(Tokenizer([_train(side, algorithm, vocab_size) + added for side in sides]), tags)
 

@@ -61,11 +61,11 @@ def interval(counts: Counts) -> Interval:
 
 
 def paired_tests(baseline: Counts, system: Counts, is_seed: bool = False) -> PairedTests:
-    """Paired bootstrap (Koehn 2004) and paired approximate randomization (Riezler and Maxwell 2005) of two systems with the
-    same references and signature. `is_seed`: the same config with another seed, which differs by chance whatever they say.
+    """Paired bootstrap (Koehn 2004) and paired approximate randomization (Riezler and Maxwell 2005). `is_seed`: the
+    same config with another seed, which differs by chance.
 
-    The second p is two-sided. The first is computed as sacrebleu does, which takes absolute values before it subtracts their
-    mean: it is about half of a two-sided p.
+    The second p is two-sided. The first, as sacrebleu's, takes absolute values before it subtracts their mean: about
+    half.
     """
     difference = system.score() - baseline.score()
     if difference == 0:  # sacrebleu counts larger ones only, and would be sure that a system differs from itself
@@ -216,8 +216,8 @@ class SetScores:
 
 
 def with_comparisons(results: list[SetScores]) -> list[SetScores]:
-    """The results, of which each but the first of a test set is compared with the first. Those of one config with several
-    seeds get `seeds`. What cannot be compared is logged."""
+    """The results, each compared with the first of its test set; those of one config get `seeds`. The rest is
+    logged."""
     groups: dict[tuple[str, ...], dict[int, SetScores]] = {}
     for result in results:
         if result.kind == "run":
@@ -260,8 +260,7 @@ def _compare(first: SetScores, result: SetScores) -> Comparison:
 
 
 def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> str:
-    """Of all that has an effect on translations but the seed. Text is known by its hash, wherever it lies; of the keys of a
-    search only those count that it used."""
+    """Of all that has an effect on translations but the seed. Text is known by its hash, wherever it lies."""
     training = {"seed", "device", "n_samples", "report"}
     sections = config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}})
     sections["data"] = _without_files(sections["data"])

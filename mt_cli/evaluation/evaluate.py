@@ -37,8 +37,8 @@ Paths = str | Path | Sequence[str | Path]
 
 
 class Evaluation(list[SetScores]):
-    """The scores of each system on each test set, compared with the first system, then those of baselines. It prints as the
-    table of `mt evaluate`."""
+    """The scores of each system on each test set, compared with the first, then baselines; prints as `mt evaluate`
+    does."""
 
     def __init__(self, results: Sequence[SetScores]):
         super().__init__(with_comparisons([one for one in results if one.kind != "baseline"]))
@@ -65,12 +65,9 @@ def evaluate(
     to: str | None = None,
     **search: Any,
 ) -> Evaluation:
-    """The scores of runs on the dev set and each test set of their configs, in each direction that they learnt or in that
-    which `to` names; or on `src` and `ref`; or the scores of files of translations `hyp`, in `tgt_lang`, against `ref`.
-
-    `robustness`: also under changes such as people make. `search` are keys of the config's `decoding`. Reasons why scores
-    mislead are logged. Raises MTError, for text that cannot be read before anything of its run is translated.
-    """
+    """The scores of runs on the sets of their configs, in each direction they learnt or in `to`; or on `src` and `ref`;
+    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `search`: keys of `decoding`. Warnings are logged.
+    Raises MTError, for text that cannot be read before anything is translated."""
     if not runs and not (hyp and ref):
         raise UsageError("nothing to evaluate; give a run, or hyp and ref")
     results = list(_file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang)) if hyp else []
@@ -154,8 +151,7 @@ class RunEvaluator:
         }
 
     def evaluate(self, test_set: TestSet) -> tuple[list[Translation], SetScores]:
-        """The translations of a test set, and their scores, with warnings where these mislead. The loss is that of the pairs
-        that the model can read at once."""
+        """The translations and the scores. The loss is that of the pairs that the model can read at once."""
         sources, references, translator = test_set.sources, test_set.references, self.translator
         config, name, started = translator.config, f"{self._run}: {test_set.name}", time.monotonic()
         with tqdm(total=len(sources), desc=name, unit="sent", leave=False, disable=None) as bar:
@@ -192,8 +188,8 @@ def _tokenizer_of(direction: Direction, requested: str | None) -> str:
 
 
 def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[Direction, list[TestSet]]]:
-    """The directions in which the run is scored, and the sets of each: the dev set and each test set of its config and of the
-    run that it began with; or `files`. All are read before the first is translated."""
+    """The directions in which a run is scored, and the sets of each, or `files`; all are read before one is
+    translated."""
     config = run.load_config()
     if files:
         direction = choose_direction(config, to, run.path)
@@ -233,8 +229,8 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
 
 
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:
-    """The dev set or a test set of a run of this config, for the reverse direction with its sides exchanged. Of two files
-    all others are further references. Raises DataError when its files cannot be read."""
+    """A set of a run of this config, its sides exchanged if `is_back`; from the third file on references. Raises
+    DataError."""
     report = CorpusReport()
     pairs = list(read_raw_pairs(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report))
     if not pairs:

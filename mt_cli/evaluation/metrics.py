@@ -65,8 +65,8 @@ class Counts:
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer for the target language. `auto` takes characters where no spaces separate words: 13a would take
-    a whole sentence for one word. Raises UsageError for one that sacrebleu cannot use, before there is work to score."""
+    """sacrebleu's tokenizer; `auto`: by characters without spaces between words, where 13a sees one. Raises
+    UsageError."""
     if requested == "auto":
         code = language(tgt_lang)  # a Korean word has its particles in it
         return "zh" if code == "zh" else "13a" if writes_spaces(code) and code != "ko" else "char"
@@ -80,8 +80,8 @@ def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
 
 
 def ter_of(tgt_lang: str) -> TER | None:
-    """sacrebleu's TER for the target language. It counts words between spaces, or characters of Chinese and Japanese; for
-    other languages without spaces, such as Thai, None: a whole sentence would count as one word."""
+    """sacrebleu's TER: of words between spaces, or of Chinese and Japanese characters; None for others without
+    spaces."""
     is_asian = language(tgt_lang) in {"zh", "ja"}
     return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
 
@@ -100,8 +100,7 @@ def language_of_script(lines: Iterable[str]) -> str:
 def count_texts(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str, ter: TER | None = None
 ) -> dict[str, Counts]:
-    """What `bleu`, `chrf` and `ter`, if it is given, count, as the `sacrebleu` command does. `references`: the lines of each
-    file. Raises DataError when the numbers of lines differ."""
+    """What `bleu`, `chrf` and `ter`, if given, count, as `sacrebleu` does. `references`: by file. Raises DataError."""
     for lines in references:
         if len(hypotheses) != len(lines):
             raise DataError(f"{len(hypotheses)} hypotheses, {len(lines)} references; they must be line for line")

@@ -92,8 +92,7 @@ def _rows(results: Sequence[SetScores]) -> list[list[str]]:
 
 
 def below(results: Sequence[SetScores]) -> list[list[str]]:
-    """Blocks of lines that stand below a table: what each comparison says, the means of seeds, and at the end the
-    signatures of the scores."""
+    """Blocks of lines below a table: comparisons, means of seeds, signatures."""
     blocks, seeds_lines = list[list[str]](), list[str]()
     for result in results:
         if (found := result.comparison) is not None:

@@ -52,10 +52,7 @@ def explain_lines(translator: Translator, translations: list[Translation]) -> li
 
 
 def find_doubts(translator: Translator, translation: Translation, attention: Sequence[CrossAttention]) -> list[Doubt]:
-    """The doubts about a line's best translation, at most one of each kind, sorted. `attention` is that of each part.
-
-    Length and characters are compared with training only if the run has kept a profile of its training text.
-    """
+    """The doubts about a line's best translation, one of each kind, sorted. `attention`: of each part."""
     found = list[tuple[str, str]]()
     for part, own in zip(translation.parts, attention, strict=True):
         found += _doubts_of_part(translator, part, own)
@@ -146,16 +143,15 @@ def lost_placeholders(source: str, translation: str) -> list[str]:
 
 
 def changed_numbers(source: str, translation: str) -> str:
-    """The numbers of the source that the translation lacks, and those that only it has, in digits of any script; '' if
-    there are none. Small ones do not count. `1,000` and `1.000` are the same, as are `10:30` and `10.30`."""
+    """The numbers that the translation lacks or has alone, in digits of any script; small ones do not count. `1,000`
+    and `1.000` are the same, as are `10:30` and `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
     return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)
 
 
 def _numbers_without(text: str, other: str) -> list[str]:
-    """The numbers of `text` that `other` has neither whole nor in groups. Small groups may be words there: 12.05.2024 may be
-    12 May 2024."""
+    """Those of `text` that `other` has neither whole nor in groups: 12.05.2024 may be 12 May 2024."""
 
     def value_of(digits: str) -> int:
         return int("".join(re.findall(r"\d", digits))[:_MAX_DIGITS])
@@ -176,11 +172,11 @@ def _numbers_without(text: str, other: str) -> list[str]:
 
 
 def to_json(translator: Translator, lines: list[ExplainedLine], estimated: Sequence[float | None]) -> list[str]:
-    """For each line its source and hypotheses, with the score of each hypothesis and each token; for the best hypothesis also
-    the alignment of its pieces, its chrF as it was `estimated` and the reasons to doubt it.
+    """For each line its source and hypotheses with scores; for the best one also alignment, `estimated` chrF and
+    doubts.
 
-    Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are not.
-    Tokens include the end symbol of each part, source tokens include none.
+    Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are
+    not. Tokens include the end symbol of each part, source tokens include none.
     """
     tokenizer = translator.tokenizer
     pairs = [

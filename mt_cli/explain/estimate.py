@@ -56,8 +56,7 @@ class Estimate(BaseModel):
     piece_counts: list[Annotated[int, Field(ge=0, le=1 << 50)]]  # of each source id in the training text
 
     def of(self, translator: Translator, lines: Sequence[ExplainedLine]) -> list[float | None]:
-        """chrF from 0 to 100 of each line's best translation; 0 where all of its words are copied, None for a line without
-        words."""
+        """chrF from 0 to 100 of each line's best translation; 0 where all words are copied, None without words."""
         chosen = [line for line in lines if line.translation.parts]
         features = _features(translator, self.piece_counts, chosen)
         found = iter(np.clip(self.constant + features @ np.array(self.weights), 0, 100).tolist())
@@ -123,8 +122,7 @@ def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequen
 def fit_estimate(
     translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> Estimate:
-    """`piece_counts`: how often the training text has each source id. Raises DataError where the dev set is too small, and
-    Interrupted when it is to stop."""
+    """`piece_counts`: of each source id in training. Raises DataError for too small a dev set, and Interrupted."""
     from mt_cli.evaluation.metrics import sentence_chrf  # here, because sacrebleu takes long to import
 
     if len(dev) < _MIN_LINES:
@@ -158,8 +156,7 @@ def fit_estimate(
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
-    """Weights (F), none below 0, of the ridge regression of targets (B) on features (B,F); 0 for a feature that never
-    changes. By coordinate descent, which reaches the minimum, as the function is convex."""
+    """Weights (F), none below 0, of the ridge regression of targets (B) on features (B,F), by coordinate descent."""
     scales = features.std(0)
     scales[scales < 1e-9] = np.inf
     standard = (features - features.mean(0)) / scales

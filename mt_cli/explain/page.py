@@ -23,8 +23,7 @@ _MAX_CHARACTERS = 64_000_000  # browsers cannot open larger pages
 
 
 def refuse_page(file: Path, option: str, replaced: bytes = b"") -> None:
-    """Raises UsageError when `file`, given by `option`, has another suffix than .html, lies in no directory, or exists and does
-    not begin as a page that may be `replaced`."""
+    """Raises UsageError unless `file` is a new .html in a folder, or begins as a page that may be `replaced`."""
     if file.suffix.lower() != ".html":
         raise UsageError(f"{file}: expected the name of a page; name the file NAME.html")
     if not file.parent.is_dir():
@@ -65,10 +64,7 @@ def safe_json(value: Any) -> str:
 
 
 class AttentionPage:
-    """A page that takes the attention of one sentence after the other, until it `is_full`.
-
-    Only the text of the page is kept, which is a tenth of the size of the weights.
-    """
+    """A page that takes the attention of one sentence after the other, as text, until it `is_full`."""
 
     def __init__(self, file: Path):
         refuse_page(file, "--attention")

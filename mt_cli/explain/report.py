@@ -302,12 +302,8 @@ def report(
     device: str = "auto",
     quick: bool = False,
 ) -> Report:
-    """Writes the page. It replaces an earlier report, and no other file.
-
-    With `quick` nothing is translated: curves, config and facts come from the files of the runs, within a second, so a
-    training can call this at each validation. Otherwise each run that has the checkpoint translates its test sets; where
-    their files are missing, the page says so. Raises MTError.
-    """
+    """Writes the page, over an earlier report alone. `quick`: from files of the runs alone, within a second, so that a
+    training can call it. Otherwise each run translates its test sets. Raises MTError."""
     output = Path(output)
     refuse_page(output, "--output", _MARK)
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]

@@ -50,10 +50,8 @@ def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
 
 
 def trace(translator: Translator, line: str) -> Iterator[str]:
-    """Lines of text: the source pieces, then a line for each step of the greedy search. Nothing for a blank line.
-
-    A line that is longer than the model can read at once is traced part by part, as it is translated.
-    """
+    """Lines of text: source pieces, then one for each step of greedy search; none for a blank line. Long lines in
+    parts."""
     for ids in (list(part.ids) for part in translator.split(line).parts):
         yield f"source: {' '.join(translator.tokenizer.src_pieces([*ids, EOS_ID]))}"
         rows, steps = list[list[str]](), trace_steps(translator, ids)

@@ -46,12 +46,8 @@ _Values = Mapping[str, Any]  # by the keys of the JSON files
 
 
 def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str | None, command: str) -> None:
-    """Writes the run into its directory, which must exist and be empty. The languages are those of the folder, where they
-    are None; of a model with language codes `tgt_lang` chooses one.
-
-    Raises CheckpointError for a folder that is not whole or not Marian's, UsageError where the languages are not known or
-    wrong.
-    """
+    """Writes the run into its directory, which must be there and empty. Languages: by the folder where None; `tgt_lang`
+    chooses among codes. Raises CheckpointError and UsageError."""
     keys = _read_json(path / "config.json", object)
     for name, defaults in _DEFAULTS.items():
         own = _read_json(path / name, object) if (path / name).exists() else keys
@@ -102,8 +98,8 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
 
 
 def _read(file: Path, n_bytes: int = _MAX_BYTES) -> bytes:
-    """The beginning of a file. Raises CheckpointError for one that is missing or not fetched, RunDirError for a folder, a pipe
-    or a device."""
+    """The beginning of a file. Raises CheckpointError for one that is missing or not fetched, RunDirError for no
+    file."""
     try:
         refuse_special_file(file)
         with file.open("rb") as handle:
@@ -224,10 +220,7 @@ def _tokenizer(
 def _weights(
     file: Path, keys: _Values, config: Config, tokenizer: Tokenizer, n_src: int, n_tgt: int
 ) -> dict[str, Tensor]:
-    """By our names, the dimensions in our order; embeddings and projection with the rows of Marian's vocabularies.
-
-    Raises CheckpointError where the file has other weights than config.json says.
-    """
+    """By our names, dimensions in our order; embeddings and projection with Marian's rows. Raises CheckpointError."""
     _read(file, len(_LFS_POINTER))
     found = load_foreign_weights(file)
     for name, weight in found.items():

@@ -29,8 +29,7 @@ FORBIDDEN_BIAS = -1e4  # gives symbols that are no part of a translation probabi
 
 
 def write_marian(translator: Translator, folder: Path) -> None:
-    """The folder's files; it must exist. Raises UsageError when safetensors is not installed or the formats cannot hold
-    the run."""
+    """The files, in a folder that exists. Raises UsageError without safetensors or for what the formats cannot hold."""
     try:
         from safetensors.torch import save
     except ImportError:
@@ -121,8 +120,7 @@ def marian_order(d_model: int) -> Tensor:
 
 
 def reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
-    """The weight of this name with its dimension of d_model in another order: that of what a part gives, or of what it is
-    given. The bias of a part that gives another has none."""
+    """The weight with its dimension of d_model in another order: of what a part gives, or is given."""
     if re.search(r"gamma|beta|w_o|w_2", name):
         return weight[order]
     return weight[:, order] if weight.dim() == 2 else weight

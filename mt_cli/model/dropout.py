@@ -20,11 +20,8 @@ _noise = threading.local()
 
 
 def seed_dropout(*seeds: int) -> None:
-    """Makes the calling thread's dropout from here on a function of `seeds`; on a GPU, that of every thread.
-
-    A training can then continue from its position alone, without the state of a generator. Each thread has a generator of
-    its own: with one for all, the result would depend on which thread draws first.
-    """
+    """Makes dropout of this thread, or of a GPU, a function of `seeds`, so that a training continues from its position.
+    With one generator for all threads the result would depend on which draws first."""
     seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0])
     _noise.generator = torch.Generator().manual_seed(seed)
     if torch.accelerator.is_available():

@@ -127,8 +127,8 @@ _REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # 
 
 
 def _refuse_foreign_objects(pickled: bytes | IO[bytes]) -> None:
-    """Raises ValueError for what no weights need. `weights_only` runs no code, but allows a bytearray of any size, and tuples
-    of one tuple, again and again, which as a dict's key take hours to hash."""
+    """Raises ValueError for what no weights need: `weights_only` allows huge bytearrays, and nested tuples as keys,
+    which take hours to hash."""
     before, repeatable = "", set[object]()
     for opcode, argument, _ in pickletools.genops(pickled):
         is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}
@@ -215,11 +215,8 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint, ready to translate, with its tokenizer and config.
-
-    Of `best`, `last` and `step-N` it takes the weights, averaged or not, that had the lower dev loss at the last
-    validation; `averaged` are the averaged weights of the last checkpoint.
-    """
+    """The model of a run's checkpoint, with tokenizer and config: its weights of the lower dev loss, or the `averaged`
+    of the last."""
     config, file = run.load_config(), run.find_checkpoint(checkpoint)
     content, tokenizer = load_checkpoint(file), run.load_tokenizer(config.tokenizer.joint)
     try:

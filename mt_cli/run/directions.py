@@ -47,11 +47,8 @@ def tags_of(config: Config) -> list[str]:
 
 
 def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
-    """The direction that `to` names: a target language, or both languages such as es-gn. Of several directions into one
-    language it is the first. None: that of the files of a single language pair, or the only target.
-
-    Raises UsageError for what the run has not learnt.
-    """
+    """The direction that `to` names, as gn or es-gn; None: the only one, or that of a single pair. Raises
+    UsageError."""
     known, share = directions_of(config), config.training.both_directions
     if to is None and (len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1):
         return known[0]

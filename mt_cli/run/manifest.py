@@ -82,10 +82,8 @@ class Manifest:
     def product(
         self, name: str, inputs: Mapping[str, str | None], settings: Mapping[str, Any], make: Callable[[], Made]
     ) -> Product:
-        """The product as it was made of these inputs and settings, or as `make` makes it now. An input that is None is gone.
-
-        Raises RunDirError where a run that has checkpoints was begun with other inputs, or has lost a product.
-        """
+        """The product as it was made of these, or as `make` makes it now. An input that is None is gone. Raises
+        RunDirError."""
         self.asked.add(name)
         known = self.products.get(name)
         is_fixed = self.is_read_only or (self._is_trained and name != _AFTER_TRAINING)

@@ -19,8 +19,8 @@ _GPU_LOGITS = 1 << 27
 
 
 def fused_loss(hidden: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
-    """`loss_of_logits(hidden @ weight.T, targets, label_smoothing, r_drop)` for hidden (P*N,D), weight (V,D), targets (N);
-    a float32 scalar. A row whose target is negative has none; it must be zero, or it gets a gradient."""
+    """`loss_of_logits(hidden @ weight.T, targets, ...)` for hidden (P*N,D), weight (V,D), targets (N); a float32
+    scalar. A row whose target is negative has none; it must be zero, or it gets a gradient."""
     loss: Tensor = _FusedLoss.apply(hidden, weight, targets, label_smoothing, r_drop)
     return loss
 

@@ -53,8 +53,8 @@ class Trainer:
         self.n_late = 0 if state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
-        """Until the last step or until patience ends. Raises Interrupted after saving when a signal asked for it, and
-        TrainingError for an update that is not finite; it is not applied, and nothing is saved after it."""
+        """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for an update that
+        is not finite, which is not applied or saved."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (

@@ -81,9 +81,8 @@ def find_batch_tokens(state: TrainingState, dataset: Mixture) -> None:
 
 
 def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | None, is_timed: bool = False) -> float:
-    """Computes the gradients of the largest batches in each phase, within a `memory_limit`; returns the target tokens a second
-    where it `is_timed`. Weights, moments and random generators stay as they were, so a training goes on exactly as without it.
-    Raises what torch or Python raises when memory runs out."""
+    """Computes gradients of the largest batches in each phase, within a `memory_limit`; returns target tokens a second
+    where it `is_timed`. Weights, moments and generators stay as they were. Raises what torch or Python raises."""
     device, optimizer, updates = state.model.device, state.optimizer, Updates(state, dataset)
     is_new = not optimizer.state()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
@@ -107,8 +106,8 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | Non
 
 
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:
-    """The batches of an epoch with the most target positions, source positions and pairs of positions (attention). Those of
-    other epochs are nearly as large: they differ in the order of pairs of equal length."""
+    """The batches with the most target positions, source positions and pairs of these; other epochs' are nearly as
+    large."""
     sizes = dict[tuple[int, ...], tuple[int, int, int]]()
     for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
@@ -130,8 +129,8 @@ def _update_seconds(compute: Callable[[], Update], state: TrainingState) -> floa
 
 
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
-    """How long an update of the config's network takes, with one forward pass of each pair, before there is a tokenizer: made
-    of random sentences of the usual length. Infinite where memory is too small for it, which the training reports."""
+    """Seconds of an update with one forward pass, on random sentences of the usual length; inf without memory for
+    it."""
     device = choose_device(config.training.device)
     n_tokens = config.training.batch_tokens or STEP_TOKENS
     training = config.training.model_copy(update={"both_directions": 0.0, "r_drop": 0.0, "batch_tokens": n_tokens})

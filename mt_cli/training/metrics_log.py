@@ -26,8 +26,7 @@ _DEV_SCORES = {"bleu": ("BLEU", "{:.1f}"), "chrf": ("chrF", "{:.1f}"), "loss": (
 
 
 class MetricsLog:
-    """Writes a record every 50 updates and at each validation, and measures the speed between. The first process alone
-    writes, and has a progress bar where there is a terminal."""
+    """Writes a record every 50 updates and at each validation, and measures speed; the first process alone."""
 
     def __init__(self, run: RunDir, state: TrainingState, started: float, is_writing: bool = True):
         """`started`: when the training did, earlier starts included, in seconds of `time.monotonic`."""

@@ -57,8 +57,8 @@ class Optimizer:
             weight.grad = gradient.flatten().view_as(weight)
 
     def average_and_clip(self, n_tokens: int, ranks: Ranks = ALONE) -> Tensor:
-        """Adds the gradients of the other processes, divides the sum by `n_tokens`, then scales it down to `clip_norm`;
-        returns its norm before that (a scalar)."""
+        """Adds other processes' gradients, divides by `n_tokens`, scales down to `clip_norm`; returns the norm
+        before."""
         if not self._gradients:  # there are fewer sentences than processes
             self.add([torch.zeros_like(weight) for weight in self.network_weights])
         ranks.add_up(self._gradients)
@@ -67,8 +67,8 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
-        """Update number `step`, counted from 1. Norms and biases do not decay. Where `is_finite`, a scalar on the device, is
-        False, weights and moments stay what they are; the CPU need not know."""
+        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, nothing
+        changes."""
         is_skipped = torch.zeros((), device=self.model.device) if is_finite is None else (~is_finite).float()
         self._adamw.found_inf = is_skipped  # what torch's GradScaler sets
         for group in self._adamw.param_groups:
@@ -139,12 +139,9 @@ _MOMENTUM = 0.95
 def muon_step(
     momenta: dict[Tensor, Tensor], learning_rate: float, weight_decay: float, dtype: torch.dtype, is_skipped: Tensor
 ) -> None:
-    """Updates each matrix equally in all of its directions (Jordan et al. 2024), and as much as AdamW would (Liu et al. 2025,
-    equation 4). `is_skipped`, a scalar: with 1 nothing changes.
-
-    torch's own takes one matrix after the other, and always in bf16. Matrices of one shape in one batch take a third of the
-    time; and on a CPU without bf16 in hardware, bf16 is a dozen times slower than float32.
-    """
+    """Updates each matrix equally in all directions (Jordan et al. 2024), as much as AdamW would (Liu et al. 2025,
+    equation 4). `is_skipped`, a scalar: with 1 nothing changes. Matrices of one shape at once, in a `dtype` that is
+    fast here: torch's own takes them one by one, always in bf16."""
     by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
     for matrix in momenta:
         by_shape[matrix.shape].append(matrix)

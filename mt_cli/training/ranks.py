@@ -97,8 +97,7 @@ _TRAININGS = count()  # of this process, which may train several runs one after 
 
 @contextlib.contextmanager
 def meeting() -> Iterator[Callable[[], Ranks]]:
-    """What joins the processes that `torchrun` started. The first one calls it when it has prepared the run, however long that
-    takes; the others wait there."""
+    """What joins the processes of `torchrun`: the first calls it once the run is prepared; the others wait there."""
     if n_processes() == 1:
         yield lambda: ALONE
         return

@@ -89,11 +89,11 @@ def plan_steps(
     validation_seconds: float,
     previous: Plan | None = None,
 ) -> Plan:
-    """The plan after `step` updates, so that training ends in time with a learning rate of zero, validations included; after
-    these updates where no time is left and they are validated. `step_seconds`: with one forward pass and with two.
+    """The plan after `step` updates, so that training ends in time with a learning rate of zero. `step_seconds`: with
+    one forward pass and with two.
 
-    Warm-up gets a tenth of the steps at most, and there are four validations at least; both stay as the first plan for
-    these minutes (`previous`) set them, or the next validation would move whenever the plan does.
+    A tenth of the steps at most warm up, and there are four validations at least; both stay as the first plan for these
+    minutes (`previous`) set them, or the next validation would move whenever the plan does.
     """
     one_pass, two_pass = step_seconds
     one_pass_share = training.both_directions if training.r_drop else 1.0  # of all steps

@@ -16,11 +16,8 @@ _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class StopSignals:
-    """While it is entered, a first signal is recorded, which the loop reads between steps, and a second one ends the process.
-
-    Before there is anything to save (`is_saving_needed` False) the first one does: files are whole at any moment, and
-    libraries that are being imported would swallow an exception and go on half loaded.
-    """
+    """While entered, a first signal is recorded, which the loop reads between steps; a second one ends the process.
+    Before there is anything to save the first one does: libraries being imported would swallow an exception."""
 
     def __init__(self) -> None:
         self.received: int | None = None

@@ -86,8 +86,8 @@ class Progress:
         self.max_steps = max_steps
 
     def note_validation(self, score: float, loss: float) -> str:
-        """How this validation is the best so far, or "": by its score, or by a loss clearly below the best one's, since scores
-        are chance before anything is learnt (long babble has a higher chrF than a few words)."""
+        """How this validation is the best so far, or "": by its score, or by a clearly lower loss, since scores are
+        chance before anything is learnt."""
         best = "best" if score > self.best_score else ""
         if not best and loss < self.best_loss - _CLEARLY_BELOW:
             best = "best, by its loss"

@@ -146,8 +146,8 @@ class Updates:
         return Update(state.progress.step + 1, portion, losses, grad_norm)
 
     def portion(self, batches: list[list[int]], phase: Phase, epoch: int = 0, batch: int = 0) -> Portion:
-        """A batch has a part for each thread of each process, so that two processes of one thread compute what one process
-        of two threads does; and several packed ones where a part does not fit into the shape."""
+        """A batch has a part for each thread of each process, so two processes of one thread compute what one of two
+        threads does; and several packed ones where a part does not fit into the shape."""
         data, shape = self._dataset, self._shape
         if phase.is_backward:
             data, shape = data.backwards(), shape and shape.backwards()
@@ -214,8 +214,8 @@ class Gradients:
         return loss.detach(), torch.autograd.grad(loss, self._optimizer.network_weights)
 
     def compile(self, batches: Iterable[tuple[AnyBatch, int]]) -> None:
-        """Compiles the loss of packed batches, where that gives the gradients that it gives as it is. `batches`: one for
-        each kind of step, with its number of forward passes."""
+        """Compiles the loss of packed batches, if that gives the same gradients. `batches`: one for each kind of
+        step."""
         torch.compiler.reset()  # only a few shapes are compiled in a process, and each training has shapes of its own
         try:
             self._loss_of = torch.compile(summed_loss, dynamic=False, fullgraph=True)

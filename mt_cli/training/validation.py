@@ -51,8 +51,8 @@ class Validation:
         return -self.figures["dev_loss"] if select_by == "loss" else self.figures[select_by]
 
     def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
-        """Logs the scores, and the first translations of each language pair beside their references. `epoch` counts from 0;
-        `best`: as `note_validation` says it."""
+        """Logs scores and first translations beside references. `epoch`: from 0; `best`: as `note_validation` says
+        it."""
         averaged, how = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
         log.info(f"step {step}, epoch {epoch + 1}: {_format(self.figures)}{averaged}{how}")
         for one in self.by_pair:
@@ -76,8 +76,7 @@ class NonFiniteLoss(Exception):
 
 
 def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
-    """Translates the dev sets with the candidate of the lower loss. None if `is_stopping` became true meanwhile. Raises
-    NonFiniteLoss."""
+    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises NonFiniteLoss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
     n_dev = sum(len(pair.dev) for pair in data.pairs)
     sample = data.train.sample(n_dev)

@@ -34,8 +34,8 @@ class Point(NamedTuple):
 
 
 def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """The validations of a log, but for those before the best one that scored higher: nothing was learnt then, and scores
-    were chance."""
+    """The validations of a log, without those before the best that scored higher: by chance, as nothing was learnt
+    then."""
     points = list[Point]()
     for record in records:
         if record.keys() >= {"dev_loss", *_JUDGED}:
@@ -53,8 +53,8 @@ def best_of(curve: Sequence[Point]) -> Judgement:
 def verdict(
     curve: Sequence[Point], vocab_size: int, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
-    """Two lines for people. `curve`: the validations in their order; `vocab_size`: of the target; `n_pairs`: trained on;
-    `n_epochs`: how often all of them were read; `share_faulty`: of the pairs, how many `mt check` would drop."""
+    """Two lines for people. `vocab_size`: of the target; `n_epochs`: how often the pairs were read; `share_faulty`: of
+    them."""
     best, last, uniform = best_of(curve), curve[-1], math.log(vocab_size)
     advice = _advice(curve, n_pairs, n_epochs, share_faulty)
     if last.loss > uniform + _ABOVE_UNIFORM:

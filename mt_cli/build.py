@@ -20,17 +20,8 @@ from typing import Any
 
 import torch
 
+from mt_cli.augment import fine_tuning
 from mt_cli.augment.back_translation import BackTranslation, reverse_run, translated_share
-from mt_cli.augment.fine_tuning import (
-    inputs_of_runs,
-    like_parent,
-    parent_of,
-    rehearse,
-    run_to_begin_with,
-    sha256_of_best,
-    take_weights,
-    tokenizer_of_parent,
-)
 from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
@@ -48,16 +39,9 @@ from mt_cli.run.logs import record_start, versions
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir, locked
 from mt_cli.stages import PairText, check, describe, ids, log_findings, spell, split
+from mt_cli.training import memory
 from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.loop import Trainer
-from mt_cli.training.memory import (
-    advise_when_out_of_memory,
-    find_batch_tokens,
-    refuse_small_disk,
-    smaller_batches,
-    try_largest_batches,
-    update_seconds,
-)
 from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.signals import StopSignals, command_line
 from mt_cli.training.state import PreparedData, TrainingState
@@ -79,10 +63,10 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     if config.data.monolingual is None:
         run.manifest.discard(["monolingual", "synthetic"])
     if not run.steps():
-        parent, reverse = run_to_begin_with(config, run), reverse_run(config, run)
+        parent, reverse = fine_tuning.run_to_begin_with(config, run), reverse_run(config, run)
     if parent is not None:
-        config = like_parent(config, parent)
-    rehearse(config, run)
+        config = fine_tuning.like_parent(config, parent)
+    fine_tuning.rehearse(config, run)
     facts = FactsCounter()  # of all pairs
     pairs = [PairText(config, data, run, facts, parent, reverse) for data in config.data.directions]
     with contextlib.ExitStack() as stack:
@@ -120,13 +104,13 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
             best = complete(config, {key: choice.value for key, choice in choices.items()})
             of_training = minutes * (1 - translated_share(monolingual)) if monolingual is not None else minutes
             given_minutes = {**given, "training.minutes": of_training}
-            choices = choose(known, given_minutes, update_seconds(best, known) / n_processes, **of_parent)
+            choices = choose(known, given_minutes, memory.update_seconds(best, known) / n_processes, **of_parent)
         values = {key: choice.value for key, choice in choices.items()}
         return Made(facts={"values": values, "reasons": {key: choice.reason for key, choice in choices.items()}})
 
     train = {name: sha256 for pair in pairs for name, sha256 in pair.inputs.items() if name.startswith("train")}
     settings = {"given": {k: str(v) for k, v in sorted(given.items()) if not k.startswith(_WITHOUT_RECIPE)}}
-    run.manifest.product("recipe", {**inputs_of_runs(run, parent=parent), **train}, settings, make)
+    run.manifest.product("recipe", {**fine_tuning.inputs_of_runs(run, parent=parent), **train}, settings, make)
     made = run.manifest.facts("recipe")
     completed = complete(config, made["values"])
     if made["reasons"]:
@@ -139,14 +123,13 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
 
 def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
     run, parent, settings = pairs[0].run, pairs[0].parent, config.tokenizer
+    symbols = SYMBOLS if any(pair.data.variation for pair in pairs) else ""  # which only variations teach
 
     def texts(*sides: int) -> Iterator[str]:
         return (one[:2][side] for pair in pairs for one in pair.trained() for side in sides)
 
     models = [(0, 1)] if settings.joint else [(0,), (1,)]
     sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
-
-    symbols = SYMBOLS if any(pair.data.variation for pair in pairs) else ""  # which only variations teach
 
     def make() -> Made:
         tags = tags_of(config)
@@ -157,15 +140,13 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
             tags.append(REAL if tags_real_sources(pairs[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
         if parent is None:
             return run.save_tokenizer(train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags, symbols))
-        return run.save_tokenizer(with_tags(tokenizer_of_parent(config, parent, sides), tags))
+        return run.save_tokenizer(with_tags(fine_tuning.tokenizer_of_parent(config, parent, sides), tags))
 
-    inputs = inputs_of_runs(run, parent=parent)
+    inputs = fine_tuning.inputs_of_runs(run, parent=parent)
     for pair in pairs:
         inputs |= pair.inputs | pair.made
-    extends = config.training.extend_vocabulary
-    run.manifest.product(
-        "tokenizer", inputs, {**settings.model_dump(), "extend_vocabulary": extends, "symbols": symbols}, make
-    )
+    more = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols}
+    run.manifest.product("tokenizer", inputs, {**settings.model_dump(), **more}, make)
     return run.load_tokenizer(settings.joint)
 
 
@@ -259,7 +240,7 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
         raise DataError(*chain.from_iterable(problems))
     if not run.steps():
         refuse_exchanged(config.data)
-        if (parent := parent_of(config)) is not None:
+        if (parent := fine_tuning.parent_of(config)) is not None:
             load_model(parent)  # so that damage shows before anything is prepared
     choose_device(config.training.device)
     if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
@@ -292,11 +273,9 @@ def continued_config(config: Config, run: RunDir) -> Config:
     config = complete(config, given_keys(begun))
     if differing := differing_keys(config, begun, ("data", "tokenizer", "model", "training")):
         if config.training.init_from != begun.training.init_from:
-            parent_of(config)  # a mistyped name is reported as such
-        raise RunDirError(
-            f"{run.path} holds a run of another config ({'; '.join(differing)});"
-            " choose another --run-dir, or give the values it was begun with"
-        )
+            fine_tuning.parent_of(config)  # a mistyped name is reported as such
+        what, remedy = "; ".join(differing), "choose another --run-dir, or give the values it was begun with"
+        raise RunDirError(f"{run.path} holds a run of another config ({what}); {remedy}")
     return config
 
 
@@ -315,28 +294,19 @@ def prepared_trainer(
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         model = build_model(config, data.tokenizer)
-    if not run.steps() and (parent := run_to_begin_with(config, run)) is not None:
-        take_weights(model, data.tokenizer, parent)
+    if not run.steps() and (parent := fine_tuning.run_to_begin_with(config, run)) is not None:
+        fine_tuning.take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
     state = TrainingState.new(config, model.to(device), *precision)
     ranks.first(run.make_checkpoints_folder)
     checkpoints = Checkpoints(run, started, ranks)
-    with advise_when_out_of_memory(device, lambda: f"while continuing {run.path}; free memory, then start again"):
+    with memory.advise_when_out_of_memory(
+        device, lambda: f"while continuing {run.path}; free memory, then start again"
+    ):
         checkpoints.restore(state)
     trainer = Trainer(state, data, checkpoints, signals, ranks, on_validation)
     trainer.extend()
     return trainer
-
-
-def try_memory(trainer: Trainer) -> None:
-    """Tries the largest batch, so that too little memory shows before the first step. Replaces `auto` by a number."""
-    state, run = trainer.state, trainer.checkpoints.run
-    if state.settings.batch_tokens == AUTO:
-        find_batch_tokens(state, trainer.data.train)
-        run.save_config(state.config)
-        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
-    with advise_when_out_of_memory(state.model.device, lambda: smaller_batches(state.settings, run.steps())):
-        try_largest_batches(state, trainer.data.train, memory_limit(state.model.device))
 
 
 # What is logged ------------------------------------------------------------------------------------------------------
@@ -345,26 +315,20 @@ def try_memory(trainer: Trainer) -> None:
 def _announce(trainer: Trainer, run: RunDir) -> None:
     """Says and records what begins, and tries whether disk and memory suffice for it."""
     state = trainer.state
-    p, training = state.progress, state.settings
+    p, training, minutes = state.progress, state.settings, state.settings.minutes
     run.save_config(state.config)
     n_parameters = sum(parameter.numel() for parameter in state.model.parameters())
     precision = f"{str(state.dtype).removeprefix('torch.')} ({state.dtype_reason})"
-    log.info(
-        f"{n_parameters:,} parameters on {state.model.device}, computing in {precision};"
-        f" vocabulary {trainer.data.tokenizer.tgt_vocab_size:,}; run directory {run.path}"
-    )
-    if training.minutes is None and training.warmup_steps >= training.max_steps:
-        log.warning(
-            f"the learning rate only rises: training.warmup_steps is {training.warmup_steps:,}, training.max_steps"
-            f" {training.max_steps:,}; a tenth of the steps is enough to warm up"
-        )
-    if training.minutes is not None and p.step:
+    network = f"{n_parameters:,} parameters on {state.model.device}, computing in {precision}"
+    log.info(f"{network}; vocabulary {trainer.data.tokenizer.tgt_vocab_size:,}; run directory {run.path}")
+    if minutes is None and training.warmup_steps >= training.max_steps:
+        keys = f"training.warmup_steps is {training.warmup_steps:,}, training.max_steps {training.max_steps:,}"
+        log.warning(f"the learning rate only rises: {keys}; a tenth of the steps is enough to warm up")
+    if minutes is not None and p.step:
         used = p.elapsed_seconds / 60
-        log.info(
-            f"{used:.1f} of the run's {training.minutes:g} minutes were used by earlier starts,"
-            f" {max(0.0, training.minutes - used):.1f} are left"
-        )
-    parent = None if p.step else parent_of(state.config)
+        left = f"{max(0.0, minutes - used):.1f} are left"
+        log.info(f"{used:.1f} of the run's {minutes:g} minutes were used by earlier starts, {left}")
+    parent = None if p.step else fine_tuning.parent_of(state.config)
     record_start(
         run.provenance_file,
         n_threads=torch.get_num_threads(),
@@ -374,11 +338,23 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
         device=str(state.model.device),
         precision=precision,
         products_sha256=trainer.data.sha256,
-        **({"parent": {"run": str(parent.path), "checkpoint_sha256": sha256_of_best(parent)}} if parent else {}),
+        **(
+            {"parent": {"run": str(parent.path), "checkpoint_sha256": fine_tuning.sha256_of_best(parent)}}
+            if parent
+            else {}
+        ),
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
-    refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    try_memory(trainer)
+    memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
+    # The largest batch is tried, so that too little memory shows before the first step.
+    if training.batch_tokens == AUTO:
+        memory.find_batch_tokens(state, trainer.data.train)
+        run.save_config(state.config)
+        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
+    with memory.advise_when_out_of_memory(
+        state.model.device, lambda: memory.smaller_batches(state.settings, run.steps())
+    ):
+        memory.try_largest_batches(state, trainer.data.train, memory_limit(state.model.device))
 
 
 def _conclude(trainer: Trainer, run: RunDir) -> None:
@@ -389,20 +365,17 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     curve = learning_curve(run.logs.records(run.metrics_file))
     for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, fmean(faulty)):
         log.info(line)
-    log.info(
-        f"finished at step {p.step} ({_why_finished(state)}); best step {p.best_step}; try: mt translate"
-        f" {as_typed(run.path)}{target_option(state.config)}"
-    )
+    command = f"mt translate {as_typed(run.path)}{target_option(state.config)}"
+    log.info(f"finished at {_end_of(state)}; try: {command}")
 
 
 def _log_finished(state: TrainingState, run: RunDir) -> None:
-    p, minutes = state.progress, state.settings.minutes
-    more = f"--set training.max_steps={2 * p.step}" if minutes is None else f"--minutes {2 * minutes:g} in all"
+    steps, minutes = 2 * state.progress.step, state.settings.minutes
+    more = f"--set training.max_steps={steps}" if minutes is None else f"--minutes {2 * minutes:g} in all"
     log.info(f"to train it longer, give it more, such as {more}")
-    log.info(
-        f"{run.path} is finished: step {p.step} ({_why_finished(state)}), best step {p.best_step}; nothing was changed"
-    )
+    log.info(f"{run.path} is finished: {_end_of(state)}; nothing was changed")
 
 
-def _why_finished(state: TrainingState) -> str:
-    return "the last step" if state.is_at_last_step else "no better dev score for long"
+def _end_of(state: TrainingState) -> str:
+    why = "the last step" if state.is_at_last_step else "no better dev score for long"
+    return f"step {state.progress.step} ({why}); best step {state.progress.best_step}"

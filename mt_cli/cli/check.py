@@ -10,15 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import (
-    ColumnsOption,
-    CorpusArgument,
-    DevOption,
-    SrcLangOption,
-    TestOption,
-    TgtLangOption,
-    catch_ctrl_c,
-)
+from mt_cli.cli import options
 from mt_cli.corpus_config import read_config
 from mt_cli.errors import UsageError
 
@@ -26,15 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def check(
-    corpus: CorpusArgument,
-    src_lang: SrcLangOption = None,
-    tgt_lang: TgtLangOption = None,
-    columns: ColumnsOption = None,
-    dev: DevOption = None,
-    test: TestOption = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
-    ] = None,
+    corpus: options.CorpusArgument,
+    src_lang: options.SrcLangOption = None,
+    tgt_lang: options.TgtLangOption = None,
+    columns: options.ColumnsOption = None,
+    dev: options.DevOption = None,
+    test: options.TestOption = None,
+    overrides: options.SettingsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: 100 examples of a fault instead of 3.")] = False,
     dropped: Annotated[
         Path | None,
@@ -50,7 +40,7 @@ def check(
     pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or []).data.directions
     if len(pairs) > 1 and dropped is not None:
         raise UsageError("--dropped is for one language pair; give its two files in place of the config")
-    catch_ctrl_c()
+    options.catch_ctrl_c()
 
     from mt_cli.checking.check import check as check_corpus  # here, because it imports numpy
 

@@ -17,9 +17,7 @@ def config(
     key: Annotated[
         str | None, typer.Argument(metavar="[KEY]", help="A section such as training, or a key such as model.dropout.")
     ] = None,
-    json_schema: Annotated[
-        bool, typer.Option("--json-schema", help="Print a JSON schema of config files, for editors.")
-    ] = False,
+    json_schema: Annotated[bool, typer.Option("--json-schema", help="Print a JSON schema, for editors.")] = False,
 ) -> None:
     """Print the keys of a config and what they mean. Each has its default, its range and an explanation."""
     if json_schema:

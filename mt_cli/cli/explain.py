@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt_cli.cli.options import (
-    BadInputOption,
-    CheckpointsOption,
-    DeviceOption,
-    RunsAndInputArgument,
-    ToOption,
-    catch_ctrl_c,
-    refuse_missing_checkpoints,
-    refuse_structured,
-    runs_and_input,
-)
+from mt_cli.cli import options
 from mt_cli.cli.pipe import Batches, open_input, process_lines
 from mt_cli.explain.page import AttentionPage
 
@@ -32,25 +22,24 @@ log = logging.getLogger(__name__)
 
 
 def explain(
-    paths: RunsAndInputArgument,
+    paths: options.RunsAndInputArgument,
     attention: Annotated[
-        Path | None,
-        typer.Option(help="Translate, and write a page (NAME.html) of what every head of the first model attended to."),
+        Path | None, typer.Option(help="Translate, and write a page (NAME.html) of what each head attended to.")
     ] = None,
-    checkpoint: CheckpointsOption = None,
-    bad_input: BadInputOption = "error",
-    device: DeviceOption = "auto",
-    to: ToOption = None,
+    checkpoint: options.CheckpointsOption = None,
+    bad_input: options.BadInputOption = "error",
+    device: options.DeviceOption = "auto",
+    to: options.ToOption = None,
 ) -> None:
     """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, and without the
     search settings of the run.
 
     With --attention the translations are printed instead, and a page shows what was attended to.
     """
-    runs, input_file = runs_and_input(paths)
+    runs, input_file = options.runs_and_input(paths)
     checkpoints = checkpoint or ["best"]
-    refuse_missing_checkpoints(runs, checkpoints)
-    refuse_structured(input_file)
+    options.refuse_missing_checkpoints(runs, checkpoints)
+    options.refuse_structured(input_file)
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
         from mt_cli.decoding.translator import Translator
@@ -58,7 +47,7 @@ def explain(
 
         keep_freed_memory()
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
-        catch_ctrl_c()
+        options.catch_ctrl_c()
         process = partial(attend, translator, page) if page is not None else partial(trace, translator)
         process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
 
@@ -90,7 +79,5 @@ def attend(translator: Translator, page: AttentionPage, batches: Batches) -> Ite
     page.write()
     log.info(f"attention: {page.file}")
     if n_shown < n_lines:
-        log.warning(
-            f"{page.file} shows the first {n_shown:,} of {n_lines:,} lines, as browsers cannot open larger pages; explain"
-            " the others separately"
-        )
+        why = "as browsers cannot open larger pages; explain the others separately"
+        log.warning(f"{page.file} shows the first {n_shown:,} of {n_lines:,} lines, {why}")

@@ -16,22 +16,14 @@ from mt_cli.run.run_dir import RunDir
 log = logging.getLogger(__name__)
 
 
+_OF_FOLDER = "Has config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm."
+
+
 def import_(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="A folder with config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm, target.spm.",
-        ),
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_OF_FOLDER)],
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory to make; must not exist yet.")],
-    src_lang: Annotated[
-        str | None, typer.Option(help="Language code of the source, if not that of tokenizer_config.json.")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None,
-        typer.Option(help="The same of the target; of a model with several languages the one to translate into."),
-    ] = None,
+    src_lang: Annotated[str | None, typer.Option(help="Language code of the source, if the folder names none.")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(help="The same of the target; of several languages one.")] = None,
 ) -> None:
     """Make a run of a Hugging Face Marian model. OPUS-MT publishes such models: to translate with, to fine-tune, to export.
 

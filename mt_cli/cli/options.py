@@ -18,33 +18,22 @@ from mt_cli.run.run_dir import RunDir
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
 RunsAndInputArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN... [INPUT]", help="Run directories (several are an ensemble), then a text file; stdin by default."
-    ),
+    list[Path], typer.Argument(metavar="RUN... [INPUT]", help="Runs (several are an ensemble); a text file, or stdin.")
 ]
 CheckpointsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--checkpoint",
-        help="best (the default), last, step-N or averaged. Several are an ensemble; in evaluate, a row each.",
-    ),
+    typer.Option("--checkpoint", help="best, last, step-N, averaged. Several: an ensemble; in evaluate, a row each."),
 ]
-ToOption = Annotated[
-    str | None,
-    typer.Option("--to", metavar="LANG", help="The language to translate into, of a run that has learnt several."),
-]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="LANG", help="The language to translate into.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 BadInputOption = Annotated[
-    Literal["error", "replace"],
-    typer.Option(help="A line that is not UTF-8: stop, or replace what is wrong by U+FFFD."),
+    Literal["error", "replace"], typer.Option(help="A line that is not UTF-8: stop, or put U+FFFD for what is wrong.")
 ]
 CorpusArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="CORPUS...",
-        help="Two text files, source and target; or one table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po);"
-        " or a YAML config that names them.",
+        help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); or a config.",
     ),
 ]
 SrcLangOption = Annotated[
@@ -53,16 +42,15 @@ SrcLangOption = Annotated[
 TgtLangOption = Annotated[
     str | None, typer.Option(help="Language code of the target, where no name tells it, or a memory has several.")
 ]
-ColumnsOption = Annotated[
-    str | None, typer.Option(help="The columns of a table that hold source and target: 1,3 or their names: es,gn.")
-]
+ColumnsOption = Annotated[str | None, typer.Option(help="Source and target of a table: 1,3, or names: es,gn.")]
 DevOption = Annotated[
-    list[Path] | None,
-    typer.Option("--dev", help="The dev set: a table, or given twice, for source and target. Default: held out."),
+    list[Path] | None, typer.Option("--dev", help="The dev set: a table, or given for either side. Default: held out.")
 ]
 TestOption = Annotated[
-    list[Path] | None,
-    typer.Option("--test", help="A test set for `mt evaluate`: a table, or given twice, for source and target."),
+    list[Path] | None, typer.Option("--test", help="A test set for `mt evaluate`: a table, or given for either side.")
+]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
 ]
 
 
@@ -82,7 +70,7 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
 
         # Typer reads the signature and the annotations of a command.
         own = inspect.signature(command, eval_str=True).parameters
-        options = {key: _option_of_key(key) for key in keys} | {"overrides": _SET}
+        options = {key: _option_of_key(key) for key in keys} | {"overrides": SettingsOption}
         parameters = [parameter for name, parameter in own.items() if name != "search"] + [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             for name, annotation in options.items()
@@ -92,12 +80,6 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
         return with_search
 
     return decorate
-
-
-_SET = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="decoding.KEY=VALUE", help="Replace a value of the run's config; repeatable."),
-]
 
 
 def _option_of_key(key: str) -> Any:
@@ -115,19 +97,14 @@ def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -
     """Raises UsageError when an option was given that the search would ignore."""
     unused = settings.keys_without_effect()
     if ignored := [key for key in search if key in unused]:
-        refuse_options(f"only {unused[ignored[0]]} uses {_spell(ignored)}", dict.fromkeys(ignored, True))
-
-
-def _spell(options: list[str]) -> str:
-    """`--beam-size and --seed`."""
-    return " and ".join(f"--{name.replace('_', '-')}" for name in options)
+        refuse_options(f"only {unused[ignored[0]]} has these options", dict.fromkeys(ignored, True))
 
 
 def refuse_options(reason: str, options: Mapping[str, Any]) -> None:
     """Raises UsageError if any of the options was given."""
-    given = [name for name, value in options.items() if value is not None and value is not False]
+    given = [name.replace("_", "-") for name, value in options.items() if value is not None and value is not False]
     if given:
-        raise UsageError(f"{reason}; leave out {_spell(given)}")
+        raise UsageError(f"{reason}; leave out --{' and --'.join(given)}")
 
 
 def only_file(option: str, files: list[Path] | None) -> Path | None:
@@ -148,9 +125,7 @@ def refuse_structured(*files: Path | None) -> None:
     for file in filter(None, files):
         ending = file.name.lower().removesuffix(".gz").rpartition(".")[2]
         if ending in _STRUCTURED.split():
-            raise UsageError(
-                f"{file}: a .{ending} file, expected plain text; save its sentences in a text file, one on each line"
-            )
+            raise UsageError(f"{file}: a .{ending} file, expected plain text; save its sentences, one on each line")
 
 
 def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
@@ -159,9 +134,7 @@ def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
     others = [path for path in paths if not path.is_dir()]
     if not paths[0].is_dir():
         if paths[0].is_file():
-            raise RunDirError(
-                f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, and then the file"
-            )
+            raise RunDirError(f"{paths[0]}: a file; expected a run directory, as `mt train` makes it, then the file")
         RunDir.existing(paths[0])  # raises what is wrong with it
     if len(others) > 1 or (others and paths[-1] != others[0]):
         raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")

@@ -19,12 +19,8 @@ def report(
     output: Annotated[
         Path, typer.Option(help="The page to write, NAME.html; an earlier report there is replaced, no other file.")
     ] = Path("report.html"),
-    checkpoint: Annotated[
-        str, typer.Option(help="What translates the test sets: best, last, step-N or averaged.")
-    ] = "best",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Translate nothing: only curves, config and facts, within seconds.")
-    ] = False,
+    checkpoint: Annotated[str, typer.Option(help="What translates: best, last, step-N or averaged.")] = "best",
+    quick: Annotated[bool, typer.Option("--quick", help="Only curves, config and facts, within seconds.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Write a page about one run or several. A browser shows it: mt report runs/es-gn

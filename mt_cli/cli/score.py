@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt_cli.cli.options import (
-    BadInputOption,
-    CheckpointsOption,
-    DeviceOption,
-    RunsArgument,
-    ToOption,
-    catch_ctrl_c,
-    only_file,
-    refuse_missing_checkpoints,
-    refuse_structured,
-)
+from mt_cli.cli import options
 from mt_cli.cli.pipe import Batches, open_input, process_lines
 from mt_cli.data.corpus import read_lines
 from mt_cli.errors import DataError
@@ -35,23 +25,27 @@ log = logging.getLogger(__name__)
 
 
 def score(
-    runs: RunsArgument,
+    runs: options.RunsArgument,
     references: Annotated[list[Path], typer.Option("--ref", help="Translations to score, line for line.")],
     sources: Annotated[list[Path] | None, typer.Option("--src", help="Source text; stdin by default.")] = None,
-    checkpoint: CheckpointsOption = None,
-    bad_input: BadInputOption = "error",
-    device: DeviceOption = "auto",
-    to: ToOption = None,
+    checkpoint: options.CheckpointsOption = None,
+    bad_input: options.BadInputOption = "error",
+    device: options.DeviceOption = "auto",
+    to: options.ToOption = None,
 ) -> None:
     """Print how probable given translations are.
 
     There is a line for each: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty
     where a side is blank or longer than the model can read.
     """
-    src, ref, checkpoints = only_file("--src", sources), only_file("--ref", references), checkpoint or ["best"]
+    src, ref, checkpoints = (
+        options.only_file("--src", sources),
+        options.only_file("--ref", references),
+        checkpoint or ["best"],
+    )
     assert ref is not None
-    refuse_structured(src, ref)
-    refuse_missing_checkpoints(runs, checkpoints)
+    options.refuse_structured(src, ref)
+    options.refuse_missing_checkpoints(runs, checkpoints)
     with open_input(src) as source:
         from mt_cli.decoding.translator import Translator
         from mt_cli.device import keep_freed_memory
@@ -60,7 +54,7 @@ def score(
         translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
         name = str(src or "stdin")
         process = partial(score_lines, translator, iter(read_lines(ref)), name)
-        catch_ctrl_c()
+        options.catch_ctrl_c()
         process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
 
 
@@ -77,9 +71,8 @@ def score_lines(translator: Translator, references: Iterator[str], name: str, ba
         scored, output = list[int](), [""] * len(lines)
         for i, (src_ids, tgt_ids) in enumerate(pairs):
             if (longest := max(len(src_ids), len(tgt_ids))) > limit:
-                log.warning(
-                    f"{name}:{n_before + i + 1}: {longest:,} tokens, the model reads {limit:,} at most; no score"
-                )
+                line = n_before + i + 1
+                log.warning(f"{name}:{line}: {longest:,} tokens, the model reads {limit:,} at most; no score")
             elif src_ids and tgt_ids:
                 scored.append(i)
         for i, scores in zip(scored, translator.token_scores([pairs[i] for i in scored]), strict=True):

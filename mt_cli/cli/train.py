@@ -36,28 +36,19 @@ log = logging.getLogger(__name__)
 
 _MAX_RUNS = 100
 
-MonolingualOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Text in one language, to learn from by back-translation; repeatable. At least one file must be in the target language.",
-    ),
-]
+_OF_MONOLINGUAL = (
+    "Text to learn from by back-translation; repeatable. At least one file must be in the target language."
+)
+_OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
+MonolingualOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_MONOLINGUAL)]
 WordsOption = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Words and short phrases to learn: a table, or given twice for two files."),
+    typer.Option(metavar="FILE", help="Words and phrases to learn: a table, or given for either side."),
 ]
-SweepOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them.",
-    ),
-]
+SweepOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_OF_SET)]
 RunDirOption = Annotated[
     Path | None,
-    typer.Option(help="Where the run lives. Default: runs/ and the languages, or the name of the table or config."),
+    typer.Option(help="Where the run lives. Default: runs/ and the languages, or the table's or config's name."),
 ]
 
 
@@ -69,11 +60,10 @@ def train(
     dev: DevOption = None,
     test: TestOption = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(help="Fit steps and schedule to this time; training.max_steps and patience do not count."),
+        float | None, typer.Option(help="Fit steps and schedule to this time, not to training.max_steps and patience.")
     ] = None,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Leave out the pairs that `mt check` would drop; left_out.tsv lists them.")
+        bool, typer.Option("--clean", help="Leave out what `mt check` would drop; left_out.tsv lists it.")
     ] = False,
     init_from: Annotated[
         Path | None,

@@ -18,13 +18,7 @@ import torch
 from pydantic import ValidationError
 
 from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
-from mt_cli.run.checkpoint import (
-    load_checkpoint,
-    refuse_non_finite,
-    refuse_other_run,
-    refuse_other_weights,
-    save_checkpoint,
-)
+from mt_cli.run import checkpoint
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
@@ -49,7 +43,7 @@ class Checkpoints:
     def save(self, state: TrainingState) -> None:
         p = state.progress
         p.elapsed_seconds, p.max_steps = time.monotonic() - self.started, state.settings.max_steps
-        save_checkpoint(
+        checkpoint.save_checkpoint(
             self.run.checkpoint_file(p.step),
             {
                 **{name: model.state_dict() for name, model in state.candidates.items()},
@@ -105,7 +99,7 @@ class Checkpoints:
         if progress.best_step in {0, self._step}:  # the latter has just been written or read
             return
         try:
-            load_checkpoint(self.run.checkpoint_file(progress.best_step))
+            checkpoint.load_checkpoint(self.run.checkpoint_file(progress.best_step))
         except CheckpointError as error:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
             progress.best_step, progress.best_score = 0, -torch.inf
@@ -130,9 +124,9 @@ class Checkpoints:
 
     def _restore(self, state: TrainingState, step: int) -> None:
         file = self.run.checkpoint_file(step)
-        content = load_checkpoint(file)
+        content = checkpoint.load_checkpoint(file)
         try:
-            refuse_other_run(content, state.config, self.run, ("data", "tokenizer", "model", "training"))
+            checkpoint.refuse_other_run(content, state.config, self.run, ("data", "tokenizer", "model", "training"))
             self._load_state(state, content, file)
             if state.progress.step != step:
                 raise ValueError(f"it is of step {state.progress.step}")
@@ -153,12 +147,14 @@ class Checkpoints:
             state.dtype, state.dtype_reason = dtype, "as this run began"
             state.optimizer = Optimizer(state.model, state.settings, dtype)
         for name, model in state.candidates.items():
-            refuse_other_weights(model, content[name], file)
+            checkpoint.refuse_other_weights(model, content[name], file)
             model.load_state_dict(content[name])
         moments = content["optimizer"]["state"]
         state.optimizer.restore(moments)
         for index, of_weight in moments.items():
-            refuse_non_finite({f"{name} of weight {index}": moment for name, moment in of_weight.items()}, file)
+            checkpoint.refuse_non_finite(
+                {f"{name} of weight {index}": moment for name, moment in of_weight.items()}, file
+            )
         state.progress = Progress(**content["progress"])
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})

@@ -156,11 +156,10 @@ def _languages(
         found = parent.src_lang, parent.tgt_lang
         log.info(f"{names}: taken as {found[0]} to {found[1]}, the languages of {init_from}")
     if found is None:
-        of_table = "; if the first row names the columns, give these names as --columns SOURCE,TARGET, too"
-        raise UsageError(
-            f"{names}: the names do not tell the languages; add --src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'},"
-            f" with the codes of yours{of_table if len(corpus) == 1 else ''}"
-        )
+        options = f"--src-lang {src_lang or 'es'} --tgt-lang {tgt_lang or 'gn'}, with the codes of yours"
+        if len(corpus) == 1:
+            options += "; if the first row names the columns, give these names as --columns SOURCE,TARGET, too"
+        raise UsageError(f"{names}: the names do not tell the languages; add {options}")
     if any(map(may_be_a_word, found)):
         log.info(f"taken as {found[0]} to {found[1]}, by the names; if these are wrong, add --src-lang and --tgt-lang")
     return src_lang or found[0], tgt_lang or found[1]

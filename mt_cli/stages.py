@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property, reduce
 from itertools import chain, islice
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ from mt_cli.data.split import split as split_text
 from mt_cli.data.splitting import AbbreviationCounter
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
 from mt_cli.errors import DataError
-from mt_cli.files import cannot_write, write_text
+from mt_cli.files import cannot_write, write_atomically, write_text
 from mt_cli.recipe import FactsCounter
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -282,7 +283,9 @@ def _hold_out(pair: PairText) -> Made:
             elif is_cleaned and (kind := faulty.kind_of(one.place)):
                 yield kind.replace("_", " "), one
 
-    files = [pair.files.save_left_out(pair.text, left_out())]
+    files = [pair.files.left_out_file]
+    rows = (row.encode("utf-8", "backslashreplace") for row in pair.text.table(left_out()))  # a path need not be UTF-8
+    write_atomically(files[0], methodcaller("writelines", rows))
     if sets:
         files += pair.files.save_held_out(sets)
         sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())

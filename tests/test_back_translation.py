@@ -158,7 +158,7 @@ def test_a_synthetic_corpus_alone_is_refused():
     assert told_of(train=only) == ["data.train: all corpora are synthetic; add one that people translated"]
     lists = [{"files": ["a.es", "a.gn"], "hold_out": False}, {"files": ["b.es", "b.gn"], "synthetic": True}]
     assert told_of(max_length=1022) == [] and len(told_of(max_length=1023)) == 1, "the tag has a position"
-    told = "data.train: no corpus from which a dev set may be held out; give data.dev, or leave out hold_out: false"
+    told = "data.train: no corpus to hold a dev set out of; give data.dev, or leave out hold_out: false"
     assert told_of(train=lists) == [told] and told_of(train=lists, dev=["dev.es", "dev.gn"]) == []
 
 
@@ -464,7 +464,7 @@ def test_a_reverse_model_that_has_learnt_nothing_may_learn_for_longer(nursery, f
         "Translator.translate = lambda self, lines, **options: [''] * len(lines)"
     )
     assert train(nursery, "short", finds_nothing, steps=2) == 1
-    assert "no pair of use" in nursery.said and "run the same command with more minutes or steps" in nursery.said
+    assert "no pair of use" in nursery.said and "give it more minutes or steps" in nursery.said
     assert train(nursery, "short") == 0, nursery.said
     assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [15, 30]
 

@@ -75,7 +75,7 @@ def test_a_run_with_checkpoints_refuses_what_has_changed_and_makes_only_equal_id
         (tmp_path / name).unlink()
     with pytest.raises(RunDirError, match=r"split: damaged or missing; restore it from a copy"):
         Manifest(tmp_path, True).product("split", {"train": SHA}, {}, no_maker)
-    with pytest.raises(RunDirError, match=r"its ids cannot be made anew as they were; restore the cache from a copy"):
+    with pytest.raises(RunDirError, match=r"its ids cannot be made anew as they were; restore the cache"):
         Manifest(tmp_path, True).product("ids", {"train": SHA}, {}, maker(tmp_path, "others", "ids"))
     Manifest(tmp_path, True).product("ids", {"train": SHA}, {}, maker(tmp_path, name="ids"))
     assert Manifest(tmp_path, True).read("ids", tmp_path / "ids") == b"made"

@@ -104,7 +104,7 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, also: tup
 def test_training_is_the_same_with_and_without_trying(tiny: Path, mt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     short = options("model.dropout=0.3", "training.max_steps=6", "training.batch_tokens=128")
     assert mt("train", "tiny.yaml", "--run-dir", "tried", *short).code == 0
-    monkeypatch.setattr(build, "try_largest_batches", lambda *args: None)
+    monkeypatch.setattr(build.memory, "try_largest_batches", lambda *args: None)
     assert mt("train", "tiny.yaml", "--run-dir", "untried", *short).code == 0
     tried, untried = (load_checkpoint(RunDir(tiny / name).find_checkpoint("last")) for name in ("tried", "untried"))
     assert all(torch.equal(weight, tried["model"][name]) for name, weight in untried["model"].items())
@@ -272,7 +272,7 @@ def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch: pyt
 def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(
     tiny: Path, mt: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, r_drop: float
 ) -> None:
-    monkeypatch.setattr("mt_cli.build.update_seconds", lambda config, facts: seconds)
+    monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: seconds)
     sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16", "--run-dir", "run")
     answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small)
     assert answer.code == 0, answer.err.decode()
@@ -280,7 +280,7 @@ def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(
 
 
 def test_processes_that_share_the_updates_make_more_of_them(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt_cli.build.update_seconds", lambda config, facts: 60 * 0.02 / 100)
+    monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: 60 * 0.02 / 100)
     monkeypatch.setenv("WORLD_SIZE", "1000")  # those that a reverse model trains beside, alone
     found = []
     for n in (1, 1000):

@@ -78,29 +78,20 @@ def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     if back.path.exists() or not run.steps():  # else what it has translated is in the run
         known = directions_of(RunDir.existing(back.path).load_config())
         if f"{data.tgt_lang}-{data.src_lang}" not in {one.name for one in known}:
-            raise ConfigError(
-                f"data.monolingual.back: {back.path} translates {describe_directions(known)}, expected"
-                f" {data.tgt_lang} to {data.src_lang}; give another run, or leave it out"
-            )
+            found = f"{back.path} translates {describe_directions(known)}, expected {data.tgt_lang} to {data.src_lang}"
+            raise ConfigError(f"data.monolingual.back: {found}; give another run, or leave it out")
     return back
 
 
 def reverse_config(config: Config, back: RunDir) -> Config:
     """What `back`, the one within the run, is trained with: the same text with its sides exchanged, and the keys that
     were given. Both ways where the recipe begins so anyhow: the run itself begins with its weights."""
-    parent, minutes, text, given = (
-        parent_of(config),
-        config.training.minutes,
-        config.data.monolingual,
-        given_keys(config),
-    )
+    parent, text, given = parent_of(config), config.data.monolingual, given_keys(config)
     assert text is not None
     if parent is not None and not parent.load_config().tokenizer.joint:
-        raise ConfigError(
-            f"{parent.path} has a vocabulary for each language, so no reverse model can begin with it; leave out"
-            " training.init_from (--from), or give data.monolingual.back"
-        )
-    update: dict[str, Any] = {"minutes": minutes and minutes * back_share(text)}
+        why = "has a vocabulary for each language, so no reverse model can begin with it"
+        raise ConfigError(f"{parent.path} {why}; leave out training.init_from, or give data.monolingual.back")
+    update: dict[str, Any] = {"minutes": config.training.minutes and config.training.minutes * back_share(text)}
     if parent is None and not back.steps() and not given.keys() & {"training.both_directions", "training.r_drop"}:
         facts = FactsCounter()
         for pair in TrainingText(config.data).read():
@@ -265,10 +256,8 @@ class BackTranslation:
         signals.is_saving_needed = False
 
     def _no_line_of_use(self, left_out: dict[str, int]) -> DataError:
-        return DataError(
-            f"{self.text.tgt[0]}: no line of use, {_format_counts(left_out)}; give text in {self.config.data.tgt_lang} that is"
-            " not yet translated, a sentence on each line"
-        )
+        new = f"give text in {self.config.data.tgt_lang} that is not yet translated, a sentence on each line"
+        return DataError(f"{self.text.tgt[0]}: no line of use, {_format_counts(left_out)}; {new}")
 
     def _select(self) -> Made:
         """Writes the lines that are worth being translated."""
@@ -280,9 +269,7 @@ class BackTranslation:
                 handle.write(f"{line}\n")
                 n_chosen += 1
         if sha256_of(files) != sha256:
-            raise DataError(
-                f"{' or '.join(files)}: changed while it was read; run the same command again when it is complete"
-            )
+            raise DataError(f"{' or '.join(files)}: changed while it was read; start again when it is complete")
         left_out = report.dropped | selection.left_out
         if not n_chosen:
             raise self._no_line_of_use(left_out)
@@ -296,7 +283,7 @@ class BackTranslation:
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
                 raise RunDirError(
-                    f"{reverse.metrics_file}: lost; restore it from a copy, or delete {reverse.path} to train it anew"
+                    f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path} to train it anew"
                 )
             timed = reverse.logs.records(reverse.timing_file)
             seconds = float(timed[-1]["elapsed_seconds"]) if timed else 0.0
@@ -355,10 +342,9 @@ class BackTranslation:
         if n_translated < blocks.n_lines:
             left_out["not translated, for want of time"] = blocks.n_lines - n_translated
         if not n_pairs:
-            raise DataError(
-                f"{self.run.synthetic}: no pair of use, {_format_counts(left_out)}; the reverse model {self.reverse.path} is too"
-                " weak: run the same command with more minutes or steps, or give another data.monolingual.back"
-            )
+            why = f"{_format_counts(left_out)}; the reverse model {self.reverse.path} is too weak"
+            more = "give it more minutes or steps, or another data.monolingual.back"
+            raise DataError(f"{self.run.synthetic}: no pair of use, {why}: {more}")
         weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
         log.info(f"{n_pairs:,} synthetic pairs: {self.run.synthetic}; lines left out: {_format_counts(left_out)}")
         return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": seconds, "left_out": left_out})

@@ -82,9 +82,7 @@ def like_parent(config: Config, parent: RunDir) -> Config:
     keys["data.max_length"] = min(config.data.max_length, most)
     config = complete(config, keys)
     if config.tokenizer != of_parent.tokenizer:
-        raise ConfigError(
-            f"{parent.path} has another tokenizer, which a run that begins with it keeps; leave out tokenizer.*"
-        )
+        raise ConfigError(f"{parent.path} has another tokenizer, which its weights need; leave out tokenizer.*")
     return config
 
 
@@ -117,9 +115,7 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
     old = loaded.tokenizer
     src, tgt = old.src_vocabulary(), old.tgt_vocabulary()
     if (src, tgt) != (tokenizer.src_vocabulary()[: len(src)], tokenizer.tgt_vocabulary()[: len(tgt)]):
-        raise RunDirError(
-            f"{parent.path}: its tokenizer is not the one that this run was prepared with; choose another --run-dir"
-        )
+        raise RunDirError(f"{parent.path}: its tokenizer is no longer that of this run; choose another --run-dir")
     weights, own, random = loaded.model.state_dict(), model.state_dict(), list[str]()
     with torch.no_grad():
         for name, weight in own.items():
@@ -140,18 +136,16 @@ def take_weights(model: Transformer, tokenizer: Tokenizer, parent: RunDir) -> No
 def spelling_ids(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]]:
     """For each piece that only the new tokenizer has, the old ids whose mean it begins as."""
     encode, pieces_of = (old.encode_src, old.src_pieces) if is_src else (old.encode_tgt, old.tgt_pieces)
-    vocabulary, n_old = (
-        (new.src_vocabulary(), old.src_vocab_size) if is_src else (new.tgt_vocabulary(), old.tgt_vocab_size)
-    )
-    every, found = list(range(n_old)), list[list[int]]()
-    for piece in vocabulary[n_old:]:
+    vocabulary, every = new.src_vocabulary() if is_src else new.tgt_vocabulary(), range(old.vocab_sizes[not is_src])
+    found = list[list[int]]()
+    for piece in vocabulary[len(every) :]:
         if piece in new.tags:
-            found.append(list(old.tags.values()) or every)
+            found.append(list(old.tags.values()) or list(every))
             continue
         ids = encode(piece.replace("▁", " "))
         if len(ids) > 1 and not piece.startswith("▁") and pieces_of(ids[:1]) == ["▁"]:
             ids = ids[1:]  # a piece within a word has no space before it
-        found.append(ids or every)  # the rules of an imported tokenizer may delete all of a piece
+        found.append(ids or list(every))  # the rules of an imported tokenizer may delete all of a piece
     return found
 
 
@@ -186,10 +180,8 @@ class SamePair(NamedTuple):
         try:
             return {hash(pair[1::-1] if self.is_exchanged else pair[:2]) for pair in pairs}
         except DataError as error:
-            log.warning(
-                f"{self.run.path} has no training text any more, so sentences may be held out that it was trained on, and"
-                f" score too high ({error}); give --dev and --test of your own"
-            )
+            why = "has no training text any more, so sentences may be held out that it was trained on"
+            log.warning(f"{self.run.path} {why}, and score too high ({error}); give --dev and --test of your own")
             return set()
 
 
@@ -248,10 +240,8 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     try:
         n_theirs = sum(1 for _ in _learnt_pairs(files))
     except (DataError, RunDirError) as error:
-        log.warning(
-            f"{parent.path} has no training text any more, so what it knows may be forgotten ({error}); restore its files, or"
-            " go on without"
-        )
+        why = f"has no training text any more, so what it knows may be forgotten ({error})"
+        log.warning(f"{parent.path} {why}; restore its files, or go on without")
         return nothing
     if not n_theirs or n_new >= _TAKES_ITS_PLACE * n_theirs:
         return nothing

@@ -134,7 +134,7 @@ def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
     others = [path for path in paths if not path.is_dir()]
     if not paths[0].is_dir():
         if paths[0].is_file():
-            raise RunDirError(f"{paths[0]}: a file; expected a run directory, as `mt train` makes it, then the file")
+            raise RunDirError(f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, then the file")
         RunDir.existing(paths[0])  # raises what is wrong with it
     if len(others) > 1 or (others and paths[-1] != others[0]):
         raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")

@@ -61,9 +61,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         with cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(iter(partial(file.readline, _MAX_LINE), b""), 1):
                 if number == 1 and line.count(b"\r") >= _MANY_LINES and not line.endswith(b"\n"):
-                    raise DataError(
-                        f"{path}:1: lines end in carriage returns alone; save the file with other line ends"
-                    )
+                    raise DataError(f"{path}:1: lines end in carriage returns alone; save it with other line ends")
                 if len(line) == _MAX_LINE:
                     raise DataError(f"{path}:{number}: a line of 64 MiB or more, expected a sentence on each line")
                 yield line

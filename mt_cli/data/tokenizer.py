@@ -240,14 +240,11 @@ def _train(sentences: Sentences, algorithm: str, vocab_size: int, may_be_more: b
         least = int(too_small[1])
         if may_be_more:
             return _train(sentences, algorithm, least + vocab_size)
-        raise DataError(
-            f"tokenizer.vocab_size: {vocab_size} is too small for the characters of this corpus; set it to at least {least}"
-        )
+        few = f"{vocab_size} is too small for the characters of this corpus"
+        raise DataError(f"tokenizer.vocab_size: {few}; set it to at least {least}")
     if "sentences_.empty()" in message:
-        raise DataError(
-            f"no pair is left to train on, or every line is longer than {_MAX_LINE_BYTES:,} bytes; see what is left out above,"
-            " split the lines, or give --dev and --test of your own"
-        )
+        why = f"no pair is left to train on, or every line is longer than {_MAX_LINE_BYTES:,} bytes"
+        raise DataError(f"{why}; see what is left out above, split the lines, or give --dev and --test of your own")
     raise DataError(f"the tokenizer cannot be trained on this corpus: {message.splitlines()[-1]}")
 
 

@@ -122,10 +122,8 @@ def memory_of(run: RunDir, direction: Direction, sources: Sequence[str]) -> Tran
     """The memory of the pairs that the run is trained on. Raises DataError when their files are missing."""
     text, files = TrainingText(direction.pair), run.of_pair(run.load_config().data, direction.pair)
     if missing := [path for path in text.files if not Path(path).exists()]:
-        raise DataError(
-            f"{missing[0]}: no such file; it is data.train of {run.config_file}, relative to where mt is started;"
-            " go there, or leave out --baselines"
-        )
+        what = f"it is data.train of {run.config_file}, relative to where mt is started"
+        raise DataError(f"{missing[0]}: no such file; {what}; go there, or leave out --baselines")
     pairs = files.trained(text.read())
     if direction.is_reverse:
         pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)

@@ -242,10 +242,8 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
         if first.label != result.label:
             result.comparison = _compare(first, result)
         elif namesake.test_set.sha256 != result.test_set.sha256:
-            log.warning(
-                f"{result.test_set.name} of {result.label} is another text than that of {namesake.label}; to compare them,"
-                " give --src and --ref"
-            )
+            what = f"{result.test_set.name} of {result.label} is another text than that of {namesake.label}"
+            log.warning(f"{what}; to compare them, give --src and --ref")
     return results
 
 

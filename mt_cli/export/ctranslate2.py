@@ -42,9 +42,8 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
         (model.d_v, (model.d_k,), "value_dim"),
     ):
         if value not in supported:
-            raise UsageError(
-                f"model.{key} '{value}' has no place in a CTranslate2 model; train with {' or '.join(map(repr, supported))}"
-            )
+            others = " or ".join(map(repr, supported))
+            raise UsageError(f"model.{key} '{value}' has no place in a CTranslate2 model; train with {others}")
     common = {
         "num_heads": model.n_heads,
         "pre_norm": model.norm == "pre",
@@ -77,10 +76,8 @@ def write_argos(translator: Translator, folder: Path, quantization: str = "int8"
     if not tokenizer.is_joint:
         raise UsageError("an Argos package holds one tokenizer, this run has two; train with tokenizer.joint: true")
     if tokenizer.src_tags:
-        raise UsageError(
-            f"an Argos package has no place for the tag {' '.join(tokenizer.src_tags)} before each source; train a run of"
-            f" {data.src_lang} to {data.tgt_lang} alone, or export --to ctranslate2"
-        )
+        remedy = f"train a run of {data.src_lang} to {data.tgt_lang} alone, or export --to ctranslate2"
+        raise UsageError(f"an Argos package has no place for the tag {' '.join(tokenizer.src_tags)}; {remedy}")
     name = f"translate-{data.src_lang}_{data.tgt_lang}"
     metadata = {
         "package_version": "1.0",

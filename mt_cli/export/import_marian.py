@@ -35,12 +35,23 @@ _LFS_POINTER = b"version https://git-lfs"
 _NEVER = -100.0  # a logit beside which that of any other token is all
 _CODE = re.compile(r">>([A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*)<<")  # with a language code as a config's
 _POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}  # always the same sinusoids
-_DEFAULTS: dict[
-    str, dict[str, Any]
-] = {  # of `transformers`; where there is no such file, config.json may have the keys
+# The defaults of `transformers`. Where there is no such file, config.json may have the keys.
+_DROPOUTS: dict[str, object] = {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0}
+_DEFAULTS: dict[str, dict[str, Any]] = {
     "generation_config.json": {"num_beams": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0},
     "tokenizer_config.json": {"source_lang": "", "target_lang": "", "separate_vocabs": False},
 }
+_KEYS = {  # of our sections, and what they are called there
+    "model": {
+        "d_model": "d_model", "ffn_dim": "encoder_ffn_dim", "n_heads": "encoder_attention_heads",
+        "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers", "dropout": "dropout",
+        "attention_dropout": "attention_dropout", "ffn_dropout": "activation_dropout",
+        "max_positions": "max_position_embeddings",
+    },
+    "decoding": {
+        "beam_size": "num_beams", "length_penalty": "length_penalty", "no_repeat_ngram": "no_repeat_ngram_size",
+    },
+}  # fmt: skip
 _Value = TypeVar("_Value")
 _Values = Mapping[str, Any]  # by the keys of the JSON files
 
@@ -48,7 +59,7 @@ _Values = Mapping[str, Any]  # by the keys of the JSON files
 def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str | None, command: str) -> None:
     """Writes the run into its directory, which must be there and empty. Languages: by the folder where None; `tgt_lang`
     chooses among codes. Raises CheckpointError and UsageError."""
-    keys = _read_json(path / "config.json", object)
+    keys = _DROPOUTS | _read_json(path / "config.json", object)
     for name, defaults in _DEFAULTS.items():
         own = _read_json(path / name, object) if (path / name).exists() else keys
         keys |= {key: own.get(key, default) for key, default in defaults.items()}
@@ -88,13 +99,8 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
     run.point("best", 0)
     names = ("config.json", *_DEFAULTS, "vocab.json", "target_vocab.json", "source.spm", "target.spm", file.name)
     hashes = {name: sha256_of_file(path / name) for name in names if (path / name).is_file()}
-    record_start(
-        run.provenance_file,
-        n_threads=torch.get_num_threads(),
-        command=command,
-        imported_from=str(path.resolve()),
-        sha256=hashes,
-    )
+    facts = {"command": command, "imported_from": str(path.resolve()), "sha256": hashes}
+    record_start(run.provenance_file, n_threads=torch.get_num_threads(), **facts)
 
 
 def _read(file: Path, n_bytes: int = _MAX_BYTES) -> bytes:
@@ -145,36 +151,21 @@ def _config(path: Path, keys: _Values, codes: list[str], src_lang: str | None, t
     problems, positions = list[str](), keys.get("max_position_embeddings")
     expected = {f"decoder_{key}": keys.get(f"encoder_{key}") for key in ("attention_heads", "ffn_dim")}
     problems += [f"{key} is {keys.get(key)}, expected {x}" for key, x in expected.items() if keys.get(key) != x]
-    values = {
-        "data": {
-            "src_lang": src,
-            "tgt_lang": tgt,
-            "train": [f"unknown-source.{src}", f"unknown-target.{tgt}"],  # the folder does not name the training text
-            "max_length": max(1, min(positions - 1, 4096)) if isinstance(positions, int) else 1,
-        },
-        "model": {
-            "d_model": keys.get("d_model"),
-            "ffn_dim": keys.get("encoder_ffn_dim"),
-            "n_heads": keys.get("encoder_attention_heads"),
-            "n_encoder_layers": keys.get("encoder_layers"),
-            "n_decoder_layers": keys.get("decoder_layers"),
-            "dropout": keys.get("dropout", 0.1),
-            "attention_dropout": keys.get("attention_dropout", 0.0),
-            "ffn_dropout": keys.get("activation_dropout", 0.0),
-            "norm": "post",
-            "activation": str(keys.get("activation_function")).replace("silu", "swish"),
-            "tie_embeddings": "none",
-            "projection_bias": True,
-            "embedding_scale": "embedding" if keys.get("scale_embedding") else "none",
-            "embedding_init": "normal" if keys.get("scale_embedding") else "xavier",
-            "max_positions": positions,
-        },
-        "decoding": {
-            "beam_size": keys["num_beams"],
-            "length_normalization": "average",  # transformers divides the score of a beam by length ** penalty
-            "length_penalty": keys["length_penalty"],
-            "no_repeat_ngram": keys["no_repeat_ngram_size"],
-        },
+    scale, init = ("embedding", "normal") if keys.get("scale_embedding") else ("none", "xavier")
+    train = [f"unknown-source.{src}", f"unknown-target.{tgt}"]  # the folder does not name the training text
+    max_length = max(1, min(positions - 1, 4096)) if isinstance(positions, int) else 1
+    values: dict[str, dict[str, object]] = {
+        name: {mine: keys.get(theirs) for mine, theirs in of_section.items()} for name, of_section in _KEYS.items()
+    }
+    values["data"] = {"src_lang": src, "tgt_lang": tgt, "train": train, "max_length": max_length}
+    values["decoding"] |= {"length_normalization": "average"}  # score / length ** penalty, as transformers has it
+    values["model"] |= {
+        "norm": "post",
+        "activation": str(keys.get("activation_function")).replace("silu", "swish"),
+        "tie_embeddings": "none",
+        "projection_bias": True,
+        "embedding_scale": scale,
+        "embedding_init": init,
     }
     sections: dict[str, type[BaseModel]] = {"data": DataConfig, "model": ModelConfig, "decoding": DecodingConfig}
     made = dict[str, Any]()

@@ -74,10 +74,8 @@ def _refuse_unsupported(config: Config) -> None:
     if wrong := [key for key, value in needed.items() if found[key] != value]:
         values = ", ".join(f"model.{key} is {found[key]}" for key in wrong)
         settings = " ".join(f"--set model.{key}={str(needed[key]).lower()}" for key in wrong)
-        raise UsageError(
-            f"the formats of Hugging Face cannot hold this run ({values}); train one that it can: mt train RUN/config.yaml"
-            f" {settings} --run-dir OTHER"
-        )
+        command = f"mt train RUN/config.yaml {settings} --run-dir OTHER"
+        raise UsageError(f"the formats of Hugging Face cannot hold this run ({values}); train one that fits: {command}")
 
 
 # Weights -------------------------------------------------------------------------------------------------------------
@@ -180,12 +178,8 @@ def _configs(config: Config, tokenizer: Tokenizer) -> dict[str, dict[str, object
     if model.norm == "pre":
         kind = {"architectures": ["PegasusForConditionalGeneration"], "model_type": "pegasus"}
         kind["vocab_size"] = max(sizes.values())
-    symbols = {
-        "pad_token_id": PAD_ID,
-        "bos_token_id": BOS_ID,
-        "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID,
-    }
+    symbols = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID}
+    symbols["decoder_start_token_id"] = BOS_ID
     network = {
         "share_encoder_decoder_embeddings": model.tie_embeddings == "all",
         "tie_word_embeddings": _is_tied(model),
@@ -195,10 +189,8 @@ def _configs(config: Config, tokenizer: Tokenizer) -> dict[str, dict[str, object
         "d_model": model.d_model,
         "encoder_layers": model.n_encoder_layers,
         "decoder_layers": model.n_decoder_layers,
-        "encoder_attention_heads": model.n_heads,
-        "decoder_attention_heads": model.n_heads,
-        "encoder_ffn_dim": model.ffn_dim,
-        "decoder_ffn_dim": model.ffn_dim,
+        **{f"{side}_attention_heads": model.n_heads for side in ("encoder", "decoder")},
+        **{f"{side}_ffn_dim": model.ffn_dim for side in ("encoder", "decoder")},
         "activation_function": model.activation,
         "dropout": model.dropout,
         "attention_dropout": dropout_rate(model.attention_dropout, model.dropout),

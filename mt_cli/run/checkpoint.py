@@ -145,10 +145,9 @@ def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names
     """Raises RunDirError where products, or these sections or keys of the config, differ. Shapes do not show all of it."""
     if content["manifest_sha256"] != run.manifest.sha256:
         raise RunDirError(f"{run.manifest.file}: not of this run's checkpoints; restore it from a copy")
-    if differing := differing_keys(config, Config.model_validate(content["config"]), names):
-        raise RunDirError(
-            f"{run.config_file}: not what its checkpoints were trained with ({'; '.join(differing)}); put these values back"
-        )
+    if differing := "; ".join(differing_keys(config, Config.model_validate(content["config"]), names)):
+        was = "not what its checkpoints were trained with"
+        raise RunDirError(f"{run.config_file}: {was} ({differing}); put these values back")
 
 
 def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path) -> None:
@@ -157,10 +156,8 @@ def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path
     found = {name: shape_of(weight) for name, weight in weights.items()}
     for name in sorted(expected.keys() | found.keys(), key=str):
         if expected.get(name) != found.get(name):
-            raise CheckpointError(
-                f"{file}: not of this config: {name} is {found.get(name, 'missing')},"
-                f" expected {expected.get(name, 'no such weight')}"
-            )
+            shapes = f"{found.get(name, 'missing')}, expected {expected.get(name, 'no such weight')}"
+            raise CheckpointError(f"{file}: not of this config: {name} is {shapes}")
     refuse_non_finite(weights, file)
 
 
@@ -185,10 +182,9 @@ def build_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     model = meta_model(config, tokenizer)
     needed, available = sum(t.nbytes for t in [*model.parameters(), *model.buffers()]), available_memory()
     if available is not None and needed > available:
-        raise TrainingError(
-            f"out of memory: the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free; lower"
-            " model.d_model, model.ffn_dim, the number of layers, model.max_positions or tokenizer.vocab_size"
-        )
+        keys = "model.d_model, model.ffn_dim, the number of layers, model.max_positions or tokenizer.vocab_size"
+        sizes = f"the model takes {needed / 2**30:.1f} GiB, {available / 2**30:.1f} GiB are free"
+        raise TrainingError(f"out of memory: {sizes}; lower {keys}")
     return Transformer(config.model, *tokenizer.vocab_sizes, PAD_ID)
 
 

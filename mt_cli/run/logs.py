@@ -75,12 +75,10 @@ class RunLogs:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), **dict.fromkeys(_PACKAGES, "not installed")}
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
     return found
 
 
@@ -90,13 +88,8 @@ def record_start(file: Path, **facts: object) -> None:
         starts = list(json.loads(read_inside(file.parent, file))["starts"])
     except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
         starts = []  # none yet, or a damaged note, which must not stop a training
-    start = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        **facts,
-        "machine": f"{platform.system()} {platform.machine()}",
-        "versions": versions(),
-        "commit": commit(),
-    }
+    here = {"machine": f"{platform.system()} {platform.machine()}", "versions": versions(), "commit": commit()}
+    start = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **facts, **here}
     write_text(file, json.dumps({"starts": [*starts, start]}, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -102,10 +102,9 @@ class Manifest:
             if not changed and not damaged:
                 return known
             if is_fixed and changed:
-                raise RunDirError(
-                    f"{self.folder}: the {' and '.join(sorted(changed))} files are not those this run began with; restore them,"
-                    f" choose another --run-dir, or begin a new run with what was learnt here: --from {as_typed(self.folder)}"
-                )
+                which = f"the {' and '.join(sorted(changed))} files are not those this run began with"
+                new = f"begin a new run with what was learnt here: --from {as_typed(self.folder)}"
+                raise RunDirError(f"{self.folder}: {which}; restore them, choose another --run-dir, or {new}")
             if is_fixed and (self.is_read_only or not name.startswith(_REPEATABLE)):
                 raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
             if not is_fixed and name != _AFTER_TRAINING:
@@ -114,9 +113,7 @@ class Manifest:
         made = self._recorded(own, *make())
         if is_fixed:
             if known is None or made.sha256 != known.sha256:
-                raise RunDirError(
-                    f"{self.folder}: its {name} cannot be made anew as they were; restore the cache from a copy"
-                )
+                raise RunDirError(f"{self.folder}: its {name} cannot be made anew as they were; restore the cache")
             return known
         self.products[name] = made
         self._save()
@@ -180,9 +177,8 @@ def _differing(known: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
 
 
 def sha256_of_json(value: Any) -> str:
-    return hashlib.sha256(
-        json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _sha256_of(products: Mapping[str, Product]) -> str:

@@ -31,17 +31,20 @@ moved.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import json
+import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from filelock import FileLock, Timeout
+from pydantic import ConfigDict, TypeAdapter
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
@@ -57,26 +60,22 @@ from mt_cli.files import (
     read_inside,
     refuse_outside,
     refuse_special_file,
-    write_atomically,
     write_bytes,
     write_text,
 )
 from mt_cli.run.manifest import Made, Manifest
 
 if TYPE_CHECKING:
-    from mt_cli.data.corpora import Places, TrainingText
+    from mt_cli.data.corpora import Places
     from mt_cli.run.logs import RunLogs
-
-
-import contextlib
-import os
-import time
-
-from filelock import FileLock, Timeout
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 _MAX_LIST_BYTES = 1 << 31
+_TOKENIZERS = {
+    True: ["tokenizer.model"],
+    False: ["tokenizer.src.model", "tokenizer.tgt.model"],
+}  # by whether it is joint
 
 
 class RunDir:
@@ -94,13 +93,17 @@ class RunDir:
     @classmethod
     def existing(cls, path: Path) -> RunDir:
         run = cls(path)
-        if not run.config_file.is_file():
-            found = "not a directory" if path.exists() else "no such directory"
-            if path.is_dir():
-                found = "no config.yaml in it"
-            raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{_suggest(path)}")
-        refuse_outside(run.path, run.config_file)
-        return run
+        if run.config_file.is_file():
+            refuse_outside(run.path, run.config_file)
+            return run
+        found = "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
+        runs, more = sorted(file.parent for file in RUNS.glob("*/config.yaml")), ""
+        near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
+        if path == RUNS and runs:
+            more = f"; it holds {', '.join(map(str, runs[:5]))}"
+        elif near and not path.exists():
+            more = f"; did you mean {RUNS / near[0]}?"
+        raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{more}")
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -130,19 +133,15 @@ class RunDir:
         """What the run, whose data is `data`, keeps of one of its language pairs."""
         return PairFiles(self.manifest, pair, self.path / pair.name if isinstance(data, SeveralPairs) else self.path)
 
-    def _tokenizer_files(self, is_joint: bool) -> list[Path]:
-        names = ["tokenizer.model"] if is_joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
-        return [self.path / name for name in names]
-
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
-        files = self._tokenizer_files(is_joint)
+        files = [self.path / name for name in _TOKENIZERS[is_joint]]
         try:
             return Tokenizer([self.manifest.read("tokenizer", file) for file in files])
         except CheckpointError as error:
             raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> Made:
-        files = self._tokenizer_files(tokenizer.is_joint)
+        files = [self.path / name for name in _TOKENIZERS[tokenizer.is_joint]]
         for file, model in zip(files, tokenizer.models, strict=True):
             write_bytes(file, model)
         return Made(files)
@@ -165,15 +164,12 @@ class RunDir:
     def refuse_incomplete(self) -> None:
         """Raises RunDirError for an imported run, and where all checkpoints are lost: what is left is not overwritten."""
         if self.is_imported:
-            raise RunDirError(
-                f"{self.path}: imported, so there is no training to continue; begin a run with its weights: --from {as_typed(self.path)}"
-            )
-        for name in ("last", "best"):
-            if not self.steps() and (self.path / name).is_file():
-                raise RunDirError(
-                    f"{self.path / name}: names a checkpoint, and {self.checkpoints} has none; restore them from a copy,"
-                    " or choose another --run-dir"
-                )
+            other = f"begin a run with its weights: --from {as_typed(self.path)}"
+            raise RunDirError(f"{self.path}: imported, so there is no training to continue; {other}")
+        for pointer in (self.path / "last", self.path / "best"):
+            if not self.steps() and pointer.is_file():
+                what = f"names a checkpoint, and {self.checkpoints} has none"
+                raise RunDirError(f"{pointer}: {what}; restore them from a copy, or choose another --run-dir")
 
     def make_checkpoints_folder(self) -> None:
         """Made before the first step, so that a file in its way is not reported only after the first validation."""
@@ -218,13 +214,13 @@ class RunDir:
         return file
 
 
-def _suggest(path: Path) -> str:
-    """The runs that may be meant by a path that is none."""
-    runs = sorted(file.parent for file in RUNS.glob("*/config.yaml"))
-    if path == RUNS and runs:
-        return f"; it holds {', '.join(map(str, runs[:5]))}"
-    near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
-    return f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else ""
+@contextlib.contextmanager
+def _damage_of(file: Path) -> Iterator[None]:
+    """Raises RunDirError for content that is not what the run has written."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError):
+        raise RunDirError(f"{file}: damaged; restore it from a copy") from None
 
 
 _SPELLINGS = TypeAdapter(dict[Literal["src", "tgt"], Spelling], config=ConfigDict(strict=True))
@@ -285,13 +281,10 @@ class PairFiles:
         made = list[Corpus]()
         for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
             facts, is_synthetic = self.manifest.facts(name), name == "synthetic"
-            if facts.get("n_pairs"):
-                try:
-                    made.append(
-                        Corpus(files=files, weight=facts["weight"], synthetic=is_synthetic, hold_out=is_synthetic)
-                    )
-                except (KeyError, ValidationError):
-                    raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
+            with _damage_of(self.manifest.file):
+                if facts.get("n_pairs"):
+                    weight = facts["weight"]
+                    made.append(Corpus(files=files, weight=weight, synthetic=is_synthetic, hold_out=is_synthetic))
         return self.pair.model_copy(update={"train": [*self.pair.corpora, *made]}) if made else self.pair
 
     def synthetic_files(self) -> list[str]:
@@ -302,30 +295,21 @@ class PairFiles:
 
     def spellings(self) -> Spellings:
         """Characters of either side that are read as others."""
-        try:
+        with _damage_of(self.manifest.file):
             sides = _SPELLINGS.validate_python(self.manifest.facts(f"spelling{self.suffix}"))
-        except ValidationError:
-            raise RunDirError(f"{self.manifest.file}: damaged; restore it from a copy") from None
         return sides.get("src", {}), sides.get("tgt", {})
-
-    def save_left_out(self, text: TrainingText, pairs: Iterable[tuple[str, SentencePair]]) -> Path:
-        """`pairs` come with the reason why they are not trained on."""
-        lines = (line.encode("utf-8", "backslashreplace") for line in text.table(pairs))  # a path need not be UTF-8
-        write_atomically(self.left_out_file, methodcaller("writelines", lines))
-        return self.left_out_file
 
     def left_out_places(self) -> Places:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
         from mt_cli.data.corpora import Places, places_in_table  # here, as translating does not need it
 
-        try:
-            file = open_inside(self.manifest.folder, self.left_out_file)
+        with _damage_of(self.left_out_file):
+            try:
+                file = open_inside(self.manifest.folder, self.left_out_file)
+            except FileNotFoundError:
+                return Places()
             with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
                 return places_in_table(rows)
-        except FileNotFoundError:
-            return Places()
-        except (OSError, ValueError):
-            raise RunDirError(f"{self.left_out_file}: damaged; restore it from a copy") from None
 
     def trained(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Those of the pairs of the training text that are trained on, in the spelling of the training."""
@@ -348,10 +332,8 @@ class PairFiles:
         product, file = f"statistics{self.suffix}", self.profile_file(is_reverse)
         if product not in self.manifest.products:
             return None
-        try:
+        with _damage_of(file):
             return CorpusProfile.model_validate_json(self.manifest.read(product, file))
-        except ValidationError:
-            raise RunDirError(f"{file}: damaged; restore it from a copy") from None
 
 
 # Its lock -------------------------------------------------------------------------------------------------------------

@@ -117,9 +117,7 @@ class Checkpoints:
         if progress.best_step > min(kept):
             kept.add(progress.previous_best_step)
         for file in map(self.run.checkpoint_file, set(steps) - kept):
-            with contextlib.suppress(
-                PermissionError, IsADirectoryError
-            ):  # Windows refuses while another program reads it
+            with contextlib.suppress(PermissionError, IsADirectoryError):  # Windows, while another program reads it
                 file.unlink(missing_ok=True)
 
     def _restore(self, state: TrainingState, step: int) -> None:

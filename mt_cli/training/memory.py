@@ -36,10 +36,8 @@ def refuse_small_disk(run: RunDir, model: Transformer, n_checkpoints: int) -> No
     # Weights, their average and two moments of each, as AdamW keeps them; Muon keeps one.
     needed = n_checkpoints * 4 * sum(weight.nbytes for weight in model.parameters())
     if (free := shutil.disk_usage(run.path).free) < needed:
-        raise RunDirError(
-            f"{run.path}: {free / 2**20:.1f} MiB free, its checkpoints need {needed / 2**20:.1f} MiB;"
-            " free space, or choose a --run-dir on another disk"
-        )
+        found = f"{free / 2**20:.1f} MiB free, its checkpoints need {needed / 2**20:.1f} MiB"
+        raise RunDirError(f"{run.path}: {found}; free space, or choose a --run-dir on another disk")
 
 
 @contextlib.contextmanager

@@ -128,8 +128,5 @@ def _lost_process() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # "Connection closed by peer", in many words
-        reason = next(iter(str(error).splitlines()), "")[:150]
-        raise TrainingError(
-            f"another process of this training has ended or hangs ({reason}); start the same command again to"
-            " continue from the last checkpoint"
-        ) from None
+        reason, again = next(iter(str(error).splitlines()), "")[:150], "start the same command again to continue"
+        raise TrainingError(f"another process of this training has ended or hangs ({reason}); {again}") from None

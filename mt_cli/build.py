@@ -309,6 +309,18 @@ def prepared_trainer(
     return trainer
 
 
+def try_memory(trainer: Trainer) -> None:
+    """Tries the largest batch, so that too little memory shows before the first step. Replaces `auto` by a number."""
+    state, run = trainer.state, trainer.checkpoints.run
+    if state.settings.batch_tokens == AUTO:
+        memory.find_batch_tokens(state, trainer.data.train)
+        run.save_config(state.config)
+        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
+    device, advice = state.model.device, lambda: memory.smaller_batches(state.settings, run.steps())
+    with memory.advise_when_out_of_memory(device, advice):
+        memory.try_largest_batches(state, trainer.data.train, memory_limit(device))
+
+
 # What is logged ------------------------------------------------------------------------------------------------------
 
 
@@ -346,15 +358,7 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
     memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    # The largest batch is tried, so that too little memory shows before the first step.
-    if training.batch_tokens == AUTO:
-        memory.find_batch_tokens(state, trainer.data.train)
-        run.save_config(state.config)
-        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
-    with memory.advise_when_out_of_memory(
-        state.model.device, lambda: memory.smaller_batches(state.settings, run.steps())
-    ):
-        memory.try_largest_batches(state, trainer.data.train, memory_limit(state.model.device))
+    try_memory(trainer)
 
 
 def _conclude(trainer: Trainer, run: RunDir) -> None:

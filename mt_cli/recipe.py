@@ -9,14 +9,12 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mt_cli.config import AUTO, MAX_HEADS, Config
 
 
-@dataclass(frozen=True)
-class CorpusFacts:
+class CorpusFacts(NamedTuple):
     """What the recipe has to know of the training text."""
 
     n_pairs: int
@@ -94,7 +92,11 @@ def choose(
     minutes = given.get("training.minutes")
     share = 60 * minutes / (n_passes * update_seconds) if minutes is not None and update_seconds else 1.0
     is_hurried, has_time = share < _LEAST_FOR_SIZE, share >= _LEAST_FOR_R_DROP
-    size, vocab_size = _scaled(_SIZES[max(0, index - is_hurried)], given), max(_SIZES[index].vocab_size, room)
+    size, vocab_size = _SIZES[max(0, index - is_hurried)], max(_SIZES[index].vocab_size, room)
+    if (d_model := given.get("model.d_model", size.d_model)) != size.d_model:
+        most_heads = min(MAX_HEADS, max(1, d_model // 32))
+        n_heads = max(n for n in range(1, most_heads + 1) if d_model % (2 * n) == 0 or n == 1)
+        size = size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
     rate = size.learning_rate if given.get("training.optimizer", "muon") == "muon" else 1e-3
     rate = 1.0 if given.get("training.schedule") == "noam" else rate / 2 if has_parent else rate
 
@@ -133,16 +135,6 @@ def choose(
         "decoding.no_repeat_ngram": (4 if n_pairs <= _LOOPS else 0, "a model of few pairs loops, one of many does not"),
     }
     return {key: Choice(*row) for key, row in rows.items() if key not in given}
-
-
-def _scaled(size: _Size, given: Mapping[str, Any]) -> _Size:
-    """The size with the given width."""
-    d_model = given.get("model.d_model", size.d_model)
-    if d_model == size.d_model:
-        return size
-    most_heads = min(MAX_HEADS, max(1, d_model // 32))
-    n_heads = max(n for n in range(1, most_heads + 1) if d_model % (2 * n) == 0 or n == 1)
-    return size._replace(d_model=d_model, ffn_dim=d_model * size.ffn_dim // size.d_model, n_heads=n_heads)
 
 
 def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:

@@ -332,6 +332,13 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     return Mixture(parts)
 
 
+def _built(folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int]) -> TokenDataset:
+    try:
+        return TokenDataset.build(folder, pairs, vocab_sizes)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
 def _varied(pair: PairText, tokenizer: Tokenizer, n_pairs: int) -> TokenDataset:
     """Pairs with what people write and the text has not."""
     folder = pair.files.cache / "varied"
@@ -341,10 +348,7 @@ def _varied(pair: PairText, tokenizer: Tokenizer, n_pairs: int) -> TokenDataset:
         pairs = [one[:2] for one in varied(chosen, bool(tokenizer.symbol_ids))]
         encoded = (TokenPair(*own, line) for line, own in enumerate(tokenizer.encode_pairs(pairs), 1))
         kept = (one for one in encoded if max(len(one.src), len(one.tgt)) < pair.data.max_length - _MOST_TAGS)
-        try:
-            TokenDataset.build(folder, kept, tokenizer.vocab_sizes)
-        except OSError as error:
-            raise cannot_write(folder, error) from None
+        _built(folder, kept, tokenizer.vocab_sizes)
         return Made([folder / name for name in FILES])
 
     inputs = {**pair.inputs, "tokenizer": tokenizer.sha256, **pair.made}
@@ -371,10 +375,7 @@ def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset
                     else:
                         n_long += 1
 
-        try:
-            dataset = TokenDataset.build(folder, encoded(), tokenizer.vocab_sizes)
-        except OSError as error:
-            raise cannot_write(folder, error) from None
+        dataset = _built(folder, encoded(), tokenizer.vocab_sizes)
         n_left_out = report.n_kept - n_long - len(dataset)
         report.dropped += Counter({"held out or left out": n_left_out, f"longer than {longest} tokens": n_long})
         report.n_kept = len(dataset)

@@ -151,6 +151,16 @@ def test_a_config_with_data_alone_gets_the_same_choices_and_each_seed_the_same_s
         assert (other / "left_out.tsv").read_bytes() == pair_of(run).left_out_file.read_bytes()
 
 
+def test_runs_of_different_text_are_no_seeds_of_one_config(corpus, mt):
+    for side in ("es", "gn"):
+        Path(f"dev.{side}").write_text("".join(Path(f"train.{side}").read_text().splitlines(keepends=True)[:50]))
+    sets = ["--dev", "dev.es", "--dev", "dev.gn", "--test", "dev.es", "--test", "dev.gn"]
+    for seed in ("1", "2"):
+        assert mt(*TRAIN, *sets, "--set", f"training.seed={seed}", "--run-dir", seed).code == 0
+        Path("train.gn").write_text(Path("train.gn").read_text()[:-2] + "e\n")
+    assert not [row for row in json.loads(mt("evaluate", "1", "2", "--json").out) if "seeds" in row]
+
+
 def test_a_table_with_a_header_needs_nothing_else(corpus, mt):
     rows = ["id;Spanish;Guarani", *(f"{i};{src};{tgt}" for i, (src, tgt) in enumerate(corpus))]
     Path("sheet.csv").write_text("\n".join(rows) + "\n")

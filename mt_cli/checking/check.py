@@ -192,7 +192,16 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     text, reading = TrainingText(data), list[CorpusReport]()
     if corpus is None:
         refuse_exchanged(data)
-        corpus, passing = ReadCorpus(text.read_raw, _read_sets(data)), text.read_raw(reading)
+        corpus, passing = ReadCorpus(text.read_raw, []), text.read_raw(reading)
+        for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
+            of_set = CorpusReport()
+            columns = data.columns_of(files, data.columns)
+            pairs = list(read_raw_pairs(files, columns=columns, on_bad_line="skip", report=of_set))
+            if not any(pair.src and pair.tgt for pair in map(normalized, pairs)):
+                raise DataError(
+                    f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line"
+                )
+            corpus.sets.append(HeldOut(name, pairs, of_set.bad_lines))
     else:
         passing = corpus.read_train()
     survey, sets = _Survey(text, corpus), corpus.sets
@@ -232,20 +241,6 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings += one.findings(statistics, corpus.has_parent, text.format_place)
     notes = [note for one in reading for note in one.notes]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings)
-
-
-def _read_sets(data: DataConfig) -> list[HeldOut]:
-    """The dev and test sets."""
-    found = list[HeldOut]()
-    for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
-        reading = CorpusReport()
-        pairs = list(
-            read_raw_pairs(files, columns=data.columns_of(files, data.columns), on_bad_line="skip", report=reading)
-        )
-        found.append(HeldOut(name, pairs, reading.bad_lines))
-        if not found[-1].pairs:
-            raise DataError(f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line")
-    return found
 
 
 def _compare(sets: list[HeldOut], pair: SentencePair, pair_words: tuple[list[str], list[str]]) -> None:

@@ -274,9 +274,11 @@ class FaultFinder:
     def faults(self, pair: SentencePair) -> Iterator[Kind]:
         """Of a normalized pair, the plainest first."""
         src, tgt, *_ = cut(pair)
+        is_error = any(one.startswith(("#", "Err:")) and _CELL_ERROR.fullmatch(one) for one in (src, tgt))
+        is_short = min(len(src), len(tgt)) <= _LONGEST_PUNCTUATION
         if not src or not tgt:
             yield Kind.EMPTY
-        elif _is_debris(src, tgt):
+        elif is_error or (is_short and any(map(str.isalnum, src)) != any(map(str.isalnum, tgt))):
             yield Kind.DEBRIS
         else:
             if not self.is_one_language and (kind := self._wrong_language(src, tgt)):
@@ -302,14 +304,6 @@ def _is_sentence(text: str) -> bool:
     different = set(words(text))
     plain = sum(1 for word in different if word[0].isalpha() and not word[0].isupper())
     return len(different) >= _FEW_WORDS and plain >= _FEW_WORDS - 1
-
-
-def _is_debris(src: str, tgt: str) -> bool:
-    if any(text.startswith(("#", "Err:")) and _CELL_ERROR.fullmatch(text) for text in (src, tgt)):
-        return True
-    if min(len(src), len(tgt)) > _LONGEST_PUNCTUATION:
-        return False
-    return any(map(str.isalnum, src)) != any(map(str.isalnum, tgt))
 
 
 def _is_mojibake(text: str) -> bool:

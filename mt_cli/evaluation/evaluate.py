@@ -137,7 +137,12 @@ class RunEvaluator:
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
         self._run, self._search = str(run.path), search
-        decoding, data_sha256 = self.translator.settings(**search), content.get("data_sha256") or {}
+        decoding, products, inputs = self.translator.settings(**search), run.manifest.products, dict[str, str]()
+        for product in [*(name for name in products if name.startswith("check")), "rehearsal", "monolingual"]:
+            inputs |= products[product].inputs if product in products else {}  # the last ones without what the run made
+        data_sha256 = {
+            name: inputs[name] for name in inputs if name.startswith(("train", "dev", "words", "monolingual"))
+        }
         self._facts = {
             "checkpoint": checkpoint,
             "step": content["progress"].get("step"),

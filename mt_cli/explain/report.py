@@ -154,11 +154,9 @@ class RunReport:
         losses = losses or [one.loss for one in self.records if one.loss is not None]
         finite = [loss for loss in losses if math.isfinite(loss)]
         if finite and not losses[-1] <= min(finite) + FAR_ABOVE:  # also where it is not a number
-            return [
-                f"The training diverged: after {steps} steps{time} its loss is far above its lowest, and such a loss does"
-                f" not come down again. {best}",
-                "Begin a new run with a lower training.learning_rate or more training.warmup_steps.",
-            ]
+            why = "its loss is far above its lowest, and such a loss does not come down again"
+            advice = "Begin a new run with a lower training.learning_rate or more training.warmup_steps."
+            return [f"The training diverged: after {steps} steps{time} {why}. {best}", advice]
         if not self.is_finished:
             planned = f" of {self.config.training.max_steps:,}" if self.config.training.minutes is None else ""
             advice = "If it was stopped, the same mt train command continues it."
@@ -341,9 +339,8 @@ def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[Repo
     for number, run in enumerate(runs):
         pairs = run.config.data.directions
         if back := [one for one in directions_of(run.config) if one.is_reverse]:
-            run.notes.append(
-                f"The reverse direction, {describe_directions(back)}, is not shown; mt evaluate scores it."
-            )
+            reverse = describe_directions(back)
+            run.notes.append(f"The reverse direction, {reverse}, is not shown; mt evaluate scores it.")
         try:
             run.run.find_checkpoint(checkpoint)  # whose message fits a run that has none yet
             evaluators = [RunEvaluator(run.run, checkpoint, Direction(pair), device) for pair in pairs]
@@ -376,10 +373,8 @@ def _summary(runs: list[RunReport], sets: list[ReportedSet]) -> list[str]:
         lines.append(f"{best.name} has the highest chrF of {len(shared.results)} runs. {shared.in_words(first)}")
         if comparison is not None and "chrf" in comparison.scores:
             tests = comparison.scores["chrf"]
-            lines.append(
-                f"{runs[second].name} has {abs(tests.difference):.2f} chrF less, p = {tests.p_randomization:.4f}:"
-                f" {tests.meaning}."
-            )
+            less = f"{abs(tests.difference):.2f} chrF less, p = {tests.p_randomization:.4f}: {tests.meaning}"
+            lines.append(f"{runs[second].name} has {less}.")
         lines += [f"{best.name}: {line}" for line in best.summary[:2] if best.is_finished]
     return lines + _merged({run.name: run.summary[:1] for run in runs if shared is None or not run.is_finished})
 

@@ -28,11 +28,6 @@ EXACT = 1e-12  # for float64: rounding of a few hundred additions
 FLOAT32 = 1e-5
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 # The formula in loops ------------------------------------------------------------------------------------------------
 
 

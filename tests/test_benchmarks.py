@@ -51,18 +51,6 @@ def test_a_window_counts_tokens_and_not_padding() -> None:
     assert second["updates"] == 1
 
 
-def test_a_window_lasts_as_long_as_asked_for_and_starts_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load("peers/meter")
-    clock = iter([0.0, 1.0, 100.0, 101.0, 104.5, 200.0])
-    monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
-    windows = io.StringIO()
-    meter = module.Meter(io.StringIO("4\n0\n"), windows)
-    for _ in range(3):
-        meter.update()
-    first, second = map(json.loads, windows.getvalue().splitlines())
-    assert (first["updates"], second["updates"], second["seconds"]) == (1, 2, 4.5)
-
-
 def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
     command = [sys.executable, BENCHMARKS / "training.py", "--config", "tiny.yaml", "--only", *contenders]
     command += ["--threads", "1", "--rounds", "1", "--seconds", "0.1", "--json", "figures.json"]
@@ -95,29 +83,6 @@ def test_training_runs_every_peer_that_is_installed(tiny: Path) -> None:
 
 
 # memory.py -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_synthetic_corpus_is_parallel_and_always_the_same(tmp_path: Path) -> None:
-    memory = load("memory")
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        memory.write_corpus(tmp_path, name, 50, seed)
-    text = {name: [(tmp_path / f"{name}.{lang}").read_text() for lang in ("en", "de")] for name in "abc"}
-    assert text["a"] == text["b"] != text["c"]
-    sides = [[line.split(" ") for line in side.splitlines()] for side in text["a"]]
-    assert len(sides[0]) == 50 and all(len(src) == len(tgt) for src, tgt in zip(*sides, strict=True))
-
-
-@pytest.mark.slow
-def test_memory_measures_both_starts_for_each_size(tmp_path: Path) -> None:
-    command = [sys.executable, BENCHMARKS / "memory.py", "--pairs", "2000", "4000", "--threads", "1"]
-    command += ["--seconds", "0.1", "--folder", tmp_path, "--json", tmp_path / "figures.json"]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    rows = json.loads((tmp_path / "figures.json").read_text())
-    assert [row["pairs"] for row in rows] == [2000, 4000]
-    assert all(row["first_start_seconds"] > 0 and row["second_start_seconds"] > 0 for row in rows)
-    assert all(row["second_anonymous_mib"] > 50 and row["preparing_peak_mib"] > 50 for row in rows)
-    assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
 
 
 # speedrun.py ---------------------------------------------------------------------------------------------------------

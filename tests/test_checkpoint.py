@@ -234,15 +234,6 @@ def test_archives_that_swell_up_or_take_hours_to_verify_are_refused(whole, tmp_p
 # A run's model -------------------------------------------------------------------------------------------------------
 
 
-def test_the_model_of_a_run_is_loaded_ready_to_translate_wherever_it_is_moved(run, tmp_path):
-    moved = tmp_path / "an other place ü"
-    shutil.move(run.path, moved)
-    model, tokenizer, config, content, _ = load_model(RunDir.existing(moved))
-    assert not model.training and config == CONFIG and content["progress"]["step"] == 5
-    torch.manual_seed(1)
-    assert not list(unequal(dict(model.state_dict()), dict(build_model(CONFIG, tokenizer).state_dict())))
-
-
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
 def test_a_signal_or_want_of_memory_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch, stop):
     def stopped(*args, **kwargs):
@@ -353,15 +344,6 @@ def test_a_file_of_any_size_takes_no_memory(run, name):
     os.truncate(run.path / name, 1 << 40)  # a terabyte of nothing, which takes no disk
     with pytest.raises(RunDirError, match=rf"{name}: more than [\d,]+ bytes; restore it from a copy"):
         load_model(run)
-
-
-def test_what_is_no_run_directory_says_so(tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "folder").mkdir()
-    reasons = {"nothing": "no such directory", "file": "not a directory", "folder": "no config.yaml in it"}
-    for name, reason in reasons.items():
-        with pytest.raises(RunDirError, match=f"^{tmp_path / name}: {reason}; expected a run directory"):
-            RunDir.existing(tmp_path / name)
 
 
 def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run: Path) -> None:

@@ -28,7 +28,6 @@ from tiny_trainer import options
 
 from mt_cli.data import tokenizer
 from mt_cli.data.normalize import edge_spaces
-from mt_cli.run import logs
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
 
@@ -53,68 +52,6 @@ def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, b
 
 
 # Mistakes ------------------------------------------------------------------------------------------------------------
-
-USAGE_MISTAKES = {
-    ("nothing-such",): "No such command 'nothing-such'; see mt --help",
-    ("--version",): "No such option: --version; see mt --help",
-    ("train",): "Missing argument 'CORPUS...'; see mt train --help",
-    ("translate", "run", "--beam-size", "0"): "--beam-size 0: decoding.beam_size: ",
-    ("translate", "run", "--batch-size", "x"): "Invalid value for '--batch-size': ",
-    ("translate", "run", "--bad-input", "ignore"): "Invalid value for '--bad-input': 'ignore' is not one of",
-    ("evaluate",): "nothing to evaluate; give a RUN, or --hyp and --ref",
-    ("evaluate", "--hyp", "x"): "--hyp needs --ref",
-    ("evaluate", "run", "--ref", "x"): "--src and --ref go together",
-    ("train", "none.yaml"): "none.yaml: No such file or directory; ",
-    ("train", "bad.yaml"): "bad.yaml:1: trian: unknown key",
-    ("train", "tiny.yaml", "--set", "training.max_stesp=1"): "--set training.max_stesp=1: training.max_stesp: unknown key, did you mean",
-    ("train", "tiny.yaml", "extra"): "extra: no such file",
-    ("train", "a.en", "b.de"): "a.en: no such file",
-    ("train", "train.en", "train.en"): "train.en and train.en: the names do not tell",
-    ("train", "train.en", "dev.en"): "train.en and dev.en: the names do not tell the languages; add --src-lang",
-    ("train", "train.en", "train.de", "--columns", "1,2"): "--columns is for a corpus that is a table",
-    ("train", "train.en", "train.de", "--dev", "dev.en"): "--dev: expected one table, or two files",
-    ("train", "train.en", "train.de", "--src-lang", "Spanish"): "--src-lang Spanish: expected a code; did you mean es?",
-    ("train", "train.de", "train.en", "--src-lang", "en", "--tgt-lang", "de"): "train.de train.en: by their names source de",
-    ("train", "train.en"): "train.en: expected two text files",
-    ("train", "tiny.yaml", "--src-lang", "en"): "--src-lang goes with files",
-    ("train", "pipe"): "pipe: ",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", USAGE_MISTAKES, ids=" ".join)
-def test_a_usage_mistake_is_told_on_stderr_with_exit_code_2(mt, tiny, arguments):
-    Path("bad.yaml").write_text(Path("tiny.yaml").read_text().replace("data:", "trian: 3\ndata:"))
-    os.mkfifo("pipe")
-    answer = mt(*arguments)
-    assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1)
-    assert answer.said[0].startswith(f"error: {USAGE_MISTAKES[arguments]}")
-    assert not Path("runs").exists()
-
-
-RUNTIME_MISTAKES = {
-    ("translate", "none"): "none: no such directory; expected a run directory",
-    ("translate", "tiny.yaml"): "tiny.yaml: a file, expected a run directory",
-    ("translate", "."): ".: no config.yaml in it; expected a run directory",
-    ("translate", "RUN", "none.txt"): "none.txt: No such file or directory; ",
-    ("translate", "RUN", "the cat"): "the cat: No such file or directory; a sentence needs a pipe",
-    ("translate", "RUN", "--output", "none/out.txt", "test.en"): "none/out.txt: No such file or directory;",
-    ("translate", "RUN", "--checkpoint", "step-7"): "RUN/checkpoints/step-000007.pt: no such checkpoint; choose one of step-80, step-160",
-    ("translate", "RUN", "--checkpoint", f"step-{10**20}"): f"'step-{10**20}' is no checkpoint's name",
-    ("evaluate", "--hyp", "train.en", "--ref", "dev.de"): "train.en has 200 lines, dev.de has 12",
-    ("evaluate", "RUN", "--src", "train.en", "--ref", "dev.de"): "train.en has 200 lines, dev.de has 12",
-    ("train", "tiny.yaml", "--set", "data.dev=[., dev.de]"): ".: is not a regular file; check data.dev",
-    ("train", "tiny.yaml", "--run-dir", "tiny.yaml"): "tiny.yaml: File exists; choose another --run-dir",
-    ("train", "tiny.yaml", "--run-dir", "."): ". holds other files and no run; choose another --run-dir",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", RUNTIME_MISTAKES, ids=" ".join)
-def test_a_mistake_in_the_data_is_told_on_stderr_with_exit_code_1(mt, tiny, trained_run, arguments):
-    Path("RUN").symlink_to(trained_run)
-    answer = mt(*arguments)
-    assert (answer.code, answer.out) == (1, b"")
-    assert answer.said[0].startswith(f"error: {RUNTIME_MISTAKES[arguments]}")
-    assert all(line.startswith("error: ") for line in answer.said)
 
 
 @pytest.mark.parametrize("arguments", [["train", "größe.yaml"], ["translate", "none"]])
@@ -388,16 +325,6 @@ def test_a_coprocess_gets_each_line_before_it_sends_the_next(mt_process, trained
         assert process.stderr.read() == b"", "is no reason to complain"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize(
-    "arguments", [["translate", "RUN"], ["evaluate", "--hyp", "test.de", "--ref", "test.de"], ["version"]]
-)
-def test_a_full_disk_is_told_in_one_line(mt, tiny, trained_run, arguments):
-    Path("RUN").symlink_to(trained_run)
-    answer = mt(*arguments, stdin=b"cat\n", stdout="/dev/full")
-    assert (answer.code, answer.said) == (1, ["error: cannot write the output: No space left on device"])
-
-
 class Bare(io.RawIOBase):
     """As stdout is under PYTHONUNBUFFERED: it takes a few bytes at a time, and none when its reader is slow."""
 
@@ -417,25 +344,6 @@ def test_output_that_is_taken_in_parts_is_written_whole(mt, trained_run, monkeyp
     monkeypatch.setattr("mt_cli.cli.translate.open_output", lambda file: contextlib.nullcontext(out))
     answer = mt("translate", trained_run, stdin=b"cat\n" * 50, stdout=os.devnull)
     assert (answer.code, out.taken) == (0, b"Katze\n" * 50)
-
-
-def test_the_commit_is_that_of_the_code_and_not_of_a_users_repository(tmp_path, monkeypatch):
-    file = tmp_path / "env" / "logs.py"
-    file.parent.mkdir()
-    file.write_text("")
-    (tmp_path / ".gitignore").write_text("env\n")
-
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=b", *words], cwd=tmp_path, check=True)
-
-    git("init", "-q")
-    git("add", ".gitignore")
-    git("commit", "-qm", "theirs")
-    monkeypatch.setattr(logs, "__file__", str(file))
-    assert logs.commit() is None
-    git("add", "-f", "env/logs.py")
-    git("commit", "-qm", "ours")
-    assert re.fullmatch("[0-9a-f]{12}", logs.commit() or "")
 
 
 def test_at_a_terminal_a_prompt_asks_and_ctrl_d_ends(mt_process, trained_run):
@@ -534,13 +442,6 @@ def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, t
     assert score in next(line for line in answer.lines if "held_out" in line)
 
 
-def test_a_test_set_keeps_its_blank_lines(mt, trained_run, tiny):
-    Path("s.en").write_text("cat\n\ndog\n")
-    Path("s.de").write_text("Katze\n\nHund\n")
-    (result,) = json.loads(mt("evaluate", trained_run, "--src", "s.en", "--ref", "s.de", "--json").out)
-    assert (result["n_sentences"], round(result["chrf"], 3), result["ter"]) == (3, 100, 0)
-
-
 def test_lines_that_training_left_out_are_left_out_of_the_score(mt, trained_run, tiny):
     scores = json.loads(mt("evaluate", trained_run, "--json").out)
     for name in ("dev", "test"):
@@ -579,18 +480,6 @@ def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, tra
     assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step), best step ")
     assert answer.said[-1].endswith("; nothing was changed")
     assert answer.said[-2].endswith("such as --set training.max_steps=320")
-    assert files_of(copy) == before
-
-
-def test_a_run_of_another_config_is_refused_and_the_keys_are_named(mt, tiny, trained_run):
-    copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
-    before = files_of(copy)
-    answer = mt("train", "tiny.yaml", "--set", "model.ffn_dim=64", "--set", "training.seed=9")
-    assert (answer.code, len(answer.said)) == (1, 1)
-    assert answer.said[0] == (
-        "error: runs/tiny holds a run of another config (model.ffn_dim is 64 here, 32 there; training.seed is 9 here,"
-        " 1 there); choose another --run-dir, or give the values it was begun with"
-    )
     assert files_of(copy) == before
 
 

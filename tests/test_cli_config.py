@@ -48,19 +48,6 @@ def test_what_a_key_may_be_is_said_in_words(mt: Mt, key: str, described: str) ->
     assert mt("config", key).lines[0] == f"  {key}  ({described})"
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ("lr", "lr: unknown key, did you mean 'training.learning_rate'?"),
-        ("model.droput", "model.droput: unknown key, did you mean 'model.dropout'?"),
-        ("zzz.seed", "zzz.seed: unknown key, did you mean 'training.seed' or 'decoding.seed'?"),
-    ],
-)
-def test_an_unknown_key_is_refused_with_a_suggestion(mt: Mt, key: str, message: str) -> None:
-    answer = mt("config", key)
-    assert (answer.code, answer.out, answer.said) == (2, b"", [f"error: {message}"])
-
-
 def test_the_schema_in_the_repository_is_that_of_the_config(mt: Mt) -> None:
     """If not: mt config --json-schema > configs/schema.json"""
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))

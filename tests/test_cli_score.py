@@ -24,19 +24,3 @@ def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(
         assert found == pytest.approx(float(total), abs=1e-3)
     both = mt("score", trained_run, *files, "--checkpoint", "step-80", "--checkpoint", "step-160")
     assert both.code == 0 and both.out != piped.out and len(both.lines) == 12
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--src", "none", "--ref", "test.de"), "none: "),
-        (("--ref", "test.de", "--ref", "dev.de"), "--ref "),
-        (("--src", "dev.en", "--ref", "a.tsv"), "a.tsv: "),
-        (("--src", "test.en", "--ref", "test.de", "--beam-size", 2), "No such option: --beam-size"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    mt: Mt, tiny: Path, trained_run: Path, options: tuple[object, ...], message: str
-) -> None:
-    answer = mt("score", trained_run, *options)
-    assert answer.code in (1, 2) and len(answer.said) == 1 and answer.said[0].startswith(f"error: {message}")

@@ -35,11 +35,6 @@ SOURCES = [[4, 5, 6, 7, 8], [9], [10, 4, 4], [], [5, 5, 5, 5, 9, 9]]
 LIMITS = [9, 3, 8, 1, 9]
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def talkative(make_model: MakeModel, **switches: Any) -> Transformer:
     """Random models say one word for ever, or nothing. Larger weights and positions make them say other words, and
     stop; `test_the_models_of_these_tests_...` holds them to it."""

@@ -208,18 +208,6 @@ def test_a_run_of_several_pairs_translates_into_the_language_that_is_named(of_pa
         assert refused.code == 2 and refused.said[-1].endswith("es to gn and es to quy; give --to gn or --to quy")
 
 
-def test_an_export_says_what_stands_before_a_source(of_pairs, mt):
-    pytest.importorskip("ctranslate2")
-    answer = mt("export", "run", "ct2", "--to", "ctranslate2", "--tgt-lang", "quy")
-    assert answer.said == ["ctranslate2 model in ct2; put <2quy> before the pieces of each source"]
-    refused = mt("export", "run", "ct3", "--to", "ctranslate2")
-    assert refused.code == 2 and refused.said[-1].endswith("give --tgt-lang gn or --tgt-lang quy")
-    lines = b"".join(Path("train.es").read_bytes().splitlines(keepends=True)[:3])
-    options = ("--to", "quy", "--beam-size", 1, "--no-repeat-ngram", 0)
-    own, theirs = (mt("translate", "run", *options, "--engine", one, stdin=lines) for one in ("mt", "ctranslate2"))
-    assert own.code == theirs.code == 0 and own.lines == theirs.lines, theirs.said
-
-
 def test_all_pairs_are_evaluated_and_reported(of_pairs, mt):
     rows = json.loads(mt("evaluate", of_pairs.path, "--json", "--baselines").out)
     names = ["dev es-gn", "test es-gn", "dev es-quy", "news es-quy"]

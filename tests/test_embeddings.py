@@ -19,11 +19,6 @@ FLOAT32 = 1e-5
 PAD = 0
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def embeddings(d_model: int = 6, n_positions: int = 64, first_position: int = 0, **options) -> Embeddings:
     """Of 20 tokens, with sinusoids."""
     positions = SinusoidPositions(n_positions, d_model, first_position)

@@ -18,9 +18,8 @@ from mt_cli.config import ModelConfig
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import scoring
-from mt_cli.errors import DataError, UsageError
+from mt_cli.errors import UsageError
 from mt_cli.evaluation import metrics
-from mt_cli.evaluation.evaluate import evaluate
 from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, count_texts, mean_loss, scores_of, ter_of
 from mt_cli.model.transformer import Transformer
 
@@ -99,18 +98,6 @@ def test_a_run_is_scored_against_several_references(mt, trained_run, tiny):
 def test_validations_do_without_the_slow_score_that_they_do_not_show(monkeypatch, mt, tiny):
     monkeypatch.setattr(metrics, "TER", None)
     assert mt("train", "tiny.yaml", "--set", "training.max_steps=1").code == 0
-
-
-def test_different_numbers_of_lines_are_never_scored(tmp_path):
-    with pytest.raises(DataError, match=r"^1 hypotheses, 2 references"):
-        scored(["a"], ["a", "b"], "13a")
-    with pytest.raises(DataError, match=r"^no lines to score"):
-        scored([], [], "13a")
-    write(tmp_path, hyp=["a", "b"], ref=["a", "", "b"])
-    with pytest.raises(UsageError, match="nothing to evaluate"):
-        evaluate(hyp=tmp_path / "hyp")
-    with pytest.raises(DataError, match=r"hyp has 2 lines, .*ref has 3"):
-        evaluate(hyp=tmp_path / "hyp", ref=tmp_path / "ref")
 
 
 def test_edge_spaces_and_no_break_spaces_change_no_score():

@@ -25,11 +25,6 @@ from mt_cli.training.objective import summed_loss
 FLOAT32 = 1e-5
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def encoding(position: int, d_model: int) -> list[float]:
     """Section 3.5, with powers: sine and cosine take turns."""
     values = []

@@ -285,35 +285,6 @@ def test_a_prefix_begins_each_translation(mt: Mt, trained_run: Path) -> None:
     assert first.text.startswith("Haus") and second.text == "die Katze"
 
 
-def test_samples_depend_on_the_seed_and_not_on_the_batch(mt: Mt, trained_run: Path) -> None:
-    stdin = b"red cat\nthe dog sees\nhouse\n" * 5
-    options = ("--sample", "--temperature", 3)
-    first = mt("translate", trained_run, *options, stdin=stdin).lines
-    assert first == mt("translate", trained_run, *options, "--batch-size", 2, stdin=stdin).lines
-    assert first != mt("translate", trained_run, *options, "--seed", 2, stdin=stdin).lines
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--n-best", 5, "--beam-size", 2), "decoding.n_best 5 is more than decoding.beam_size 2"),
-        (("--beam-size", 2, "--batch-size", 50_001), "decoding.batch_size 50001 times decoding.beam_size 2"),
-        (("--beam-size", 1000), "is not below the vocabulary"),
-        (("--sample", "--top-p", 0), "--top-p 0.0: decoding.top_p: "),
-        (("--temperature", 3, "--top-k", 2), "only sampling has these options; leave out --temperature and --top-k"),
-        (("--length-penalty", 0.5), "only a beam has these options; leave out --length-penalty"),
-        (("--sample", "--beam-size", 4), "only a search without sampling has these options; leave out --beam-size"),
-        (("--set", "beam_size=3"), "beam_size: unknown key, did you mean 'decoding.beam_size'?"),
-        (("--set", "training.seed=3"), "only decoding.KEY can be set here"),
-        (("--set", "decoding.seed=3"), "only sampling has these options; leave out --seed"),
-        (("--checkpoint", "../../x"), "is no checkpoint's name"),
-    ],
-)
-def test_a_wrong_option_is_one_line(options: tuple[Any, ...], message: str, mt: Mt, trained_run: Path) -> None:
-    answer = mt("translate", trained_run, *options, stdin=b"red\n")
-    assert answer.code in (1, 2) and len(answer.said) == 1 and message in answer.said[0]
-
-
 def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt, trained_run: Path, tiny: Path) -> None:
     run = Path(shutil.copytree(trained_run, tiny / "run"))
     config = (run / "config.yaml").read_text()
@@ -446,8 +417,3 @@ def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(train
         translator.translations(["a", "cat"], ["", "rot " * 63], first_line=10)
     with pytest.raises(UsageError, match=r"^1 prefixes for 2 lines; give one for each$"):
         translator.translations(["a", "cat"], ["rot"])
-
-
-def test_a_prefix_that_is_too_long_is_a_usage_mistake(mt: Mt, trained_run: Path) -> None:
-    answer = mt("translate", trained_run, "--prefix", "rot " * 63, stdin=b"cat\n")
-    assert answer.code == 2 and answer.said[0].startswith("error: --prefix: a prefix of 63 tokens, expected")

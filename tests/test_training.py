@@ -447,16 +447,6 @@ def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, monkeyp
         assert trainer.state.progress.step == n_steps and trainer.state.progress.n_passes == 2
 
 
-def test_a_device_that_fails_is_told_in_a_line(tiny, mt, monkeypatch):
-    def fail(*args):
-        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
-
-    monkeypatch.setattr(update, "summed_loss", fail)
-    answer = mt("train", "tiny.yaml", *options("training.max_steps=5"))
-    assert answer.code == 1
-    assert answer.said[-1].startswith("error: the device failed: CUDA error: unspecified launch failure;")
-
-
 def test_training_that_diverges_stops_with_advice_and_keeps_the_best(tiny, monkeypatch, log_every):
     """The loss jumps up after step 20 and stays there; a jump after step 2 that lasts for 16 steps is none."""
     log_every(2)
@@ -786,16 +776,6 @@ def test_muon_updates_the_matrices_of_the_layers_in_the_networks_precision_and_a
     assert used and set(used) == {dtype}
 
 
-def test_the_norm_told_is_that_before_clipping(tiny_model):
-    optimizer = Optimizer(tiny_model, TrainingConfig(clip_norm=0.5), torch.float32)
-    for parameter in tiny_model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    n = sum(parameter.numel() for parameter in tiny_model.parameters())
-    assert float(optimizer.average_and_clip(1)) == pytest.approx(math.sqrt(n), rel=1e-5)
-    clipped = math.sqrt(sum(float(parameter.grad.square().sum()) for parameter in tiny_model.parameters()))
-    assert clipped == pytest.approx(0.5, rel=1e-3)
-
-
 FROZEN = {
     "embeddings": {"embeddings", "projection"},
     "encoder": {"encoder"},
@@ -883,14 +863,6 @@ def test_slow_validations_end_a_training_for_minutes_in_time(tiny, mt, clock):
     assert sum("chrf" in record for record in run.logs.records(run.metrics_file)) == 1
     again = mt(*command)
     assert b"nothing was changed" in again.err
-
-
-def test_a_learning_rate_that_only_rises_is_reported(tiny, mt):
-    answer = mt("train", "tiny.yaml", *options("training.max_steps=2", "training.warmup_steps=2"))
-    (warning,) = [line for line in answer.said if line.startswith("warning: the learning rate")]
-    assert "training.warmup_steps is 2, training.max_steps 2" in warning
-    again = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.max_steps=2", "training.warmup_steps=1"))
-    assert not [line for line in again.said if line.startswith("warning: the learning rate")]
 
 
 def test_a_best_checkpoint_that_cannot_be_read_is_not_deleted(tiny, mt):

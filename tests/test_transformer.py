@@ -25,11 +25,6 @@ FLOAT32 = 1e-5
 MakeModel = Callable[..., Transformer]
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def randomize(module: nn.Module) -> None:
     """Norms and biases too: ones and zeros would hide that one was forgotten."""
     with torch.no_grad():

@@ -206,15 +206,6 @@ def test_names_that_tell_no_languages_are_those_of_the_run_to_begin_with(run, co
     assert "corrections.tsv: taken as es to gn, the languages of runs/es-gn" in answer.said
 
 
-def test_a_run_that_may_be_meant_is_named(run, mt):
-    expected = "expected a run directory, as `mt train` makes it"
-    for given, meant in (("es-gn", "runs/es-gn"), ("runs/esgn", "runs/es-gn"), ("run/es-gm", "runs/es-gn")):
-        answer = mt("translate", given)
-        assert answer.said == [f"error: {given}: no such directory; {expected}; did you mean {meant}?"]
-    assert mt("translate", "runs").said == [f"error: runs: no config.yaml in it; {expected}; it holds runs/es-gn"]
-    assert mt("translate", "other").said == [f"error: other: no such directory; {expected}"]
-
-
 def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(run, corpus, mt):
     Path("train.gn").write_text(Path("train.gn").read_text().replace("ha\n", "he\n", 3))
     refused = mt(*TRAIN)

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from mt_cli.build import prepare, prepared_trainer
-from mt_cli.config_file import load_config, to_yaml
-from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
+from mt_cli.config_file import load_config
 from mt_cli.run.run_dir import PairFiles, RunDir
 from mt_cli.training.loop import Trainer
 from mt_cli.training.signals import StopSignals
@@ -23,17 +22,6 @@ def trainer_of(run: Path, *overrides: str, began: float | None = None) -> Traine
     began = time.monotonic() if began is None else began
     prepared = prepare(load_config(Path("tiny.yaml"), overrides), folder := RunDir(run))
     return prepared_trainer(prepared, folder, StopSignals(), began)
-
-
-def change_languages(run: Path, *, src: str = "en", tgt: str = "de") -> None:
-    """Makes it a run of these languages, in its config and in the copy of it in each checkpoint."""
-    languages = {"src_lang": src, "tgt_lang": tgt}
-    config = load_config(run / "config.yaml", [f"data.{key}={value}" for key, value in languages.items()])
-    (run / "config.yaml").write_text(to_yaml(config))
-    for file in (run / "checkpoints").iterdir():
-        content = load_checkpoint(file)
-        content["config"]["data"].update(languages)
-        save_checkpoint(file, content)
 
 
 def pair_of(run: RunDir) -> PairFiles:

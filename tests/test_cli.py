@@ -477,7 +477,7 @@ def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, tra
     before = files_of(copy)
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=3", "--set", "decoding.beam_size=7")
     assert (answer.code, answer.out) == (0, b"")
-    assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step), best step ")
+    assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step); best step ")
     assert answer.said[-1].endswith("; nothing was changed")
     assert answer.said[-2].endswith("such as --set training.max_steps=320")
     assert files_of(copy) == before

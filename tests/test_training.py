@@ -579,7 +579,7 @@ def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
     assert answer.code == 0
     assert answer.said[-1].startswith("finished at step 3 (no better dev score for long); best step 1")
     again = mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED))
-    assert again.said[-1].startswith("runs/tiny is finished: step 3 (no better dev score for long), best step 1")
+    assert again.said[-1].startswith("runs/tiny is finished: step 3 (no better dev score for long); best step 1")
 
 
 def test_more_steps_continue_a_finished_training(tiny, mt):

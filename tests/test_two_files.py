@@ -335,7 +335,7 @@ def test_a_parent_that_does_not_fit_is_refused_by_name(run, mt):
     answer = mt(*TRAIN, "--from", "runs/nope", "--run-dir", "runs/es-gn")
     assert answer.code == 1 and answer.said[-1].startswith("error: runs/nope: no such directory")
     tokenizer = train_tokenizer([lambda: iter(["x y z", "z y x"] * 9)], "bpe", 300)
-    with pytest.raises(RunDirError, match="its tokenizer is not the one that this run was prepared with"):
+    with pytest.raises(RunDirError, match="its tokenizer is no longer that of this run"):
         take_weights(build_model(run.load_config(), tokenizer), tokenizer, run)
 
 

@@ -16,9 +16,9 @@ import sentencepiece as spm
 import torch
 
 from mt_cli.data.batching import batch_of
+from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
 from mt_cli.data.tokenizer import BOS_ID, UNUSED, Tokenizer
 from mt_cli.decoding.translator import Translator
-from mt_cli.export.import_marian import SYMBOLS, algorithm_of, with_our_symbols
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
 

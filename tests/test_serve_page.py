@@ -120,8 +120,10 @@ def test_an_answer_that_is_out_of_date_is_dropped(page: Browser) -> None:
 
 def test_doubts_are_marked_where_they_are_and_said_why(page: Browser) -> None:
     type_line(page, "in 7 days\na cat", "A CAT")
-    assert texts(page, ".doubted") == ["7"] and texts(page, "p.doubt") == ["numbers differ: lost 7"]
-    assert page.value("document.querySelector('.doubted').title") == "numbers differ: lost 7"
+    assert texts(page, "#lines .doubted") == texts(page, "#shade .doubted") == ["7"] and texts(page, "p.doubt") == [
+        "numbers differ: lost 7"
+    ]
+    assert page.value("document.querySelector('#lines .doubted').title") == "numbers differ: lost 7"
     assert texts(page, ".aside") == ["12", "12"] and not page.value("document.querySelector('#legend').hidden")
 
 

@@ -106,10 +106,10 @@ function show(written) { // a line that has not changed keeps its place in the p
     same.delete(results[i]); // a line that is there twice is shown twice
     return before ?? { written: line, result: results[i], node: nodeOf(line, results[i]) };
   });
-  const nodes = lines.map(({ node }) => node);
-  for (const old of [...output.children]) if (!nodes.includes(old)) old.remove();
-  nodes.forEach((node, i) => { if (output.children[i] !== node) output.insertBefore(node, output.children[i] ?? null); });
-  if (!nodes.length) output.append(element("p", "placeholder", "The translation appears here"));
+  const nodes = new Set(lines.map(({ node }) => node));
+  for (const old of [...output.children]) if (!nodes.has(old)) old.remove();
+  lines.forEach(({ node }, i) => { if (output.children[i] !== node) output.insertBefore(node, output.children[i] ?? null); });
+  if (!lines.length) output.append(element("p", "placeholder", "The translation appears here"));
   byId("legend").hidden = !lines.some(({ result }) => Number.isFinite(result?.estimate));
   byId("copy").hidden = byId("hint").hidden = !lines.some(({ result }) => result);
   byId("clear").hidden = !text.value;
@@ -180,15 +180,19 @@ function moveLook(event, node, result) { // the arrow keys go from word to word
   byId("spoken").textContent = (words[word]?.textContent ?? "") + " \u2190 " + from.join(" ");
 }
 
+function missedIn({ kind, detail }) { // the words of the source that a doubt names
+  if (kind === "numbers") detail = detail.replace(/^lost |(^|, )invented .*/g, "");
+  return ["numbers", "placeholders", "unattended"].includes(kind) ? detail.split(" ") : [];
+}
+
 function shadeSource(looked, weights = []) { // a copy of the text lies behind it, as a text area shows no colours of its own
   const most = Math.max(...weights);
   const shaded = lines.flatMap(({ written, result, node }) => {
-    const doubts = result && result.chosen === undefined ? result.doubts.filter(({ kind }) => kind === "unattended") : [];
-    if (!result || (node !== looked && !doubts.length)) return [written, "\n"];
-    const missed = doubts.flatMap(({ detail }) => detail.split(" "));
+    const missed = result && result.chosen === undefined ? result.doubts.flatMap(missedIn) : [];
+    if (!result || (node !== looked && !missed.length)) return [written, "\n"];
     return [...splitAt(written, result.source_words, (word, i) => {
       const span = element("span", missed.includes(word) ? "doubted" : "", word);
-      if (node === looked && most > 0) span.style.background = "color-mix(in oklab, var(--strong) " + 45 * weights[i] / most + "%, transparent)";
+      if (node === looked && weights[i] > most / 8) span.style.background = "color-mix(in oklab, var(--strong) " + 45 * weights[i] / most + "%, transparent)";
       return span;
     }), "\n"];
   });

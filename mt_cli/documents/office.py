@@ -46,8 +46,8 @@ class OfficeDocument:
             raise DataError(f"{name}: an archive without a text document; give a .docx or .odt")
         for part in parts:
             tree = self._tree(part)
-            if tracked := next((one for one in tree.iter() if local_name(one) in _TRACKED), None):
-                found = f"{part} has tracked changes ({local_name(tracked)})"
+            if tracked := next((kind for one in tree.iter() if (kind := local_name(one)) in _TRACKED), None):
+                found = f"{part} has tracked changes ({tracked})"
                 raise DataError(f"{name}: {found}; accept or reject all of them in an office program first")
             for number, paragraph in enumerate(_paragraphs(tree)):
                 _simplify(paragraph)

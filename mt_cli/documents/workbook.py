@@ -38,17 +38,17 @@ class Workbook:
         if "xl/sharedStrings.xml" in self._archive.namelist():
             shared = [_text_in(one) for one in self._tree("xl/sharedStrings.xml").getroot().iterchildren("{*}si")]
         rows = [
-            (number, {i: _text_of(cell, shared) for i, cell in cells.items()})
+            (number, {i: _text_of(cell, shared) for i, cell in cells.items()}, cells)
             for number, _, cells in _rows(self._tree(self._part))
         ]
         first = rows[0][1] if rows else {}
         self._columns = Columns.named(column, [first.get(i, "") for i in range(max(first, default=-1) + 1)], name)
-        self._width = max((max(cells, default=-1) + 1 for _, cells in rows), default=0)
+        self._width = max((max(cells, default=-1) + 1 for _, _, cells in rows), default=0)
         src, tgt, has_header = self._columns
         self.segments, self._numbers = list[Segment](), list[int]()
-        for number, cells in rows[has_header:]:
-            if any(map(str.isalpha, text := cells.get(src, ""))):
-                target = cells.get(tgt, "") if tgt is not None and tgt != src else ""
+        for number, texts, cells in rows[has_header:]:
+            if any(map(str.isalpha, text := texts.get(src, ""))) and cells[src].find("{*}f") is None:
+                target = texts.get(tgt, "") if tgt is not None and tgt != src else ""
                 self.segments.append(Segment(text, f"cell {_letters(src)}{number}", None, target, not target))
                 self._numbers.append(number)
         self._header = rows[0][0] if rows and has_header else None
@@ -115,7 +115,7 @@ def _text_of(cell: Any, shared: list[str]) -> str:
     value = cell.findtext("{*}v") or ""
     if cell.get("t") == "s":
         return shared[int(value)] if value.isdecimal() and int(value) < len(shared) else ""
-    return value if cell.get("t") == "str" and cell.find("{*}f") is None else ""
+    return value
 
 
 def _put(row: Any, number: int, cells: Cells, src: int, column: int, text: str) -> None:

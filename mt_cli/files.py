@@ -67,6 +67,14 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def make_folders(folder: Path) -> None:
+    """Makes it, and those that it lies in. Raises RunDirError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
 def sync_folder(folder: Path) -> None:
     """Makes a rename durable, where the system can sync a folder: not on Windows, nor on some network file systems."""
     try:

@@ -270,14 +270,14 @@ def test_a_file_in_and_a_file_out_are_the_same_as_pipes_and_nothing_is_overwritt
 
 
 @pytest.mark.parametrize(
-    "name", ["app.po", "a.xliff", "a.srt", "a.html", "a.docx", "a.csv", "a.XLSX", "a.tmx", "a.json"]
+    "name", ["app.po.gz", "a.sdlxliff", "a.doc", "a.rtf", "a.PDF", "a.ods", "a.yaml", "a.resx", "a.jsonl"]
 )
 def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path, name):
     (tmp_path / name).write_text("cat\n")
     answer = mt("translate", trained_run, tmp_path / name, "--output", tmp_path / "out")
     assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1) and not (tmp_path / "out").exists()
     assert answer.said[0].startswith(
-        f"error: {tmp_path / name}: a {Path(name).suffix.lower()} file, expected plain text"
+        f"error: {tmp_path / name}: a {Path(name.lower().removesuffix('.gz')).suffix} file, expected plain text"
     )
 
 

@@ -20,6 +20,14 @@ RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
 RunsAndInputArgument = Annotated[
     list[Path], typer.Argument(metavar="RUN... [INPUT]", help="Runs (several are an ensemble); a text file, or stdin.")
 ]
+RunsAndDocumentsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN... [INPUT]",
+        help="Run directories (several are an ensemble), then a text file, a document, or a folder of documents; stdin by"
+        " default.",
+    ),
+]
 CheckpointsOption = Annotated[
     list[str] | None,
     typer.Option("--checkpoint", help="best, last, step-N, averaged. Several: an ensemble; in evaluate, a row each."),
@@ -128,10 +136,15 @@ def refuse_structured(*files: Path | None) -> None:
             raise UsageError(f"{file}: a .{ending} file, expected plain text; save its sentences, one on each line")
 
 
-def runs_and_input(paths: list[Path]) -> tuple[list[Path], Path | None]:
-    """Directories are runs; the file that may come after them is the input."""
-    runs = [path for path in paths if path.is_dir()]
-    others = [path for path in paths if not path.is_dir()]
+def runs_and_input(paths: list[Path], takes_folder: bool = False) -> tuple[list[Path], Path | None]:
+    """Directories are runs; the file that may come after them is the input, or a folder that is no run."""
+
+    def is_input(path: Path) -> bool:
+        is_folder = takes_folder and path is not paths[0] and not RunDir(path).config_file.exists()
+        return not path.is_dir() or is_folder
+
+    runs = [path for path in paths if not is_input(path)]
+    others = [path for path in paths if is_input(path)]
     if not paths[0].is_dir():
         if paths[0].is_file():
             raise RunDirError(f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, then the file")

@@ -1,4 +1,4 @@
-"""`mt translate`: a thin layer over `Translator`."""
+"""`mt translate`: a thin layer over `Translator`, for lines; documents are in `documents.py`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mt_cli.cli.documents import open_documents, translate_documents
 from mt_cli.cli.options import (
     BadInputOption,
     CheckpointsOption,
     DeviceOption,
-    RunsAndInputArgument,
+    RunsAndDocumentsArgument,
     ToOption,
     catch_ctrl_c,
     refuse_missing_checkpoints,
+    refuse_options,
     refuse_structured,
     refuse_without_effect,
     runs_and_input,
@@ -27,6 +29,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.pipe import Batches, is_terminal, open_input, open_output, process_lines
 from mt_cli.display import shortened
+from mt_cli.documents.formats import is_document
 from mt_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,9 +44,11 @@ _MAX_REMARK = 120  # columns
 @with_search_options()
 def translate(
     search: dict[str, Any],
-    paths: RunsAndInputArgument,
+    paths: RunsAndDocumentsArgument,
     to: ToOption = None,
-    output: Annotated[Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet. Documents need it.")
+    ] = None,
     checkpoint: CheckpointsOption = None,
     prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
     markup: Annotated[
@@ -56,6 +61,13 @@ def translate(
     show_doubts: Annotated[
         bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
     ] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Of a table: the column to translate, by name or number; SOURCE,TARGET fills another one."),
+    ] = None,
+    takes_all: Annotated[
+        bool, typer.Option("--all", help="Of a document: translate also what it has a translation of.")
+    ] = False,
     bad_input: BadInputOption = "error",
     device: DeviceOption = "auto",
     engine: Annotated[
@@ -63,36 +75,50 @@ def translate(
         typer.Option(help="The program that searches; ctranslate2 is faster on a CPU."),
     ] = "mt",
 ) -> None:
-    """Translate lines of text. One line comes out for each line that goes in, in order, blank for blank.
+    """Translate lines of text, or documents. One line comes out for each line that goes in, in order, blank for blank.
 
+    Of a document (.po, .srt, .vtt, .html, .md, .json, .properties, .csv, .tsv and others) only what is to be translated changes.
     The search is that of the run's config, but for the options of a search that are given here. At a terminal a line below a
     translation says why it may be wrong.
     """
-    runs, input_file = runs_and_input(paths)
-    checkpoints = checkpoint or ["best"]
-    refuse_missing_checkpoints(runs, checkpoints)
+    runs, input_file = runs_and_input(paths, takes_folder=True)
+    refuse_missing_checkpoints(runs, checkpoints := checkpoint or ["best"])
+    if input_file is not None and (input_file.is_dir() or is_document(input_file)):
+        of_lines = {"prefix": prefix, "markup": markup, "json": as_json, "bad_input": bad_input == "replace"}
+        refuse_options("only lines of text have these", of_lines | {"n_best": search.get("n_best")})
+        jobs = open_documents(input_file, output, column)
+        translate_documents(_load(runs, checkpoints, device, to, engine, search), jobs, search, takes_all, show_doubts)
+        return
+    refuse_options("only documents have these", {"column": column, "all": takes_all})
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; choose another --output")
     refuse_structured(input_file)
     with open_input(input_file) as source:
-        from mt_cli.decoding.translator import Translator
-        from mt_cli.device import keep_freed_memory
-
-        keep_freed_memory()
-        kind = Translator
-        if engine != "mt":
-            from mt_cli.export.engine import CTranslate2Translator, Int8Translator
-
-            kind = Int8Translator if engine == "ctranslate2-int8" else CTranslate2Translator
-            device = "cpu" if device == "auto" else device
-        translator = kind.load(*runs, checkpoint=checkpoints, device=device, to=to)
-        refuse_without_effect(search, translator.settings(**search))
+        translator = _load(runs, checkpoints, device, to, engine, search)
         name = str(input_file or "stdin")
         is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
         process = TranslateLines(translator, search, name, prefix, markup, as_json, show_doubts, is_talking)
-        catch_ctrl_c()
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
+
+
+def _load(
+    runs: list[Path], checkpoints: list[str], device: str, to: str | None, engine: str, search: dict[str, Any]
+) -> Translator:
+    from mt_cli.decoding.translator import Translator
+    from mt_cli.device import keep_freed_memory
+
+    keep_freed_memory()
+    kind = Translator
+    if engine != "mt":
+        from mt_cli.export.engine import CTranslate2Translator, Int8Translator
+
+        kind = Int8Translator if engine == "ctranslate2-int8" else CTranslate2Translator
+        device = "cpu" if device == "auto" else device
+    translator = kind.load(*runs, checkpoint=checkpoints, device=device, to=to)
+    refuse_without_effect(search, translator.settings(**search))
+    catch_ctrl_c()
+    return translator
 
 
 @dataclass

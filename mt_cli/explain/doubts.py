@@ -95,7 +95,10 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
         least, most = profile.usual_lengths(n_src)
         if translation.parts and not least <= n_tgt <= most:
             yield "length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
-        source, seen = Respelling(profile.spelling)(translation.source), {" ", *profile.characters}
+        source = Respelling(profile.spelling)(
+            _PLACEHOLDER.sub(" ", translation.source)
+        )  # what is copied need not be known
+        seen = {" ", *profile.characters}
         if unseen := dict.fromkeys(char for char in source if char not in seen and is_letter(char)):
             yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])
     if lost := lost_placeholders(translation.source, translation.text):

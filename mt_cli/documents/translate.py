@@ -1,0 +1,136 @@
+"""Translates the segments of a document, and keeps what is finished, so that the same command continues after a kill.
+
+This file knows no format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from mt_cli.data.languages import is_other_language
+from mt_cli.data.spans import Markup
+from mt_cli.decoding.translator import Translator
+from mt_cli.documents.document import Document, Segment, Written
+from mt_cli.errors import DataError
+from mt_cli.explain.doubts import explain_lines
+from mt_cli.explain.estimate import Estimate, load_estimate
+from mt_cli.files import cannot_write, sha256_of_file
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+
+Key = tuple[Markup | None, str]  # the markup and the text of a segment
+
+
+class Finished(dict[str, Written]):
+    """Translations by hashes, each also a line of JSON in a file, which is removed when it is no longer needed."""
+
+    def __init__(self, file: Path):
+        super().__init__()
+        self._file = file
+        for line in file.read_bytes().splitlines() if file.exists() else ():
+            with contextlib.suppress(ValueError):  # of a line that a kill has cut
+                key, text, remark = json.loads(line)
+                self[key] = Written(text, remark)
+
+    def add(self, made: Iterable[tuple[str, Written]]) -> None:
+        """Raises RunDirError where it cannot be written."""
+        new = dict(made)
+        lines = [json.dumps([key, one.text, one.remark]) for key, one in new.items()]
+        try:
+            with self._file.open("a", encoding="utf-8") as out:
+                out.write("\n".join(["", *lines]))
+        except OSError as error:
+            raise cannot_write(self._file, error) from None
+        self.update(new)
+
+    def remove(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+
+class DocumentTranslator:
+    """A translator with its options, keys of the config's `decoding`, for documents."""
+
+    def __init__(self, translator: Translator, options: dict[str, Any], finished: Finished):
+        self._translator, self._options, self._finished = translator, options, finished
+        weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
+        settings = translator.settings(**options).model_dump_json()
+        self._identity = [type(translator).__name__, *weights, settings, translator.config.data.tgt_lang]
+
+    def translate(self, document: Document, name: str, takes_all: bool, has_remarks: bool) -> list[Written | None]:
+        """For each segment its translation, None for one that stays: where the file has a translation, unless `takes_all`, or
+        wants none, or where tags were lost. `has_remarks`: doubts and the estimate are found, too.
+
+        Raises DataError for a document in other languages.
+        """
+        data = self._translator.config.data
+        for code, expected in ((document.src_lang, data.src_lang), (document.tgt_lang, data.tgt_lang)):
+            if code and is_other_language(code, [expected]):
+                found = f"{name}: the file says {code}, but the run translates {data.src_lang} to {data.tgt_lang}"
+                raise DataError(f"{found}; take another run, or correct the file")
+        wanted = [one if one.is_asked or (takes_all and one.target) else None for one in document.segments]
+        made = self._made([(one.markup, one.text) for one in wanted if one is not None], name, has_remarks)
+        return [None if one is None else _checked(one, made[one.markup, one.text], name) for one in wanted]
+
+    def _made(self, keys: Sequence[Key], name: str, has_remarks: bool) -> dict[Key, Written]:
+        made, distinct = dict[Key, Written](), list(dict.fromkeys(keys))
+        with tqdm(total=len(distinct), desc=Path(name).name, unit=" segments", leave=False, disable=None) as bar:
+            for markup in dict.fromkeys(markup for markup, _ in distinct):
+                own = [key for key in distinct if key[0] == markup]
+                for start in range(0, len(own), _CHUNK):  # the same after a kill, so that the results are the same
+                    chunk = own[start : start + _CHUNK]
+                    hashes = [self._hash(key, has_remarks) for key in chunk]
+                    if not all(one in self._finished for one in hashes):
+                        texts = [text for _, text in chunk]
+                        self._finished.add(
+                            zip(hashes, self._translated(texts, markup, start, has_remarks), strict=True)
+                        )
+                    made |= zip(chunk, map(self._finished.__getitem__, hashes), strict=True)
+                    bar.update(len(chunk))
+        return made
+
+    def _translated(self, texts: list[str], markup: Markup | None, first: int, has_remarks: bool) -> list[Written]:
+        translator = self._translator
+        translations = translator.translations(texts, markup=markup, first_line=first, **self._options)
+        if not has_remarks:
+            return [Written(one.text) for one in translations]
+        explained = explain_lines(translator, translations)
+        estimated = self._estimate.of(translator, explained) if self._estimate else [None] * len(explained)
+        return [
+            Written(
+                line.translation.text,
+                "; ".join(
+                    [f"estimated chrF {chrf:.0f}"] * (chrf is not None)
+                    + [f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts]
+                ),
+            )
+            for line, chrf in zip(explained, estimated, strict=True)
+        ]
+
+    @cached_property
+    def _estimate(self) -> Estimate | None:
+        return load_estimate(self._translator)
+
+    def _hash(self, key: Key, has_remarks: bool) -> str:
+        return hashlib.sha256(json.dumps([*self._identity, has_remarks, *key]).encode()).hexdigest()[:32]
+
+
+def _checked(segment: Segment, made: Written, name: str) -> Written | None:
+    """None where the translation lacks a tag, or is empty."""
+    if segment.markup and Counter(_TAG.findall(segment.text)) != Counter(_TAG.findall(made.text)):
+        log.info(f"note: {name}: {segment.place}: its tags are lost in translation, so it stays as it is")
+        return None
+    return made if made.text.strip() else None

@@ -138,6 +138,12 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     Path("words.tsv").write_text("".join(f"{word}et\t{word}\n" for word in words))
     for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
         Path(name).write_text("red cat\nhouse\n")
+    Path("app.po").write_text(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "red"\nmsgstr ""\n'
+    )
+    Path("menu.csv").write_text("nb,en\nred,\n")
+    Path("website").mkdir()
+    Path("website/index.html").write_text("<p>red</p>\n")
     Path("text-and-prefix.tsv").write_text("red cat\trot\nhouse\t\n")
     return tiny
 

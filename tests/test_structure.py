@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 ORDER = [
     "errors", "display", "files", "processes", "device", "config", "recipe", "config_file", "data", "checking", "model",
     "run", "corpus_config", "decoding", "evaluation", "training", "augment", "explain", "documents", "stages", "build", "export",
-    "cli",
+    "serve", "cli",
 ]  # fmt: skip
 
 

@@ -26,8 +26,8 @@ from mt_cli.processes import rank
 log = logging.getLogger(__name__)
 
 COMMANDS = (
-    "train", "check", "translate", "evaluate", "report", "score", "explain", "export", "import", "fetch", "config",
-    "version",
+    "train", "check", "translate", "evaluate", "report", "score", "explain", "export", "import", "serve", "fetch",
+    "config", "version",
 )  # fmt: skip
 
 

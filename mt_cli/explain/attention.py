@@ -71,13 +71,18 @@ def _align(weights: Tensor, tgt_ids: list[int]) -> Alignment:
 class CrossAttention(NamedTuple):
     """How the best translation of a part attended to its source, by the mean of all heads and layers."""
 
-    received: Tensor  # (S,) the attention that each source piece got from all target pieces together
+    weights: Tensor  # (T,S)
     alignment: Alignment
+
+    @property
+    def received(self) -> Tensor:
+        """(S,) the attention that each source piece got from all target pieces together."""
+        return self.weights.sum(0)
 
 
 def cross_attention(translator: Translator, translations: Sequence[Translation]) -> list[list[CrossAttention]]:
     """For each line, how each of its parts was attended to. It works in batches, unlike `attention_maps`."""
     pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
     weights = alignment.cross_attention(translator.model, pairs)
-    found = (CrossAttention(one.sum(0), _align(one, tgt)) for one, (_, tgt) in zip(weights, pairs, strict=True))
+    found = (CrossAttention(one, _align(one, tgt)) for one, (_, tgt) in zip(weights, pairs, strict=True))
     return [list(islice(found, len(one.parts))) for one in translations]

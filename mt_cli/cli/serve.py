@@ -1,0 +1,67 @@
+"""`mt serve`: a server with a page, for people and for programs that speak LibreTranslate's or DeepL's API."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from mt_cli.cli.options import DeviceOption, refuse_missing_checkpoints
+from mt_cli.errors import UsageError, missing_extra
+
+
+def serve(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run directories; the first that has a direction translates it."),
+    ],
+    host: Annotated[
+        str, typer.Option(help="Listen at this address; another than 127.0.0.1 is open to a network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Listen at this port; 0 for a free one.", min=0, max=65535)] = 5000,
+    api_key: Annotated[
+        list[str] | None, typer.Option("--api-key", metavar="KEY", help="Answer only who sends this key; repeatable.")
+    ] = None,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Answer everybody who reaches the server, and any website.")
+    ] = False,
+    has_cors: Annotated[
+        bool, typer.Option("--cors", help="Let any website, and extensions of a browser, read the answers.")
+    ] = False,
+    opens_browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the page in a browser.")
+    ] = True,
+    max_characters: Annotated[int, typer.Option(help="The most characters of a request.", min=1)] = 20_000,
+    max_seconds: Annotated[float, typer.Option(help="The most seconds that a request may take.", min=1)] = 30.0,
+    max_per_minute: Annotated[
+        int | None, typer.Option(help="The most requests that an address may send in a minute.", min=1)
+    ] = None,
+    device: DeviceOption = "auto",
+    engine: Annotated[
+        Literal["auto", "mt", "ctranslate2", "ctranslate2-int8"],
+        typer.Option(help="The program that searches. auto: ctranslate2 where it is installed and holds the run."),
+    ] = "auto",
+) -> None:
+    """Serve runs to people and programs: mt serve runs/nb-en
+
+    A browser shows the page. Programs ask as they ask LibreTranslate (/translate) or DeepL (/v2/translate). A run that goes on
+    being trained is taken up when its best checkpoint moves. Corrections that people make on the page are kept in the run;
+    `mt train --from RUN --corrections` learns from them.
+    """
+    for name in ("starlette", "uvicorn", "python_multipart"):
+        if importlib.util.find_spec(name) is None:
+            raise missing_extra("mt serve", name.replace("_", "-"), "serve")
+    refuse_missing_checkpoints(runs, ["best"])
+    from mt_cli.serve.guard import Access, is_loopback
+
+    if not is_loopback(host) and not api_key and not is_open:
+        raise UsageError(f"--host {host} opens the server to a network; add --api-key KEY, or --open for everybody")
+    from mt_cli.device import keep_freed_memory
+    from mt_cli.serve.app import serve
+
+    keep_freed_memory()
+    limits = (max_per_minute, max_characters, max_seconds)
+    access = Access(host, api_key or [], is_open, has_cors or is_open, *limits)
+    serve(runs, access, port, device, engine, opens_browser)

@@ -1,0 +1,1 @@
+"""A server that translates: for people by its page, for other programs by the APIs that they speak already."""

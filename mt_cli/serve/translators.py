@@ -1,0 +1,161 @@
+"""The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run moves."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mt_cli.data.languages import english_name
+from mt_cli.decoding.translator import Translator
+from mt_cli.device import choose_device
+from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
+from mt_cli.explain.estimate import Estimate, load_estimate
+from mt_cli.run.checkpoint import load_model
+from mt_cli.run.directions import Direction, directions_of
+from mt_cli.run.run_dir import RunDir
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+Pair = tuple[str, str]  # codes of source and target, as `code_of` writes them
+
+
+class Served(NamedTuple):
+    """One direction of a run."""
+
+    translator: Translator
+    estimate: Estimate | None
+    run: RunDir
+    direction: Direction
+
+    def corrections_file(self) -> Path:
+        """Where corrections of this language pair are kept, in the order of its training text."""
+        data = self.run.load_config().data
+        folder = self.run.path / self.direction.pair.name if len(data.directions) > 1 else self.run.path
+        return folder / "corrections.tsv"
+
+
+def code_of(tag: str) -> str:
+    """A language's code as clients write it: zh-Hans."""
+    return tag.replace("_", "-")
+
+
+class Translators:
+    """All directions of all runs; of a direction that several runs have, the first run's."""
+
+    def __init__(self, runs: Sequence[Path], device: str, engine: str):
+        """Raises RunDirError or CheckpointError for a run that is not whole."""
+        self._paths, self._device, self._engine = runs, device, engine
+        self._marks = {run: _mark(run) for run in runs}
+        self._of_runs = {run: self._load(run) for run in runs}
+        self.served = self._joined()
+        self.n_reloads = 0
+        self._is_closed = threading.Event()
+
+    def _joined(self) -> dict[Pair, Served]:
+        return {pair: one for run in reversed(self._paths) for pair, one in self._of_runs[run].items()}
+
+    def languages(self) -> list[dict[str, object]]:
+        """Each language with its name and those into which it is translated, as LibreTranslate lists them."""
+        pairs = sorted(self.served)
+        codes = dict.fromkeys(code for pair in pairs for code in pair)
+        return [
+            {
+                "code": code,
+                "name": english_name(code),
+                "targets": [target for source, target in pairs if source == code],
+            }
+            for code in sorted(codes)
+        ]
+
+    def knows(self, code: str) -> bool:
+        """Whether something is translated from this language."""
+        return _closest(code, [source for source, _ in self.served]) is not None
+
+    def find(self, source: str, target: str) -> Pair | None:
+        """The direction that these codes mean, in any case, of a region or script that the run does not name."""
+        pairs = self.served
+        own_source = _closest(source, [source for source, _ in pairs])
+        own_target = _closest(target, [target for source, target in pairs if source == own_source])
+        return (own_source, own_target) if own_source and own_target else None
+
+    def watch(self) -> None:
+        """Loads runs whose best checkpoint has moved, until `close`; what is translated meanwhile is not held up."""
+        while not self._is_closed.wait(_SECONDS_BETWEEN_LOOKS):
+            for run in self._paths:
+                if (mark := _mark(run)) == self._marks[run]:
+                    continue
+                self._marks[run] = mark  # what cannot be loaded is not tried again before it changes again
+                try:
+                    self._of_runs[run] = self._load(run)
+                    self.served = self._joined()
+                    self.n_reloads += 1
+                    log.info(f"{run}: its new best checkpoint translates from now on")
+                except (OSError, DataError, RunDirError, CheckpointError, UsageError) as error:
+                    log.warning(f"{run}: the earlier checkpoint goes on translating: {error}")
+
+    def close(self) -> None:
+        self._is_closed.set()
+
+    def _load(self, path: Path) -> dict[Pair, Served]:
+        run = RunDir.existing(path)
+        loaded, found = load_model(run), dict[Pair, Served]()
+        device = choose_device(self._device)
+        for direction in directions_of(loaded.config):
+            pair = (code_of(direction.data.src_lang), code_of(direction.data.tgt_lang))
+            one = loaded.for_direction(direction, run)
+            parts = [one.model.to(device)], one.tokenizer, one.config, one.profile, [(run, "best")]
+            translator = self._translator_of_engine(*parts) if device.type == "cpu" else Translator(*parts)
+            found.setdefault(pair, Served(translator, load_estimate(translator), run, direction))
+        return found
+
+    def _translator_of_engine(self, *parts: object) -> Translator:
+        """By CTranslate2 where it is installed and holds the run, unless another engine was asked for."""
+        if self._engine == "mt" or (self._engine == "auto" and importlib.util.find_spec("ctranslate2") is None):
+            return Translator(*parts)  # type: ignore[arg-type]
+        from mt_cli.export.engine import CTranslate2Translator, Int8Translator
+
+        kind = Int8Translator if self._engine == "ctranslate2-int8" else CTranslate2Translator
+        try:
+            translator = kind(*parts)
+            translator.settings()
+            return translator
+        except UsageError as error:
+            if self._engine != "auto":
+                raise
+            log.info(f"note: translated by torch, which is slower than CTranslate2 on a CPU: {error}")
+            return Translator(*parts)  # type: ignore[arg-type]
+
+
+def _mark(run: Path) -> tuple[object, ...]:
+    """What changes when a run has a new best checkpoint, or the estimate for it."""
+    found = list[object]()
+    for name in ("best", "estimate.json"):
+        try:
+            state = (run / name).stat()
+            found += [state.st_mtime_ns, state.st_size, state.st_ino]
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def _closest(asked: str, known: Sequence[str]) -> str | None:
+    """The known code that is asked for: the same one, or without its region or script, or one of the same language that is
+    written in no other script."""
+    parts = asked.replace("_", "-").casefold().split("-")
+    by_name = {code.casefold(): code for code in reversed(known)}
+    for n in range(len(parts), 0, -1):
+        if found := by_name.get("-".join(parts[:n])):
+            return found
+    scripts, name = _scripts(parts), english_name(asked)
+    same = (code for code in known if english_name(code) == name)
+    return next((code for code in same if not scripts or _scripts(code.casefold().split("-")) <= scripts), None)
+
+
+def _scripts(parts: Sequence[str]) -> set[str]:
+    return {part for part in parts[1:] if len(part) == 4}

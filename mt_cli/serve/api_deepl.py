@@ -113,7 +113,7 @@ def routes(service: Service) -> list[Route]:
             "ready": True,
             "source_lang": source.lower(),
             "target_lang": target.lower(),
-            "creation_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "creation_time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()),
             "entry_count": len(entries),
         }
         glossaries[identifier] = Glossary(shown, entries)

@@ -1,0 +1,471 @@
+"""`mt serve`: what clients of LibreTranslate and DeepL get, requests that are wrong or hostile, and many at once."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from conftest import WORDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.decoding.translator import Translator
+from mt_cli.serve import app
+from mt_cli.serve.batcher import Batcher, Busy, Task
+from mt_cli.serve.guard import Access
+from mt_cli.serve.metrics import Metrics
+from mt_cli.serve.service import Service
+from mt_cli.serve.translators import Translators, _closest
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass
+class Client:
+    """Talks with a server that runs in this process."""
+
+    service: Service
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self, method: str, path: str, body: object = None, kind: str = "application/json", **headers: str
+    ) -> Answer:
+        """A body that is no text is sent as JSON; headers have `_` for `-`."""
+        content = body if body is None or isinstance(body, str | bytes) else json.dumps(body)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = {"Content-Type": kind} if body is not None else {}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, content, sent)
+        response = connection.getresponse()
+        found = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode())
+        connection.close()
+        return found
+
+    def post(self, path: str, body: object = None, **headers: str) -> Answer:
+        return self.ask("POST", path, body, **headers)
+
+    def translate(self, q: object, source: str = "en", target: str = "de", **more: object) -> Any:
+        answer = self.post("/translate", {"q": q, "source": source, "target": target, **more})
+        assert answer.status == 200, answer.text
+        return answer.json
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[Callable[..., Client]]:
+    """`start(run, ...)`: a server with these values of `Access`."""
+    running = []
+
+    def started(*runs: Path, engine: str = "mt", **access: Any) -> Client:
+        translators, metrics = Translators(runs, "cpu", engine), Metrics()
+        service = Service(translators, Access("127.0.0.1", **access), metrics)
+        listener, server = app.listen("127.0.0.1", 0), app.server(service)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        watch = threading.Thread(target=translators.watch)
+        for one in (thread, watch):
+            one.start()
+        running.append((server, translators, service, thread, watch))
+        return Client(service, listener.getsockname()[1])
+
+    yield started
+    for server, translators, service, thread, watch in running:
+        server.should_exit = True
+        translators.close()
+        thread.join()
+        watch.join()
+        service.batcher.close()
+
+
+@pytest.fixture(scope="session")
+def client(start: Callable[..., Client], trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    run = Path(shutil.copytree(trained_run, tmp_path_factory.mktemp("served") / "run"))
+    return start(run, max_characters=5000)
+
+
+@pytest.fixture(scope="session")
+def locked(start: Callable[..., Client], trained_run: Path) -> Client:
+    return start(trained_run, keys=["s3cret"], has_cors=True)
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# LibreTranslate ------------------------------------------------------------------------------------------------------
+
+CAT, DOG = ("red cat", "rot Katze"), ("the dog sees", "die Hund sieht")
+
+
+def test_a_text_is_translated_however_it_is_sent(client):
+    fields = {"q": CAT[0], "source": "EN", "target": "de-AT"}
+    form = urlencode(fields)
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
+    answers = [
+        client.post("/translate", fields),
+        client.post("/translate", form, kind="application/x-www-form-urlencoded"),
+        client.post("/translate", "".join(parts) + "--x--\r\n", kind="multipart/form-data; boundary=x"),
+        client.post(f"/translate?{form}"),
+    ]
+    assert [one.json for one in answers] == [{"translatedText": CAT[1]}] * 4
+
+
+def test_a_list_gives_lists(client):
+    assert client.translate([CAT[0], "", DOG[0]]) == {"translatedText": [CAT[1], "", DOG[1]]}
+    found = client.translate([CAT[0]], source="auto", alternatives=2)
+    assert found["translatedText"] == [CAT[1]] and found["detectedLanguage"][0]["language"] == "en"
+    assert len(found["alternatives"][0]) == 2 and CAT[1] not in found["alternatives"][0]
+    assert (
+        client.translate(CAT[0], alternatives="1")["alternatives"]
+        == client.translate([CAT[0]], alternatives=1)["alternatives"][0]
+    )
+
+
+def test_tags_stay_around_their_words_and_text_stays_text(client):
+    assert client.translate("<b>red</b> cat", format="html") == {"translatedText": "<b>rot</b> Katze"}
+    assert client.translate("cat &lt;b&gt;", format="html")["translatedText"] == "Katze &lt;b&gt;"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ({"source": "en", "target": "de"}, 400, "Invalid request: missing q parameter"),
+        ({"q": "", "source": "en", "target": "de"}, 400, "Invalid request: missing q parameter"),
+        ({"q": "cat", "source": "en"}, 400, "Invalid request: missing target parameter"),
+        ({"q": "cat", "source": "zz", "target": "de"}, 400, "zz is not supported"),
+        ({"q": "cat", "source": "de", "target": "en"}, 400, "de to en is not supported"),
+        ({"q": "x" * 6000, "source": "en", "target": "de"}, 400, "Invalid request: request (6000) exceeds text limit (5000)"),
+        ({"q": 7, "source": "en", "target": "de"}, 400, "Invalid request: q parameter is not a string or a list of strings"),
+        ({"q": "\ud800", "source": "en", "target": "de"}, 400, "Invalid request: q parameter has half a character"),
+        ({"q": "cat", "source": "en", "target": "de", "format": "rtf"}, 400, "rtf format is not supported"),
+        ({"q": "cat", "source": "en", "target": "de", "alternatives": 99}, 400, "Invalid request: alternatives parameter"),
+        ([], 400, "Invalid request: the body is no JSON object"),
+        ("[" * 50_000, 400, "Invalid request: the body is no JSON object"),
+        ("x" * 200_000, 413, "a body of 200000 bytes, expected at most 125536"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(client, body, status, error):
+    answer = client.post("/translate", body)
+    assert (answer.status, list(answer.json)) == (status, ["error"])
+    assert answer.json["error"].startswith(error)
+
+
+def test_languages_and_what_else_is_asked_of_a_server(client):
+    english = {"code": "en", "name": "English", "targets": ["de"]}
+    assert client.ask("GET", "/languages", "api_key=").json == [
+        {"code": "de", "name": "German", "targets": []},
+        english,
+    ]
+    assert client.post("/detect", {"q": "red cat"}).json == [{"confidence": 100.0, "language": "en"}]
+    assert client.ask("GET", "/detect").status == 405
+    assert client.ask("GET", "/health").json == {"status": "ok"}
+    assert client.ask("GET", "/frontend/settings").json["language"]["target"] == {"code": "de", "name": "German"}
+    answer = client.ask("GET", "/MTRestService/TranslateJson?tokenCode=0&input=red+cat&srcLangCode=en&trgLangCode=de")
+    assert answer.json == {"translation": CAT[1]}
+    assert client.ask("GET", "/etc/passwd").json == {"error": "Not Found"}
+
+
+def test_weblate_registers_any_server_and_gets_its_placeholders_back(client, monkeypatch):
+    """It sends `test` from English to German before anything else."""
+    assert client.translate(["red [X7X] cat"], api_key="")["translatedText"][0].count("[X7X]") == 1
+    [served] = client.service.translators.served.values()
+    monkeypatch.setattr(client.service.translators, "served", {("nb", "en"): served})
+    assert client.translate(["test"], api_key="") == {"translatedText": ["test"]}
+    assert client.post("/translate", {"q": "tests", "source": "en", "target": "de"}).status == 400
+
+
+def test_omegat_sends_a_form_with_its_tags(client):
+    form = urlencode({"q": "<f0>red</f0> cat", "source": "en", "target": "de", "api_key": ""})
+    answer = client.post("/translate", form, kind="application/x-www-form-urlencoded; charset=utf-8")
+    assert sorted(re.findall("</?f0>", answer.json["translatedText"])) == ["</f0>", "<f0>"]
+
+
+@pytest.mark.skipif(not has("libretranslatepy"), reason="the client is not installed")
+def test_libretranslatepy(client):
+    from libretranslatepy import LibreTranslateAPI
+
+    api = LibreTranslateAPI(client.url)
+    assert api.translate(CAT[0], "en", "de") == CAT[1]
+    assert [one["code"] for one in api.languages()] == ["de", "en"] and api.detect("cat")[0]["language"] == "en"
+
+
+@pytest.mark.skipif(not has("deep_translator"), reason="the client is not installed")
+def test_deep_translator(locked):
+    from deep_translator import LibreTranslator
+    from deep_translator.exceptions import AuthorizationException
+
+    options = {"custom_url": f"{locked.url}/", "source": "en", "target": "de"}
+    assert LibreTranslator(api_key="s3cret", **options).translate_batch([CAT[0], DOG[0]]) == [CAT[1], DOG[1]]
+    with pytest.raises(AuthorizationException):
+        LibreTranslator(api_key="guessed", **options).translate(CAT[0])
+
+
+# DeepL ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not has("deepl"), reason="the client is not installed")
+def test_deepls_own_client(locked):
+    import deepl
+
+    api = deepl.Translator("s3cret", server_url=locked.url)
+    found = api.translate_text(
+        [CAT[0], "<x id='1'>red cat</x> dog"], target_lang="DE", tag_handling="xml", ignore_tags="x"
+    )
+    assert [one.text for one in found] == [CAT[1], "<x id='1'>red cat</x> Hund"]
+    assert (found[0].detected_source_lang, found[0].billed_characters) == ("EN", 7)
+    assert [one.code for one in api.get_target_languages()] == ["DE"]
+    assert [one.code for one in api.get_source_languages()] == ["EN"]
+    glossary = api.create_glossary("own", "EN", "DE", {"cat": "Kater"})
+    assert (glossary.entry_count, glossary.ready) == (1, True)
+    assert api.get_glossary_entries(glossary) == {"cat": "Kater"} and len(api.list_glossaries()) == 1
+    api.translate_text("red cat", source_lang="EN", target_lang="DE", glossary=glossary)
+    api.delete_glossary(glossary)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        api.get_glossary(glossary.glossary_id)
+    with pytest.raises(deepl.DeepLException, match="'target_lang' not supported"):
+        api.translate_text("cat", target_lang="FR")
+    with pytest.raises(deepl.AuthorizationException):
+        deepl.Translator("guessed", server_url=locked.url).translate_text("cat", target_lang="DE")
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def token_of(client: Client) -> str:
+    return client.service.access.token
+
+
+def test_the_page_carries_its_token_and_runs_no_other_script(client):
+    answer = client.ask("GET", "/")
+    nonce = re.search("script-src 'nonce-([^']+)'", answer.headers["content-security-policy"])
+    assert nonce and set(re.findall("<script[^>]*>", answer.text)) == {f'<script nonce="{nonce[1]}">'}
+    assert f'<meta name="mt-token" content="{token_of(client)}">' in answer.text
+
+
+def test_the_page_is_shown_words_doubts_and_attention(client):
+    asked = {"q": "red cat\nthe dog 77 sees", "source": "en", "target": "de", "alternatives": 1}
+    first, second = client.post("/mt/translate", asked).json["lines"]
+    assert first["texts"][0] == CAT[1] and len(first["texts"]) == 2 and 0 <= first["estimate"] <= 100
+    assert (first["source_words"], first["target_words"]) == (["red", "cat"], ["rot", "Katze"])
+    assert all(max(row) == row[i] for i, row in enumerate(first["attention"]))  # a word comes from the one in its place
+    assert second["source"] == "the dog 77 sees" and len(second["attention"]) == len(second["target_words"])
+
+
+def test_a_correction_is_kept_in_the_run_and_trained_on(client, mt, tiny):
+    """It cannot leave its row."""
+    [run] = {one.run.path for one in client.service.translators.served.values()}
+    body = {"q": "red\tcat", "text": "rote\nKatze\r", "source": "en", "target": "de"}
+    assert client.post("/mt/correct", body).status == 403
+    assert client.post("/mt/correct", body, X_MT_Token="guessed").status == 403
+    assert client.post("/mt/correct", body, X_MT_Token=token_of(client)).json == {"success": True}
+    suggested = {"q": "dog", "s": "Dogge", "source": "en", "target": "de"}
+    assert client.post("/suggest", suggested).status == 403
+    assert client.post("/suggest", suggested, X_MT_Token=token_of(client)).json == {"success": True}
+    rows = [line.split("\t")[:2] for line in (run / "corrections.tsv").read_text().splitlines()]
+    assert rows == [["en", "de"], ["red cat", "rote Katze"], ["dog", "Dogge"]]
+
+
+# Closed by default ---------------------------------------------------------------------------------------------------
+
+
+def test_other_websites_get_nothing(client, locked):
+    for name in ("evil.example", "evil.example:5000", "127.0.0.1.evil.example"):
+        assert client.ask("GET", "/languages", Host=name).status == 403
+    assert client.ask("GET", "/languages", Host=f"localhost:{client.port}").status == 200
+    assert client.ask("GET", "/languages", Origin="http://evil.example").status == 403
+    assert "access-control-allow-origin" not in client.ask("GET", "/languages").headers
+    assert locked.ask("OPTIONS", "/translate", Origin="http://a.example").headers["access-control-allow-origin"] == "*"
+
+
+def test_a_key_is_asked_for(locked):
+    body = {"q": CAT[0], "source": "en", "target": "de"}
+    assert locked.post("/translate", body).status == 400 and "API key" in locked.post("/translate", body).json["error"]
+    assert locked.post("/translate", body | {"api_key": "guessed"}).status == 403
+    assert locked.post("/translate", body | {"api_key": ["s3cret"]}).status == 403
+    assert locked.post("/translate", body | {"api_key": "s3cret"}).json == {"translatedText": CAT[1]}
+    assert locked.ask("GET", "/").status == 403 and locked.ask("GET", "/?api_key=s3cret").status == 200
+    assert locked.post("/mt/translate", body, X_MT_Token=token_of(locked)).status == 200
+
+
+def test_too_many_requests_in_a_minute_are_refused(start, trained_run):
+    client = start(trained_run, max_per_minute=3)
+    statuses = [client.ask("GET", "/health").status for _ in range(8)]  # a minute may end meanwhile
+    assert statuses[:3] == [200] * 3 and 429 in statuses
+    assert int(client.ask("GET", "/health").headers.get("retry-after", 60)) <= 60
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(start, trained_run):
+    client = start(trained_run, max_seconds=0.2)
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["/translate", "/detect", "/v2/translate", "/v2/glossaries", "/mt/translate", "/suggest", "/mt/file"]),
+    st.one_of(
+        st.binary(max_size=60),
+        st.dictionaries(
+            st.sampled_from(["q", "s", "text", "source", "target", "alternatives", "target_lang", "tag_handling", "ignore_tags", "entries", "name"]),
+            st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.sampled_from(["en", "de", "html", "tsv"]), st.lists, max_leaves=4),
+        ).map(lambda value: json.dumps(value).encode()),
+    ),
+    st.sampled_from(["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data", "é"]),
+)  # fmt: skip
+def test_no_body_breaks_the_server(client, path, body, kind):
+    answer = client.ask("POST", path, body, kind=kind.encode("latin-1").decode("latin-1"))
+    assert answer.status in {200, 400, 403, 404} and "/" not in answer.text
+
+
+# Many at once --------------------------------------------------------------------------------------------------------
+
+
+def test_every_client_gets_its_own_answer(client):
+    rng = random.Random(5)
+    sentences = [" ".join(rng.choices(list(WORDS), k=rng.randint(1, 3))) for _ in range(40)]
+    expected = Translator.load(client.service.translators._paths[0]).translate(sentences)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda text: client.translate(text)["translatedText"], sentences))
+    assert found == expected
+    text = client.ask("GET", "/metrics").text
+    n_lines, n_batches = (int(re.search(rf"^mt_{name}_total (\d+)", text, re.M)[1]) for name in ("lines", "batches"))
+    assert n_batches < n_lines
+
+
+class Slow:
+    """Translates in capitals, once it may."""
+
+    def __init__(self) -> None:
+        self.may, self.batches = threading.Event(), list[list[str]]()
+
+    def __call__(self, served: object, task: Task, lines: list[str]) -> list[Any]:
+        self.may.wait()
+        self.batches.append(lines)
+        if "bad" in lines:
+            raise ValueError("bad")
+        return [line.upper() for line in lines]
+
+
+def test_what_waits_is_translated_together_and_what_is_cancelled_is_not(caplog):
+    slow, task = Slow(), Task(("en", "de"))
+    batcher = Batcher(lambda pair: None, slow, 100, Metrics())  # type: ignore[arg-type, return-value]
+    first = batcher.submit(task, ["a"])
+    wait_for(lambda: not batcher.n_waiting)
+    waiting = [batcher.submit(task, [text]) for text in ("b", "gone", "bad", "c")]
+    waiting[1].cancel()
+    other = batcher.submit(Task(("en", "fr")), ["d", "e"])
+    with pytest.raises(Busy):
+        batcher.submit(task, ["x" * 99])
+    slow.may.set()
+    assert (first.result(), waiting[0].result(), waiting[3].result(), other.result()) == (
+        ["A"],
+        ["B"],
+        ["C"],
+        ["D", "E"],
+    )
+    with pytest.raises(ValueError):
+        waiting[2].result()
+    assert slow.batches == [["a"], ["b", "bad", "c"], ["b"], ["bad"], ["c"], ["d", "e"]]
+    batcher.close()
+
+
+def test_a_long_request_lets_others_in_between():
+    slow, task = Slow(), Task(("en", "de"))
+    batcher = Batcher(lambda pair: None, slow, 10_000, Metrics())  # type: ignore[arg-type, return-value]
+    long, short = batcher.submit(task, ["a"] * 300), batcher.submit(Task(("en", "fr")), ["b"])
+    slow.may.set()
+    assert len(long.result()) == 300 and short.result() == ["B"]
+    assert list(map(len, slow.batches)) == [128, 1, 128, 44]
+    batcher.close()
+
+
+def test_a_full_queue_says_when_to_come_again(start, trained_run, monkeypatch):
+    client = start(trained_run)
+    monkeypatch.setattr(client.service.batcher, "submit", lambda *_: (_ for _ in ()).throw(Busy(7)))
+    answer = client.post("/translate", {"q": "cat", "source": "en", "target": "de"})
+    assert (answer.status, answer.headers["retry-after"]) == (503, "7")
+
+
+def test_a_run_whose_best_checkpoint_moves_is_taken_up(start, trained_run, tmp_path, said):
+    run = Path(shutil.copytree(trained_run, tmp_path / "run"))
+    client = start(run)
+    before = client.service.translators.served["en", "de"]
+    (run / "best").write_text("step-999999.pt\n")
+    wait_for(lambda: any("the earlier checkpoint goes on translating" in line for line in said()))
+    assert client.translate(CAT[0]) == {"translatedText": CAT[1]}
+    (run / "best").write_text(min(one.name for one in (run / "checkpoints").iterdir()) + "\n")
+    wait_for(lambda: client.service.translators.n_reloads)
+    assert client.service.translators.served["en", "de"] is not before and client.translate(["", "cat"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "found"),
+    [
+        ("EN-gb", ["de", "en"], "en"), ("pt-BR", ["pt", "pt-BR"], "pt-BR"), ("no", ["nb"], "nb"), ("zh", ["zh-Hans"], "zh-Hans"),
+        ("zh-Hant", ["zh-Hans"], None), ("zh_Hant", ["zh-Hans", "zh-Hant"], "zh-Hant"), ("xx", ["en"], None),
+    ],
+)  # fmt: skip
+def test_codes_are_found_in_any_case_and_region(asked, known, found):
+    assert _closest(asked, known) == found
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+def test_sigterm_ends_the_command_after_the_answer(mt_process, trained_run):
+    with mt_process("serve", trained_run, "--port", 0, "--no-browser", "--engine", "mt") as process:
+        said = b""
+        while not (found := re.search(rb"http://127\.0\.0\.1:(\d+)", said)):
+            said = process.stderr.readline()
+            assert said
+        connection, other = (http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60) for _ in range(2))
+        other.request("GET", "/health")
+        assert other.getresponse().read() == b'{"status":"ok"}'  # it has begun to serve
+        connection.request("POST", f"/translate?q={quote(CAT[0])}&source=en&target=de")
+        other.request("GET", "/health")
+        assert other.getresponse().status == 200  # it has seen the request before this one
+        os.kill(process.pid, signal.SIGTERM)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (200, {"translatedText": CAT[1]})
+        connection.close()
+        other.close()
+        assert process.wait(60) == 143 and b"stopped" in process.stderr.read()
+
+
+def test_a_network_is_not_served_by_mistake(mt, trained_run):
+    answer = mt("serve", trained_run, "--host", "0.0.0.0", "--no-browser")
+    assert answer.code == 2 and "--api-key" in answer.said[0]
+    assert mt("serve", "missing", "--no-browser").code == 1

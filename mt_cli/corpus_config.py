@@ -13,7 +13,7 @@ from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.data.tables import find_layout, suffix_of
-from mt_cli.errors import UsageError
+from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,26 @@ def read_config(
     if test:
         data["test"] = {"test": _files_of_set("test", test)}
     return config_of(data, [*settings, *_monolingual_settings(monolingual or [], *languages)])
+
+
+def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
+    """The table of what people corrected in translations of a run, its columns, and the settings by which a run that learns it has
+    the same sets and directions. Raises DataError where there is none, and UsageError for several language pairs."""
+    run = RunDir.existing(parent)
+    config = run.load_config()
+    of_pairs = [(run.of_pair(config.data, pair).corrections_file, pair) for pair in config.data.directions]
+    found = [(file, pair) for file, pair in of_pairs if file.is_file()]
+    if not found:
+        raise DataError(f"{of_pairs[0][0]}: no corrections yet; make some on the page of: mt serve {parent}")
+    if len(found) > 1:
+        files = " and ".join(str(file) for file, _ in found)
+        raise UsageError(
+            f"{files}: of several language pairs; train on one at a time, as on any table, --from {parent}"
+        )
+    [(file, pair)] = found
+    both = config.training.both_directions == 1
+    sets = {"data.dev": pair.dev, "data.test": pair.test or None, "training.both_directions": 1 if both else None}
+    return file, f"{pair.src_lang},{pair.tgt_lang}", _as_settings(sets)
 
 
 def usual_run_dir(

@@ -7,11 +7,14 @@ import random
 import re
 import shlex
 import shutil
+import socket
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 import yaml
 from pages import is_mt, run, shown
 from test_structure import ORDER
@@ -150,7 +153,15 @@ def folder(tiny: Path, trained_run: Path) -> Path:
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the pages are written for a shell")
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/decoding-and-export.md"])
-def test_the_commands_of_a_page_run_one_after_another(page: str, folder: Path, mt: Mt) -> None:
+def test_the_commands_of_a_page_run_one_after_another(
+    page: str, folder: Path, mt: Mt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def correct_and_stop(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        Path("runs/nb-en/corrections.tsv").write_text("nb\ten\ttime\nrød katt\tred cat\tnow\n")
+        sockets[0].close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", correct_and_stop)
+    monkeypatch.setattr(webbrowser, "open", lambda url: True)
     commands = [line for line in shown(PAGES[page]) if is_mt(line) and not NOT_HERE.search(line)]
     assert len(commands) >= 5
     for command in commands:

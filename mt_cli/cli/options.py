@@ -37,13 +37,12 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.
 BadInputOption = Annotated[
     Literal["error", "replace"], typer.Option(help="A line that is not UTF-8: stop, or put U+FFFD for what is wrong.")
 ]
-CorpusArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="CORPUS...",
-        help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); or a config.",
-    ),
-]
+_CORPUS = typer.Argument(
+    metavar="CORPUS...",
+    help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); or a config.",
+)
+CorpusArgument = Annotated[list[Path], _CORPUS]
+OptionalCorpusArgument = Annotated[list[Path] | None, _CORPUS]
 SrcLangOption = Annotated[
     str | None, typer.Option(help="Language code of the source, where no name tells it, or a memory has several.")
 ]

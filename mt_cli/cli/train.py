@@ -15,8 +15,8 @@ import typer
 
 from mt_cli.cli.options import (
     ColumnsOption,
-    CorpusArgument,
     DevOption,
+    OptionalCorpusArgument,
     SrcLangOption,
     TestOption,
     TgtLangOption,
@@ -24,7 +24,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
-from mt_cli.corpus_config import read_config, usual_run_dir
+from mt_cli.corpus_config import corrections_of, read_config, usual_run_dir
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
@@ -46,6 +46,13 @@ WordsOption = Annotated[
     typer.Option(metavar="FILE", help="Words and phrases to learn: a table, or given for either side."),
 ]
 SweepOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_OF_SET)]
+FromOption = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
+]
+CorrectionsOption = Annotated[
+    bool, typer.Option("--corrections", help="In place of CORPUS: what people corrected in translations of --from RUN.")
+]
 RunDirOption = Annotated[
     Path | None,
     typer.Option(help="Where the run lives. Default: runs/ and the languages, or the table's or config's name."),
@@ -53,7 +60,7 @@ RunDirOption = Annotated[
 
 
 def train(
-    corpus: CorpusArgument,
+    corpus: OptionalCorpusArgument = None,
     src_lang: SrcLangOption = None,
     tgt_lang: TgtLangOption = None,
     columns: ColumnsOption = None,
@@ -65,10 +72,8 @@ def train(
     clean: Annotated[
         bool, typer.Option("--clean", help="Leave out what `mt check` would drop; left_out.tsv lists it.")
     ] = False,
-    init_from: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
-    ] = None,
+    init_from: FromOption = None,
+    corrections: CorrectionsOption = False,
     extend_vocabulary: Annotated[
         bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
     ] = False,
@@ -88,12 +93,20 @@ def train(
 
     began = time.monotonic()
     more = [name for name, is_given in {"clean": clean, "monolingual": monolingual, "words": words}.items() if is_given]
-    configs = dict[Path, Config]()
+    configs, kept = dict[Path, Config](), list[str]()
+    if corrections:
+        if corpus or init_from is None:
+            raise UsageError("--corrections takes the place of a corpus; give --from RUN with it, and no corpus")
+        table, columns, kept = corrections_of(init_from)
+        corpus, (src_lang, tgt_lang) = [table], columns.split(",")
+        run_dir = run_dir or init_from.with_name(f"{init_from.name}-corrected")
+    if not corpus:
+        raise UsageError("no corpus; give two text files, a table or a config")
     with StopSignals() as signals:
         for suffix, own in combinations(overrides or []).items():
             texts = (monolingual, init_from, words)
             config = read_config(
-                corpus, src_lang, tgt_lang, columns, dev, test, own, *texts, minutes, clean, extend_vocabulary
+                corpus, src_lang, tgt_lang, columns, dev, test, [*kept, *own], *texts, minutes, clean, extend_vocabulary
             )
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config

@@ -17,6 +17,7 @@
     timing.jsonl           the clock: seconds and tokens/s at the same steps
     report.html            the page of `mt report`; where training.report asks for it
     tensorboard/           the metrics once more, for TensorBoard; where training.tensorboard asks for it
+    corrections.tsv        what people corrected on the page of `mt serve`, for `mt train --corrections`
     checkpoints/           step-000500.pt ...
     best, last             text files that name one of these each
     cache/                 token ids of the corpus; may be deleted, is built again
@@ -235,6 +236,7 @@ class PairFiles:
         self.held_out = folder / "held_out"
         self.left_out_file = folder / "left_out.tsv"
         self.check_file = folder / "check.json"
+        self.corrections_file = folder / "corrections.tsv"
         self.cache = folder / "cache"
         refuse_outside(manifest.folder, folder)
 

@@ -65,7 +65,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # an answer is two packets; not to wait 40 ms between
+        listener.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # an answer is two packets; not to wait 40 ms between
         return listener
     except OSError as error:
         raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from None

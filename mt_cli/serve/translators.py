@@ -35,9 +35,7 @@ class Served(NamedTuple):
 
     def corrections_file(self) -> Path:
         """Where corrections of this language pair are kept, in the order of its training text."""
-        data = self.run.load_config().data
-        folder = self.run.path / self.direction.pair.name if len(data.directions) > 1 else self.run.path
-        return folder / "corrections.tsv"
+        return self.run.of_pair(self.run.load_config().data, self.direction.pair).corrections_file
 
 
 def code_of(tag: str) -> str:

@@ -18,6 +18,7 @@ from mt_cli.cli.explain import attend
 from mt_cli.config import Config
 from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.data.reading import Sentence
+from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
 from mt_cli.decoding.greedy import Hypothesis, greedy_search
 from mt_cli.decoding.parts import Part, SourcePart
@@ -137,6 +138,11 @@ def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
     assert maps.decoder.triu(1).abs().max() == 0
     assert ("min_length" not in options) or ("</s>" not in maps.tgt_pieces and len(maps.alignment) == n_tgt == 10)
+
+
+def test_a_span_is_shown_by_its_number(translator: Translator) -> None:
+    maps = forced(translator, f"a {SYMBOLS[0]}", f"b {SYMBOLS[1]}")
+    assert maps.source == "a ①" and maps.translation == "b ②"
 
 
 def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator: Translator) -> None:

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from mt_cli.data.batching import source_batch, subsequent_mask
+from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding import alignment
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
 
+_SHOWN = str.maketrans(SYMBOLS, "①②③④⑤⑥⑦⑧")  # a browser shows no symbols of spans
 Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
@@ -48,18 +50,22 @@ def attention_maps(translator: Translator, part: Part) -> AttentionMaps:
     _, weights = translator.model.forward_with_weights(*(tensor.to(translator.device) for tensor in inputs))
     encoder, decoder, cross = (torch.cat(w).float().cpu() for w in (weights.encoder, weights.decoder, weights.cross))
     return AttentionMaps(
-        source=tokenizer.decode_src(src_ids),
-        translation=tokenizer.decode_tgt(part.hypotheses[0].ids),
+        source=tokenizer.decode_src(src_ids).translate(_SHOWN),
+        translation=tokenizer.decode_tgt(part.hypotheses[0].ids).translate(_SHOWN),
         src_lang=translator.config.data.src_lang,
         tgt_lang=translator.config.data.tgt_lang,
-        src_pieces=tokenizer.src_pieces([*src_ids, EOS_ID]),
-        tgt_pieces=tokenizer.tgt_pieces(tgt_ids),
-        tgt_inputs=tokenizer.tgt_pieces(tgt_in),
+        src_pieces=_visible(tokenizer.src_pieces([*src_ids, EOS_ID])),
+        tgt_pieces=_visible(tokenizer.tgt_pieces(tgt_ids)),
+        tgt_inputs=_visible(tokenizer.tgt_pieces(tgt_in)),
         encoder=encoder,
         decoder=decoder,
         cross=cross,
         alignment=_align(cross.mean((0, 1)), tgt_ids),
     )
+
+
+def _visible(pieces: Sequence[str]) -> list[str]:
+    return [piece.translate(_SHOWN) for piece in pieces]
 
 
 def _align(weights: Tensor, tgt_ids: list[int]) -> Alignment:

@@ -304,6 +304,29 @@ def test_a_correction_is_kept_in_the_run_and_trained_on(client, mt, tiny):
     assert b"no corrections yet" in mt("train", "--from", "corrected", "--corrections").err
 
 
+def sent(name: str, content: str, **fields: str) -> tuple[str, str]:
+    """The body and the kind of a form with a file."""
+    parts = [f'Content-Disposition: form-data; name="{key}"\r\n\r\n{value}' for key, value in fields.items()]
+    parts.append(f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n{content}')
+    return "".join(f"--x\r\n{part}\r\n" for part in parts) + "--x--\r\n", "multipart/form-data; boundary=x"
+
+
+def test_a_file_comes_back_translated_in_its_format(client):
+    languages = {"source": "en", "target": "de"}
+    body, kind = sent("../red.html", "<p class='a'><b>red</b> cat</p>\n<script>cat</script>", **languages)
+    answer = client.post("/mt/file", body, kind=kind)
+    assert answer.text == "<p class='a'><b>rot</b> Katze</p>\n<script>cat</script>"
+    assert answer.headers["content-disposition"] == "attachment; filename*=utf-8''.._red_de.html"
+    body, kind = sent("red.txt", "red cat\n\nthe dog sees\n", **languages)
+    url = client.post("/translate_file", body, kind=kind).json["translatedFileUrl"]
+    assert client.ask("GET", url.removeprefix(client.url)).text == "rot Katze\n\ndie Hund sieht\n"
+    assert client.ask("GET", "/download_file/guessed/red.txt").status == 404
+    for name, content in (("red.exe", "cat"), ("red.docx", "no archive"), ("red.txt", "\udcff")):
+        body, kind = sent(name, content, **languages)
+        answer = client.post("/mt/file", body.encode("utf-8", "surrogateescape"), kind=kind)
+        assert answer.status == 400 and "/" not in answer.json["error"]
+
+
 # Closed by default ---------------------------------------------------------------------------------------------------
 
 

@@ -83,7 +83,7 @@ class DocumentTranslator:
                 raise DataError(f"{found}; take another run, or correct the file")
         wanted = [one if one.is_asked or (takes_all and one.target) else None for one in document.segments]
         made = self._made([(one.markup, one.text) for one in wanted if one is not None], name, has_remarks)
-        return [None if one is None else _checked(one, made[one.markup, one.text], name) for one in wanted]
+        return [None if one is None else checked(one, made[one.markup, one.text], name) for one in wanted]
 
     def _made(self, keys: Sequence[Key], name: str, has_remarks: bool) -> dict[Key, Written]:
         made, distinct = dict[Key, Written](), list(dict.fromkeys(keys))
@@ -128,7 +128,7 @@ class DocumentTranslator:
         return hashlib.sha256(json.dumps([*self._identity, has_remarks, *key]).encode()).hexdigest()[:32]
 
 
-def _checked(segment: Segment, made: Written, name: str) -> Written | None:
+def checked(segment: Segment, made: Written, name: str) -> Written | None:
     """None where the translation lacks a tag, or is empty."""
     if segment.markup and Counter(_TAG.findall(segment.text)) != Counter(_TAG.findall(made.text)):
         log.info(f"note: {name}: {segment.place}: its tags are lost in translation, so it stays as it is")

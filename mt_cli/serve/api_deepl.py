@@ -52,7 +52,7 @@ def routes(service: Service) -> list[Route]:
         glossary: _Entries = ()
         if identifier := parameters.get("glossary_id"):
             glossary = _glossary(glossaries, identifier).entries
-        pair, _ = await service.pair_of(request, source, target, lines[0])
+        pair, _ = await service.find_pair(request, source, target, lines[0])
         if pair is None:
             is_known = source == "auto" or service.translators.knows(source)
             wrong = "target_lang" if is_known else "source_lang"

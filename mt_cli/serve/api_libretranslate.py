@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -10,6 +11,7 @@ from starlette.routing import Route
 
 from mt_cli.serve.batcher import Task
 from mt_cli.serve.corrections import keep_correction
+from mt_cli.serve.files import SUFFIXES, KeptFiles, translated_file
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import Parameters, Service, number
 
@@ -17,6 +19,8 @@ _MOST_ALTERNATIVES = 10
 
 
 def routes(service: Service) -> list[Route]:
+    kept = KeptFiles()
+
     async def translate(request: Request) -> Response:
         parameters = await service.parameters(request)
         service.require_key(request, parameters, missing=400)
@@ -24,7 +28,7 @@ def routes(service: Service) -> list[Route]:
         source, target = service.text(parameters, "source"), service.text(parameters, "target")
         n_alternatives = number(parameters, "alternatives", _MOST_ALTERNATIVES)
         markup = _markup(parameters)
-        pair, confidence = await service.pair_of(request, source, target, lines[0])
+        pair, confidence = await service.find_pair(request, source, target, lines[0])
         if pair is None:
             return JSONResponse(_untranslated(service, lines, parameters, source, target))
         found = await service.translate(request, Task(pair, markup, 1 + n_alternatives), lines)
@@ -52,7 +56,7 @@ def routes(service: Service) -> list[Route]:
             {
                 "apiKeys": bool(service.access.keys),
                 "charLimit": service.access.max_characters,
-                "filesTranslation": bool(service.file_suffixes),
+                "filesTranslation": True,
                 "frontendTimeout": 500,
                 "keyRequired": bool(service.access.keys),
                 "language": {
@@ -60,17 +64,24 @@ def routes(service: Service) -> list[Route]:
                     "target": {"code": target, "name": names[target]},
                 },
                 "suggestions": True,
-                "supportedFilesFormat": service.file_suffixes,
+                "supportedFilesFormat": SUFFIXES,
             }
         )
+
+    async def translate_file(request: Request) -> Response:
+        parameters = await service.parameters(request)
+        service.require_key(request, parameters, missing=400)
+        name, content = await translated_file(service, request, service.pair_of(parameters), parameters)
+        return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{kept.add(content)}/{quote(name)}"})
+
+    async def download_file(request: Request) -> Response:
+        content = kept.get(request.path_params["token"])
+        return Response(content, media_type="application/octet-stream", headers={"content-disposition": "attachment"})
 
     async def suggest(request: Request) -> Response:
         parameters = await service.parameters(request)
         service.require_token_or_key(request, parameters)
-        source, target = service.text(parameters, "source"), service.text(parameters, "target")
-        if (pair := service.translators.find(source, target)) is None:
-            raise Refused(400, f"{source} to {target} is not supported")
-        served = service.translators.served[pair]
+        served = service.translators.served[service.pair_of(parameters)]
         await keep_correction(served, service.text(parameters, "q"), service.text(parameters, "s"))
         return JSONResponse({"success": True})
 
@@ -78,17 +89,17 @@ def routes(service: Service) -> list[Route]:
         """The plugins of OPUS-CAT for Trados, memoQ and OmegaT ask this."""
         parameters = await service.parameters(request)
         service.require_key(request, parameters | {"api_key": parameters.get("tokenCode")})
-        line, source = service.text(parameters, "input"), service.text(parameters, "srcLangCode")
-        target = service.text(parameters, "trgLangCode")
-        if (pair := service.translators.find(source, target)) is None:
-            raise Refused(400, f"{source} to {target} is not supported")
-        return JSONResponse({"translation": (await service.translate(request, Task(pair), [line]))[0][0]})
+        task = Task(service.pair_of(parameters, "srcLangCode", "trgLangCode"))
+        line = service.text(parameters, "input")
+        return JSONResponse({"translation": (await service.translate(request, task, [line]))[0][0]})
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     return [
         Route("/translate", translate, methods=["POST"]),
+        Route("/translate_file", translate_file, methods=["POST"]),
+        Route("/download_file/{token}/{name}", download_file),
         Route("/languages", languages),
         Route("/detect", detect, methods=["POST"]),
         Route("/frontend/settings", settings),

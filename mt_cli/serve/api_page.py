@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 from mt_cli.serve.batcher import Task
 from mt_cli.serve.corrections import keep_correction
-from mt_cli.serve.guard import NO_FRAMES, Refused
-from mt_cli.serve.service import Parameters, Service, number, upload
-from mt_cli.serve.translators import Pair
+from mt_cli.serve.files import translated_file
+from mt_cli.serve.guard import NO_FRAMES
+from mt_cli.serve.service import Service, number
 
 _PACKAGE = Path(__file__).parents[1]
 _MOST_ALTERNATIVES = 10
@@ -40,31 +40,34 @@ def routes(service: Service) -> list[Route]:
         return JSONResponse(service.translators.languages())
 
     async def translate(request: Request) -> Response:
-        parameters, pair = await parameters_and_pair(request)
+        parameters = await parameters_of(request)
         n_best = 1 + number(parameters, "alternatives", _MOST_ALTERNATIVES)
         lines = re.split(r"\r\n|[\r\n]", service.text(parameters, "q"))
-        return JSONResponse({"lines": await service.translate(request, Task(pair, None, n_best, "explained"), lines)})
+        return JSONResponse(
+            {
+                "lines": await service.translate(
+                    request, Task(service.pair_of(parameters), None, n_best, "explained"), lines
+                )
+            }
+        )
 
     async def correct(request: Request) -> Response:
-        parameters, pair = await parameters_and_pair(request)
+        parameters = await parameters_of(request)
         service.require_token_or_key(request, parameters)
-        served = service.translators.served[pair]
+        served = service.translators.served[service.pair_of(parameters)]
         await keep_correction(served, service.text(parameters, "q"), service.text(parameters, "text"))
         return JSONResponse({"success": True})
 
     async def file(request: Request) -> Response:
-        parameters, pair = await parameters_and_pair(request)
-        name, content = await service.translated_file(request, pair, upload(parameters))
+        parameters = await parameters_of(request)
+        name, content = await translated_file(service, request, service.pair_of(parameters), parameters)
         disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
         return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
 
-    async def parameters_and_pair(request: Request) -> tuple[dict[str, Any], Pair]:
-        parameters: Parameters = await service.parameters(request)
+    async def parameters_of(request: Request) -> dict[str, Any]:
+        parameters = await service.parameters(request)
         service.require_key(request, parameters)
-        source, target = service.text(parameters, "source"), service.text(parameters, "target")
-        if (pair := service.translators.find(source, target)) is None:
-            raise Refused(400, f"{source[:40]} to {target[:40]} is not supported")
-        return dict(parameters), pair
+        return parameters
 
     async def metrics(request: Request) -> Response:
         service.require_key(request, request.query_params)

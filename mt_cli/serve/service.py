@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
@@ -28,13 +28,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 Parameters = Mapping[str, Any]
 
 
+class Upload(NamedTuple):
+    """A file of a request."""
+
+    name: str
+    content: bytes
+
+
 class Service:
     """Translates for requests."""
 
     def __init__(self, translators: Translators, access: Access, metrics: Metrics):
         self.translators, self.access, self.metrics = translators, access, metrics
         most = _QUEUE * access.max_characters
-        self.file_suffixes = list[str]()
         self.batcher = Batcher(lambda pair: translators.served[pair], _do, most, metrics)
 
     async def translate(self, request: Request, task: Task, lines: Sequence[str]) -> list[Any]:
@@ -61,7 +67,14 @@ class Service:
             raise Refused(499, "the client has gone")
         raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later", 5)
 
-    async def pair_of(self, request: Request, source: str, target: str, text: str) -> tuple[Pair | None, float]:
+    def pair_of(self, parameters: Parameters, source: str = "source", target: str = "target") -> Pair:
+        """The direction that these parameters name. Raises Refused where no run has it."""
+        codes = self.text(parameters, source), self.text(parameters, target)
+        if (pair := self.translators.find(*codes)) is None:
+            raise Refused(400, f"{codes[0][:40]} to {codes[1][:40]} is not supported")
+        return pair
+
+    async def find_pair(self, request: Request, source: str, target: str, text: str) -> tuple[Pair | None, float]:
         """The direction that is asked for, None where no run has it, and how sure a source is that is to be detected."""
         if source.casefold() != "auto":
             return self.translators.find(source, target), 100.0
@@ -80,10 +93,6 @@ class Service:
 
         return await detect(text, served, score)
 
-    async def translated_file(self, request: Request, pair: Pair, file: UploadFile) -> tuple[str, bytes]:
-        """Raises Refused for a file that cannot be read."""
-        raise Refused(400, "Invalid file format")
-
     # What a request says -------------------------------------------------------------------------------------------
 
     async def parameters(self, request: Request) -> dict[str, Any]:
@@ -92,10 +101,13 @@ class Service:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
-                form = await request.form(max_part_size=self.access.max_body_bytes)
-                for name in form:
-                    values = form.getlist(name)
-                    found[name] = values[0] if len(values) == 1 else values
+                async with request.form(max_part_size=self.access.max_body_bytes) as form:
+                    for name in form:
+                        values = [
+                            Upload(one.filename or "", await one.read()) if isinstance(one, UploadFile) else one
+                            for one in form.getlist(name)
+                        ]
+                        found[name] = values[0] if len(values) == 1 else values
             elif body := await request.body():
                 content = json.loads(body)
                 if not isinstance(content, dict):
@@ -153,14 +165,6 @@ class Service:
         if isinstance(parameters[name], list):
             raise Refused(400, f"Invalid request: {name} parameter is a list, expected a string")
         return texts[0]
-
-
-def upload(parameters: Parameters) -> UploadFile:
-    """Raises Refused for a request without a file."""
-    file = parameters.get("file")
-    if not isinstance(file, UploadFile) or not file.filename:
-        raise Refused(400, "Invalid request: missing file parameter")
-    return file
 
 
 def number(parameters: Parameters, name: str, most: int) -> int:

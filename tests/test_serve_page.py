@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import test_serve
 from browser import Browser, browser, needs_chromium
+from test_serve import DOG, Client
 
 from mt_cli.explain.page import render_page
 
 pytestmark = needs_chromium
+
+client, locked, start = test_serve.client, test_serve.locked, test_serve.start  # fixtures
 
 FOLDER = Path(render_page.__code__.co_filename).parents[1] / "serve"
 POLICY = "default-src 'none'; script-src 'nonce-n'; style-src 'nonce-n'; connect-src 'self'; img-src data:"
@@ -76,7 +80,8 @@ def opened(chromium: Browser, address: str) -> Iterator[Browser]:
     yield chromium
     assert not chromium.value("document.querySelector('img, iframe, script:not([nonce])')")
     assert chromium.complaints == []
-    assert [one for one in chromium.requests if not one.startswith((address, "data:", "blob:"))] == []
+    site = address.partition("?")[0]
+    assert [one for one in chromium.requests if not one.startswith((site, "data:", "blob:"))] == []
 
 
 def type_line(page: Browser, text: str, translated: str) -> None:
@@ -194,3 +199,48 @@ def test_a_page_without_files_says_so_and_stays(page: Browser, tmp_path: Path) -
     page.drop(tmp_path / "page.html")
     page.wait("document.querySelector('#status').textContent === 'This page translates no files.'")
     assert page.value("document.querySelector('#choose').hidden")
+
+
+# With a server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(chromium: Browser, client: Client) -> Iterator[Browser]:
+    yield from opened(chromium, client.url + "/")
+
+
+def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served: Browser) -> None:
+    served.value("document.querySelector('#source').value = 'en'")
+    type_line(served, "the red cat\nthe dog sees", DOG[1])
+    assert texts(served, ".said")[1] == DOG[1] and texts(served, ".aside") and texts(served, ".word")
+    served.click("#copy")
+    served.wait("document.querySelector('#status').textContent === 'Copied.'")
+    copied = "\n".join(texts(served, ".said"))
+    served.value("document.querySelector('#text').select()")
+    served.call("Input.dispatchKeyEvent", type="keyDown", commands=["paste"])
+    assert served.value("document.querySelector('#text').value") == copied
+
+
+def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Browser, client: Client) -> None:
+    type_line(served, DOG[0], DOG[1])
+    served.click(".said")
+    served.wait("document.querySelector('.others p').textContent !== 'Looking for other translations\u2026'")
+    assert texts(served, ".others button") and DOG[1] not in texts(served, ".others button")
+    served.click(".panel textarea")
+    served.write(" \u00fcber")
+    served.click(".main")
+    served.wait("document.querySelector('#status').textContent.startsWith('Kept')")
+    assert served.value("document.querySelector('#download').hidden")
+    kept = client.service.translators.served["en", "de"].corrections_file().read_text("utf-8")
+    assert f"{DOG[0]}\t{texts(served, '.said')[0]}\t" in kept and "\u00fcber" in kept
+
+
+def test_a_server_with_keys_answers_its_page(chromium: Browser, locked: Client) -> None:
+    for page in opened(chromium, f"{locked.url}/?api_key=s3cret"):
+        type_line(page, DOG[0], DOG[1])
+
+
+def test_an_error_of_the_server_is_shown(served: Browser) -> None:
+    served.write("a " * 6000)
+    served.wait("document.querySelector('#status').textContent.includes('text limit')")
+    served.complaints.clear()  # Chromium writes each status of 400 into the console

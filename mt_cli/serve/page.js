@@ -298,14 +298,14 @@ async function translateFiles(files) {
   }
 }
 
-async function copy() {
-  try {
-    await navigator.clipboard.writeText(translation());
-    say("Copied.");
-  } catch { // a page that came over a network without encryption has no clipboard
-    getSelection().selectAllChildren(output);
-    say("Selected. Copy it with Ctrl+C.");
-  }
+function copy() { // by a selection, as pages that came without encryption have no navigator.clipboard
+  const box = Object.assign(element("textarea", "unseen"), { value: translation() });
+  document.body.append(box);
+  box.select();
+  const isCopied = document.execCommand("copy");
+  box.remove();
+  byId("copy").focus();
+  say(isCopied ? "Copied." : "This browser does not let a page copy.", !isCopied);
 }
 
 function stop() {

@@ -19,6 +19,7 @@ from mt_cli.errors import DataError
 Code = list[Any]  # the elements that a tag stands for: one around words, or neighbours that stay as they are
 # What is before the root element: byte order mark, declaration, comments, document type.
 _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL)
+_PARSER = etree.XMLParser(**PARSER_OPTIONS)  # of translations
 _TAGS = re.compile(r"</?[gx]\b[^<>]*>")
 
 
@@ -39,7 +40,7 @@ def serialized(tree: Any, content: bytes) -> bytes:
         return bytes(etree.tostring(tree, encoding=encoding, xml_declaration=True))
     written = re.sub(rb"\r?\n", b"\r\n", written) if b"\r\n" in content else written
     after = [etree.tostring(one, encoding=encoding, xml_declaration=False) for one in root.itersiblings()]
-    return (prolog[0] if prolog else b"") + written + b"".join(after) + b"\n" * content.endswith(b"\n")
+    return (prolog[0] if prolog else b"") + written + b"".join(after) + content[len(content.rstrip()) :]
 
 
 def marked_text(element: Any, is_around_words: Callable[[Any], bool]) -> tuple[str, list[Code]]:
@@ -70,7 +71,7 @@ def parsed_markup(text: str, codes: list[Code]) -> Any:
     """A translation as an element with children `g` and `x`, each code that no translation changes once. Where tags do not
     match, it has no `g`."""
     try:
-        root = etree.fromstring(f"<r>{text}</r>", etree.XMLParser(**PARSER_OPTIONS))
+        root = etree.fromstring(f"<r>{text}</r>", _PARSER)
         known = {str(number) for number in range(1, len(codes) + 1)}
         is_known = all(child.tag in ("g", "x") and child.get("id") in known for child in root.iterdescendants())
     except (etree.XMLSyntaxError, ValueError):

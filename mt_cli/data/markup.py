@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 PARSER_OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
+UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF whose target is at most a copy of the source
 _PAIRED = {"g", "pc"}
 _WITHOUT_TAGS = {"hi", "mrk"}  # what they mark is not of use to other programs
 _OPENING, _CLOSING = {"bpt", "bx", "sc"}, {"ept", "ex", "ec"}

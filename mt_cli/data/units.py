@@ -16,7 +16,7 @@ from typing import Any
 
 from mt_cli.data.languages import language
 from mt_cli.data.lines import decode_line, raw_lines
-from mt_cli.data.markup import PARSER_OPTIONS, local_name, text_with_codes
+from mt_cli.data.markup import PARSER_OPTIONS, UNTRANSLATED, local_name, text_with_codes
 from mt_cli.errors import DataError
 
 Unit = tuple[
@@ -25,7 +25,6 @@ Unit = tuple[
 
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF
 _N_SURVEYED = 1000
 _PO_FIELD = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"(.*)"')
 _PO_ESCAPE = re.compile(r"\\(.)")
@@ -117,7 +116,7 @@ def _of_xliff(unit: Any) -> dict[str, str]:
         code = next((code for one in above for name in names if (code := one.get(name))), unnamed)
         for element in unit.iterchildren(f"{{*}}{side}"):
             text, state = text_with_codes(element), element.get("state", state)
-            if text.strip() and (side == "source" or state not in _UNTRANSLATED):
+            if text.strip() and (side == "source" or state not in UNTRANSLATED):
                 texts[code] = text
     return texts
 

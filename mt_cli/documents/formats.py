@@ -16,7 +16,7 @@ FORMATS = {
     ".xliff": "xliff", ".xlf": "xliff", ".docx": "office", ".odt": "office", ".xml": "android", ".xlsx": "workbook",
 }  # fmt: skip
 TABLES = (".csv", ".tsv", ".xlsx")
-WITH_REMARKS = (".po", ".pot", ".xlf", ".xliff", ".tmx")  # which have a place for a comment on a translation
+WITH_REMARKS = (".po", ".pot", ".xlf", ".xliff", ".xml")  # which have a place for a comment on a translation
 
 
 def is_document(path: Path) -> bool:

@@ -8,12 +8,10 @@ from typing import Any
 
 from lxml import etree
 
-from mt_cli.data.markup import local_name
+from mt_cli.data.markup import UNTRANSLATED, local_name
 from mt_cli.documents.document import Segment, Written
 from mt_cli.documents.inline import fill, marked_text, parse, serialized
 from mt_cli.errors import DataError
-
-_UNTRANSLATED = {"new", "needs-translation", "initial"}  # states whose target is a copy of the source
 
 
 def read(content: bytes, name: str) -> Xliff:
@@ -75,7 +73,7 @@ def _segment(unit: Any) -> Segment:
     target, state = unit.find("{*}target"), unit.get("state")
     wanted = next((one for above in (unit, *unit.iterancestors()) if (one := above.get("translate"))), "yes")
     given = ""
-    if target is not None and target.get("state", state) not in _UNTRANSLATED:
+    if target is not None and target.get("state", state) not in UNTRANSLATED:
         given, _ = marked_text(target, _is_around_words)
     owner = unit if local_name(unit) == "trans-unit" else next(unit.iterancestors("{*}unit"), unit)
     number = owner.get("id", "")

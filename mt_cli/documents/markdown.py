@@ -57,7 +57,7 @@ def _slots(source: Source) -> Iterator[Slot]:
             yield from _slot(source, paragraph[0], paragraph[-1], names)
             paragraph.clear()
 
-    if lines[0].removeprefix("\ufeff") == "---":  # front matter
+    if lines[0] == "---":  # front matter
         number = behind(1, lambda line: line in ("---", "..."))
     while number < len(lines):
         line, (start, end) = lines[number], spans[number]

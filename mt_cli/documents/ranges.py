@@ -54,11 +54,13 @@ class Source:
     text: str
     name: str
     encoding: str = "utf-8"
+    mark: bytes = b""  # of the byte order, before the text
 
     @classmethod
     def decoded(cls, content: bytes, name: str, encoding: str = "utf-8") -> Source:
         """Raises DataError for bytes that are not in the encoding; a byte order mark counts more than what is declared."""
-        encoding = next((own for mark, own in _MARKS if content.startswith(mark)), encoding)
+        mark, encoding = next(((mark, own) for mark, own in _MARKS if content.startswith(mark)), (b"", encoding))
+        content = content.removeprefix(mark)
         try:
             text = content.decode(encoding)
             if text.encode(encoding) != content:
@@ -69,11 +71,11 @@ class Source:
             raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
         except LookupError:
             raise DataError(f"{name}: the encoding {encoding!r} is not known; save the file as UTF-8") from None
-        return cls(text, name, encoding)
+        return cls(text, name, encoding, mark)
 
     def encoded(self, text: str) -> bytes:
         try:
-            return text.encode(self.encoding)
+            return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
             line, char = text.count("\n", 0, error.start) + 1, text[error.start]
             found = f"{self.name}:{line}: the translation has {char!r}, which {self.encoding} cannot write"

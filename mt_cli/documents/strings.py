@@ -31,7 +31,7 @@ def read(content: bytes, name: str) -> TextDocument:
     if name.lower().endswith(".json"):
         source = Source.decoded(content, name)
         try:
-            json.loads(source.text.removeprefix("\ufeff"))
+            json.loads(source.text)
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", 1)
             raise DataError(f"{name}:{line}: no JSON ({getattr(error, 'msg', error)}); correct the file") from None

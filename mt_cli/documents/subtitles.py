@@ -73,7 +73,7 @@ class SubtitleDocument(TextDocument):
 
 def _cues(source: Source) -> Iterator[Cue]:
     text, times = source.text, (-1, -1)
-    is_vtt = text.removeprefix("\ufeff").startswith("WEBVTT")
+    is_vtt = text.startswith("WEBVTT")
     if source.name.lower().endswith(".vtt") and not is_vtt:
         raise source.error(0, "no WEBVTT at the beginning; write it there, or name an SRT file .srt")
     for number, block in enumerate(_BLOCK.finditer(text)):

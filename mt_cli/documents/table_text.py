@@ -77,7 +77,7 @@ class TableDocument(TextDocument):
         return self.source.encoded(edited(text, edits))
 
     def _read_rows(self, source: Source) -> Iterator[Row]:
-        text, row, at = source.text, Row(), int(source.text.startswith("\ufeff"))
+        text, row, at = source.text, Row(), 0
         cell = re.compile(rf"({_QUOTED}|[^{self._delimiter}\r\n]*+)({self._delimiter}|\r?\n|\r|\Z)")
         while at < len(text) or row:
             found = cell.match(text, at)

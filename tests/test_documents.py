@@ -1,0 +1,319 @@
+"""Documents of text: what is translated changes, every other byte stays; and `mt translate` for documents and folders."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from mt_cli.decoding.translator import Translator
+from mt_cli.documents import translate
+from mt_cli.documents.document import Document, Written
+from mt_cli.documents.formats import open_document
+from mt_cli.errors import MTError
+
+PO = r"""# Translation of an app.
+#, fuzzy
+msgid ""
+msgstr ""
+"Language: de\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);\n"
+
+# A note
+#. extracted
+#: app.c:1
+#, c-format
+#| msgid "old"
+msgctxt "menu"
+msgid "Say \"hi\" to %s\n"
+msgstr ""
+
+msgid "one"
+msgid_plural ""
+"%d of "
+"them"
+msgstr[0] ""
+msgstr[1] "there"
+msgstr[2] ""
+
+#~ msgid "gone"
+#~ msgstr "weg"
+
+msgid "known"
+msgstr "bekannt"
+"""
+
+# Name, content, and what has to be replaced in it where each text is put into capitals.
+DOCUMENTS = [
+    ("app.po", PO, [
+        ("# A note", "# mt: doubtful\n# A note"), ("#, c-format", "#, fuzzy, c-format"), ('to %s\\n"\nmsgstr ""', 'to %s\\n"\nmsgstr "SAY \\"HI\\" TO %S\\n"'),
+        ('msgid "one"', '# mt: doubtful\n#, fuzzy\nmsgid "one"'), ('[0] ""', '[0] "ONE"'), ('[2] ""', '[2] "%D OF THEM"'),
+    ]),
+    ("template.pot", 'msgid ""\nmsgstr "charset=CHARSET\\nLanguage: \\n"\n\nmsgid "a \\t\\\\ b"\nmsgstr ""\n', [
+        ("CHARSET", "UTF-8"), ("Language: ", "Language: xx"), ('msgid "a', '# mt: doubtful\n#, fuzzy\nmsgid "a'), ('msgstr ""', 'msgstr "A \\t\\\\ B"'),
+    ]),
+    ("talk.srt", "1\n00:00:01,000 --> 00:00:02,000 X1:4\nWhen I was young,\n\n2\n00:00:02,100 --> 00:00:04,100\nthe world & all\nwas another.\n\n"
+     "3\n00:00:04,000 --> 00:00:05,000\n- <i>Yes</i>, he said.\n- No!\n\n4\n00:00:05,000 --> 00:00:06,000\n{\\an8}<i>and a sign</i>\n", [
+        ("When I was young,", "WHEN I WAS YOUNG,"), ("the world & all\nwas another.", "THE WORLD & ALL WAS ANOTHER."),
+        ("<i>Yes</i>, he said", "<i>YES</i>, HE SAID"), ("- No", "- NO"), ("and a sign", "AND A SIGN"),
+    ]),
+    ("talk.vtt", "WEBVTT\n\nNOTE not this\n\nSTYLE\n::cue { color: red }\n\nid\n00:01.000 --> 00:02.000 align:start\n"
+     "<v Bob>A line that is longer than a screen is wide, so it is broken\n", [
+        ("A line that is longer than a screen is wide, so it is broken", "A LINE THAT IS LONGER THAN A\nSCREEN IS WIDE, SO IT IS BROKEN"),
+    ]),
+    ("page.html", '<!DOCTYPE html>\n<html class="x" lang="en"><title>A &amp; b</title><script>if (a<b) "c"</script>\n<p>See\n <a href="/x?a=1&b=2" title=\'go "on"\'>the'
+     ' <b>page</b></a> with <code>x</code>.<img src=i.png alt="a cat"><!-- n -->\n<pre>not this</pre><ul><li>one<li translate=no>two</li></ul>end<br>of it</html>\n', [
+        ('lang="en"', 'lang="xx"'), ("A &amp; b", "A &amp; B"), ("See\n ", "SEE "), ('go "on"', "GO &quot;ON&quot;"), (">the", ">THE"), ("page<", "PAGE<"),
+        (" with", " WITH"), ("a cat", "A CAT"), ("<li>one", "<li>ONE"), ("end<", "END<"), ("of it", "OF IT"),
+    ]),
+    ("notes.md", "---\ntitle: not this\n---\n# A *title* ##\n\nSome `code` and [a link](http://x.y/a_b)\nwith snake_case, see [ref].  \nA break\n\n    not this\n\n- [ ] item\n\n```\nnot\n\nthis\n```\n"
+     "| a | b\\|c |\n|---|:-:|\n| 1 | ![alt](i.png) |\n\n<div>\nblock\n</div>\n\n> said\n> twice\n\n[ref]: http://z\n", [
+        ("# A *title*", "# A *TITLE*"), ("Some", "SOME"), ("and [a link]", "AND [A LINK]"), ("\nwith snake_case, see", " WITH SNAKE_CASE, SEE"), ("A break", "A BREAK"), ("item", "ITEM"),
+        ("| a | b\\|c", "| A | B\\|C"), ("alt", "ALT"), ("block", "BLOCK"), ("said\n> twice", "SAID TWICE"),
+    ]),
+    ("app.json", '{"a": "It\\u00e9 {name}", "n": ["{n, plural, one {a # {x}} other {all {g, select, m {his} other {their}} #}} left", "12", "{open"]}', [
+        ("It\\u00e9", "IT\\u00c9"), ("{name}", "{NAME}"), ("a #", "A #"), ("all", "ALL"), ("his", "HIS"), ("their", "THEIR"), ("left", "LEFT"), ("{open", "{OPEN"),
+    ]),
+    ("app.properties", "# not this\na.b = one \\\n   two\nc=it''s {0} \\u00fc\nd\\ e: \\ space\n", [
+        ("one \\\n   two", "ONE TWO"), ("it''s", "IT''S"), ("\\u00fc", "\\u00dc"), ("space", "SPACE"),
+    ]),
+    ("table.csv", 'en,de\n"a ""b"", c",\nknown,bekannt\n', [('c",\n', 'c","A ""B"", C"\n')]),
+    ("table.tsv", "en\tde\na \"b\"\n", [('a "b"\n', 'a "b"\tA "B"\n')]),
+]  # fmt: skip
+
+
+def opened(file: Path) -> Document:
+    return open_document(file, "en,de" if file.suffix in (".csv", ".tsv") else None)
+
+
+def in_capitals(document: Document) -> list[Written | None]:
+    """A translation of each segment that is asked for; tags and entities stay."""
+    return [
+        Written(re.sub(r"(<[^<>]*>|&\w+;)|[^<&]+", lambda one: one[1] or one[0].upper(), segment.text), "doubtful")
+        if segment.is_asked
+        else None
+        for segment in document.segments
+    ]
+
+
+@pytest.mark.parametrize(("name", "content", "changes"), DOCUMENTS, ids=[name for name, *_ in DOCUMENTS])
+@pytest.mark.parametrize("kind", ["plain", "windows"])
+def test_only_what_is_translated_changes(tmp_path, kind, name, content, changes):
+    assert all(old in content for old, _ in changes)
+    expected = content
+    for old, new in changes:
+        expected = expected.replace(old, new)
+
+    def encoded(text: str) -> bytes:
+        return text.encode() if kind == "plain" else b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+
+    file = tmp_path / name
+    file.write_bytes(encoded(content))
+    document = opened(file)
+    n_segments = len(document.segments)
+    itself = [
+        Written(one.target or ("" if name.startswith(("app.po", "template", "table")) else one.text))
+        for one in document.segments
+    ]
+    assert n_segments >= 1
+    for translations in ([None] * n_segments, itself):
+        assert document.written(translations, "xx") == file.read_bytes()
+    assert document.written(in_capitals(document), "xx").decode() == encoded(expected).decode()
+
+
+def test_what_is_written_can_be_read_and_asks_for_nothing_more(tmp_path):
+    (tmp_path / "app.po").write_text(PO)
+    document = open_document(tmp_path / "app.po")
+    (tmp_path / "new.po").write_bytes(document.written([Written(one.text * 9) for one in document.segments], "de"))
+    again = open_document(tmp_path / "new.po").segments
+    assert [one.target.strip() for one in again] == [(one.text * 9).strip() for one in document.segments]
+    assert not any(one.is_asked for one in again) and [one.context for one in again][:2] == ["menu", "plural form 0"]
+    if shutil.which("msgfmt"):
+        command = ["msgfmt", "--check-format", "--use-fuzzy", "-o", "/dev/null", str(tmp_path / "new.po")]
+        assert subprocess.run(command, capture_output=True, text=True).stderr.count("error") <= 1  # %s is nine times
+
+
+@pytest.mark.parametrize(("column", "expected"), [
+    ("en", 'id;en;xx\n1;"a; b";"A; B"\n\n2;;\n3;c;C'), ("en,en", 'id;en\n1;"A; B"\n\n2\n3;C'), ("2", 'id;en;EN\n1;"a; b";"A; B"\n\n2;;\n3;c;C'),
+])  # fmt: skip
+def test_translations_of_a_column_go_where_the_option_says(tmp_path, column, expected):
+    (tmp_path / "a.csv").write_text('id;en\n1;"a; b"\n\n2\n3;c')
+    document = open_document(tmp_path / "a.csv", column)
+    assert document.written(in_capitals(document), "xx").decode() == expected
+
+
+def test_a_file_keeps_its_encoding(tmp_path):
+    (tmp_path / "a.html").write_bytes('<meta charset="windows-1252"><p>é</p>'.encode("cp1252"))
+    document = open_document(tmp_path / "a.html")
+    assert document.written(in_capitals(document), "xx") == '<meta charset="windows-1252"><p>É</p>'.encode("cp1252")
+    with pytest.raises(MTError, match=r"a\.html:1: the translation has '猫', which windows-1252 cannot write"):
+        document.written([Written("猫")], "zh")
+    (tmp_path / "a.srt").write_bytes("\ufeff1\n00:00:01,000 --> 00:00:02,000\né\n".encode("utf-16-le"))
+    document = open_document(tmp_path / "a.srt")
+    assert document.written(in_capitals(document), "xx").decode("utf-16").endswith("É\n")
+
+
+HEADER = (
+    'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\nPlural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
+)
+BAD = [
+    ("a.po", 'msgid "a"\nmsgstr ""\n', "1: no header"),
+    ("a.po", "", "1: no header"),
+    ("a.po", HEADER + "hello\n", "4: no line of a PO file"),
+    ("a.po", HEADER + 'msgid "a"\n"b\nmsgstr ""\n', "5: no line of a PO file"),
+    ("a.po", HEADER + 'msgid "a"\n', "4: an entry without msgid or msgstr"),
+    ("a.po", HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', "6: 1 plural forms, the header has 2"),
+    ("a.po", HEADER.replace("nplurals=2", "nplurals=INTEGER") + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', "6: 1 plural forms"),
+    ("a.po", HEADER.replace("(n != 1)", "(n +* 1)"), "1: Plural-Forms is no formula"),
+    ("a.po", HEADER.encode() + b'msgid "\xfc"\nmsgstr ""\n', "4: byte 0xfc, which UTF-8 text cannot have"),
+    ("a.po", HEADER.replace("UTF-8", "KLINGON"), " the encoding 'KLINGON' is not known"),
+    ("a.html", "plain text", "1: no tag, expected HTML"),
+    ("a.html", b"<meta charset=utf-8>\n<p>\xff</p>", "2: byte 0xff"),
+    ("a.srt", "Just text\n", "1: 'Just text' has no time stamps"),
+    ("a.srt", "1\n00:00:01 --> 00:00:02\na\n", "2: no time stamps, expected such as 00:00:01,000"),
+    ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\na\n2\n00:00:03,000 --> 00:00:04,000\n", "5: time stamps within a cue"),
+    ("a.vtt", "1\n00:00:01.000 --> 00:00:02.000\na\n", "1: no WEBVTT at the beginning"),
+    ("a.json", '{"a": "b",\n}', "2: no JSON"),
+    ("a.json", "[" * 100_000, "1: no JSON"),
+    ("a.properties", "a=\\u12\n", "1: \\u without four"),
+    ("a.csv", 'en,de\n"a,b\n', "2: a quote that is not closed"),
+    ("a.csv", "es,de\na,b\n", " --column en is not one column of it; its first row is: es, de"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "problem"), BAD)
+def test_a_file_that_is_not_what_it_says_is_refused_with_its_line(tmp_path, name, content, problem):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(MTError) as error:
+        opened(tmp_path / name)
+    assert str(error.value).startswith(f"{tmp_path / name}:{problem}") and "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a.po", "a.srt", "a.html", "a.md", "a.json", "a.properties", "a.csv"])
+def test_the_time_is_linear_in_the_number_of_segments(tmp_path, name):
+    units = {
+        ".po": 'msgid "text {}"\nmsgstr ""\n\n', ".srt": "{}\n00:00:01,000 --> 00:00:02,000\ntext <i>{}</i>\n\n", ".html": "<p>a <b>{}</b>\n",
+        ".md": "a *{}* `x`\n\n", ".json": '"text {}",\n', ".properties": "k{}=text\n", ".csv": "text {},\n",
+    }  # fmt: skip
+    starts = {".po": HEADER, ".json": "[", ".csv": "en,de\n"}
+
+    def seconds(n_units: int) -> float:
+        file = tmp_path / name
+        text = "".join(units[file.suffix].format(number, number) for number in range(n_units))
+        file.write_text(starts.get(file.suffix, "") + (text.rstrip(",\n") + "]" if name == "a.json" else text))
+        started = time.process_time()
+        document = opened(file)
+        assert len(document.segments) >= n_units * (name != "a.html")
+        document.written(in_capitals(document), "xx")
+        return time.process_time() - started
+
+    assert seconds(100_000) < 4 * 10 * max(seconds(10_000), 0.1)
+
+
+# The command line ----------------------------------------------------------------------------------------------------
+
+WEB = "<html lang=en><p>the <b>red</b> cat</p></html>"
+
+
+@pytest.fixture
+def documents(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    entries = "".join(f'msgid "{text}"\nmsgstr ""\n\n' for text in ("red cat", "dog", "the house", "tree", "red"))
+    Path("in/app.po").write_text(
+        HEADER.replace("Content", "Language: de\\nContent") + entries + 'msgid "cat"\nmsgstr "Kater"\n'
+    )
+    Path("in/sub/page.html").write_text(WEB)
+    Path("in/logo.png").write_bytes(b"\x89PNG")
+    return tmp_path
+
+
+def test_a_folder_is_translated_and_continues_after_a_kill(mt, trained_run, documents, monkeypatch):
+    answer = mt("translate", trained_run, "in", "--output", "whole")
+    assert (answer.code, answer.out) == (0, b"")
+    assert answer.said == [
+        "left out, of no format that is known: logo.png",
+        "whole/app.po: 5 of 6 segments translated",
+        "whole/sub/page.html: 1 of 1 segments translated",
+    ]
+    translated = Path("whole/app.po").read_text()
+    assert (
+        '\n#, fuzzy\nmsgid "red cat"\nmsgstr "rot Katze"\n' in translated
+        and 'msgid "cat"\nmsgstr "Kater"' in translated
+    )
+    assert Path("whole/sub/page.html").read_text() == "<html lang=de><p>die <b>rot</b> Katze</p></html>"
+
+    own, seen = Translator.translations, list[str]()
+
+    def interrupted(self, lines, *arguments, **options):
+        if "tree" in lines and len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.extend(lines)
+        return own(self, lines, *arguments, **options)
+
+    monkeypatch.setattr(translate, "_CHUNK", 2)
+    monkeypatch.setattr(Translator, "translations", interrupted)
+    assert mt("translate", trained_run, "in", "--output", "parts").code == 130
+    assert [file.name for file in Path("parts").rglob("*") if file.is_file()] == [".unfinished"]
+    with Path("parts/.unfinished").open("a") as cut:
+        cut.write('\n["0123')
+    seen.append("")
+    answer = mt("translate", trained_run, "in", "--output", "parts")
+    assert answer.code == 0 and "continuing; 2 translations are made already" in answer.said
+    assert seen[3:] == ["the house", "tree", "red", "the <g0>red</g0> cat"]
+    for name in ("app.po", "sub/page.html"):
+        assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
+    assert not Path("parts/.unfinished").exists()
+    assert mt("translate", trained_run, "in", "--output", "parts").code == 2
+
+
+def test_existing_translations_are_replaced_when_all_is_said(mt, trained_run, documents):
+    answer = mt("translate", trained_run, "in/app.po", "--output", "all.po", "--all", "--doubts")
+    assert answer.code == 0 and '\n#, fuzzy\nmsgid "cat"\nmsgstr "Katze"\n' in Path("all.po").read_text()
+    assert sorted(file.name for file in documents.iterdir()) == ["all.po", "in"]
+
+
+@pytest.mark.parametrize(("arguments", "problem"), [
+    (["in/app.po"], "in/app.po: a document; say by --output"),
+    (["in"], "in: a folder, and no run directory; say by --output"),
+    (["in", "--output", "in/out"], "in/out exists already, or is in in;"),
+    (["in/app.po", "--output", "in/app.po"], "in/app.po exists already"),
+    (["in/app.po", "--output", "app.html"], "app.html: the format stays the same"),
+    (["in/app.po", "--output", "a.po", "--column", "1"], "in/app.po: no table"),
+    (["in/app.po", "--output", "a.po", "--json"], "only lines of text have these; leave out --json"),
+    (["in/gone.po", "--output", "a.po"], "in/gone.po: No such file or directory"),
+    (["--all"], "only documents have these; leave out --all"),
+    (["in/app.po", "--output", "gone/a.po"], "cannot write gone/.a.po.unfinished: No such file or directory"),
+])  # fmt: skip
+def test_a_command_that_cannot_be_meant_is_refused(mt, trained_run, documents, arguments, problem):
+    answer = mt("translate", trained_run, *arguments)
+    assert answer.code in (1, 2) and answer.out == b"" and len(answer.said) == 1
+    assert answer.said[0].startswith(f"error: {problem}")
+    assert [file.name for file in documents.iterdir()] == ["in"]
+
+
+def test_a_document_in_other_languages_is_refused(mt, trained_run, documents):
+    Path("in/app.po").write_text(Path("in/app.po").read_text().replace("Language: de", "Language: fr"))
+    answer = mt("translate", trained_run, "in/app.po", "--output", "a.po")
+    assert answer.code == 1 and not Path("a.po").exists()
+    assert answer.said == [
+        "error: in/app.po: the file says fr, but the run translates en to de; take another run, or correct the file"
+    ]
+
+
+def test_a_segment_whose_tags_are_lost_stays_as_it_is(mt, trained_run, documents, monkeypatch):
+    own = Translator.translations
+
+    def without_tags(self, lines, *arguments, **options):
+        return own(self, [re.sub("<[^<>]*>", "", line) for line in lines], *arguments, **options)
+
+    monkeypatch.setattr(Translator, "translations", without_tags)
+    answer = mt("translate", trained_run, "in/sub/page.html", "--output", "a.html")
+    assert answer.code == 0 and Path("a.html").read_text() == WEB
+    assert "note: in/sub/page.html: line 1: its tags are lost in translation, so it stays as it is" in answer.said

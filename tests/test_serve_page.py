@@ -244,3 +244,11 @@ def test_an_error_of_the_server_is_shown(served: Browser) -> None:
     served.write("a " * 6000)
     served.wait("document.querySelector('#status').textContent.includes('text limit')")
     served.complaints.clear()  # Chromium writes each status of 400 into the console
+
+
+def test_a_server_translates_files_that_are_dropped_onto_its_page(served: Browser, tmp_path: Path) -> None:
+    (tmp_path / "über.txt").write_text(f"{DOG[0]}\n\n{DOG[0]}\n", "utf-8")
+    served.drop(tmp_path / "über.txt")
+    served.wait("document.querySelector('#status').textContent.startsWith('über.txt is translated')")
+    name = served.value("document.querySelector('#status').textContent").rpartition(": ")[2]
+    assert served.downloaded(name) == f"{DOG[1]}\n\n{DOG[1]}\n"

@@ -27,7 +27,7 @@ from mt_cli.serve.translators import Translators
 
 log = logging.getLogger(__name__)
 
-_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS = 4096
 _MAX_HEADER_BYTES = 32_768
 _SECONDS_FOR_HEADERS = 15
 
@@ -46,6 +46,7 @@ def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: 
     log.info(f"{url}   (Ctrl-C ends it; the page, and the APIs of LibreTranslate and DeepL)")
     if opens_browser:
         threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong is said in the answer
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

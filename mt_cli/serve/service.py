@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
@@ -185,6 +187,8 @@ async def _disconnection(request: Request) -> None:
 def _do(served: Served, task: Task, lines: list[str]) -> list[Any]:
     """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
     options: dict[str, Any] = {}
+    if served.translator.device.type == "cpu":  # as many batches as there are threads
+        options["batch_size"] = min(64, max(8, math.ceil(len(lines) / torch.get_num_threads())))
     if task.n_best > 1:
         options["n_best"] = task.n_best
         if type(served.translator) is not Translator:

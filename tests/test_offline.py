@@ -219,3 +219,26 @@ def test_a_browser_opens_the_page_as_a_file_and_translates_what_is_typed(
         assert chromium.value("mtBackend.isInWorker()") is True
         assert chromium.complaints == []
         assert all(address.startswith(("file:", "blob:", "data:")) for address in chromium.requests)
+
+
+@needs_node
+def test_a_run_of_several_directions_is_one_page_for_all(mt: Mt, tiny: Path) -> None:
+    sets = (
+        "training.both_directions=1",
+        "training.max_steps=40",
+        "training.validate_every_steps=40",
+        "model.positions=rotary",
+    )
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", *(word for one in sets for word in ("--set", one)))
+    assert answer.code == 0, answer.err.decode()
+    data, weights = data_of(loaded_directions(Path("run")))
+    found = in_node(data, weights, TRANSLATE, [["en-de", "the red cat", 1], ["de-en", "die rote Katze", 1]])
+    expected = [
+        Translator.load("run", to=to).translate(line) for to, line in (("de", "the red cat"), ("en", "die rote Katze"))
+    ]
+    assert [one["texts"] for one in found] == [[text] for text in expected]
+    assert (
+        mt("export", "run", "both.html", "--to", "html")
+        .said[-1]
+        .endswith("translates en to de and de to en; open it in a browser")
+    )

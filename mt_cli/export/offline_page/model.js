@@ -134,27 +134,28 @@ const ACTIVATIONS = {
 /** gamma * (x - mean) / sqrt(variance + epsilon) + beta, or over deviation + epsilon. */
 function layerNorm(gamma, beta, epsilon, hasVariance) {
   return (x) => {
-    let [mean, variance] = [0, 0];
+    let mean = 0;
+    let variance = 0;
     for (let i = 0; i < x.length; i++) mean += x[i];
     mean /= x.length;
     for (let i = 0; i < x.length; i++) variance += (x[i] - mean) * (x[i] - mean);
     const divisor = hasVariance ? Math.sqrt(variance / x.length + epsilon) : Math.sqrt(variance / (x.length - 1)) + epsilon;
-    return x.map((value, i) => gamma[i] * ((value - mean) / divisor) + beta[i]);
+    const y = new Float64Array(x.length);
+    for (let i = 0; i < x.length; i++) y[i] = gamma[i] * ((x[i] - mean) / divisor) + beta[i];
+    return y;
   };
 }
 
 /** Sines and cosines of the multiples of some angles, each by a rotation of the one before. */
 class Positions {
   constructor(angles, first) {
-    this.angles = angles; // [sine, cosine] each
-    const zero = angles.map(() => [0, 1]);
+    const zero = { sine: angles.map(() => 0), cosine: angles.map(() => 1) };
+    this.next = ({ sine, cosine }) => ({
+      sine: angles.map(([s, c], i) => sine[i] * c + cosine[i] * s),
+      cosine: angles.map(([s, c], i) => cosine[i] * c - sine[i] * s),
+    });
     this.rows = [first ? this.next(zero) : zero];
   }
-
-  next = (row) => row.map(([sine, cosine], i) => {
-    const [s, c] = this.angles[i];
-    return [sine * c + cosine * s, cosine * c - sine * s];
-  });
 
   at(position) {
     while (this.rows.length <= position) this.rows.push(this.next(this.rows.at(-1)));
@@ -163,17 +164,19 @@ class Positions {
 
   /** An embedding plus the vector of its position. */
   addTo(x, position) {
-    const row = this.at(position);
-    return x.map((value, i) => value + row[i >> 1][i % 2]);
+    const { sine, cosine } = this.at(position);
+    return x.map((value, i) => value + (i % 2 ? cosine : sine)[i >> 1]);
   }
 
   /** Queries or keys (H*K), rotated by angles that grow with the position. */
   rotate(x, position) {
-    const [row, y] = [this.at(position), new Float64Array(x.length)];
-    for (let i = 0; i < x.length; i++) {
-      const n = i % (2 * row.length);
-      const [sine, cosine] = row[n % row.length];
-      y[i] = n < row.length ? x[i] * cosine + x[i + row.length] * -sine : x[i] * cosine + x[i - row.length] * sine;
+    const { sine, cosine } = this.at(position);
+    const [y, half] = [new Float64Array(x.length), sine.length];
+    for (let head = 0; head < x.length; head += 2 * half) {
+      for (let n = 0, i = head; n < half; n++, i++) {
+        y[i] = x[i] * cosine[n] + x[i + half] * -sine[n];
+        y[i + half] = x[i + half] * cosine[n] + x[i] * sine[n];
+      }
     }
     return y;
   }

@@ -42,7 +42,8 @@ PAGE = f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r><w:r><
 RUNS = f"""<w:r><w:t>A red </w:t></w:r><w:r>{BOLD}<w:t>bo</w:t></w:r><w:proofErr w:type="x"/><w:r w:rsidR="1">{BOLD}<w:t>ld</w:t></w:r><w:r><w:tab/><w:t>page </w:t></w:r>
 {PAGE}<w:hyperlink r:id="r1" xmlns:r="urn:r"><w:r><w:rPr><w:u/></w:rPr><w:t>a link</w:t></w:r></w:hyperlink>
 <w:r><w:drawing><w:txbxContent><w:p><w:r><w:t>In a box</w:t></w:r></w:p></w:txbxContent></w:drawing></w:r>"""
-DOCX = f'<w:document xmlns:w="{W}"><w:body><w:p><w:pPr><w:jc/></w:pPr>{RUNS}</w:p><w:p/></w:body></w:document>'
+CONTROL = "<w:sdt><w:sdtPr/><w:sdtContent><w:r><w:t>Name</w:t></w:r></w:sdtContent></w:sdt>"
+DOCX = f'<w:document xmlns:w="{W}"><w:body><w:p><w:pPr><w:jc/></w:pPr>{RUNS}</w:p><w:p><w:r><w:t>Dear </w:t></w:r>{CONTROL}</w:p></w:body></w:document>'
 ODT = """<office:document-content xmlns:office="urn:o" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>A<text:s/><text:span
 text:style-name="T1">bold</text:span> word<text:note><text:p>A note</text:p></text:note>.<office:annotation><text:p>Remark</text:p></office:annotation></text:p></office:document-content>"""
 SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData><row r="1"><c r="A1" t="inlineStr"><is><t>n</t></is></c><c r="B1" t="s"><v>0</v></c></row>
@@ -149,7 +150,7 @@ def test_strings_of_android_keep_their_escapes_and_get_the_plurals_of_the_target
 def test_runs_of_a_docx_are_tags_around_their_words():
     document = opened("a.docx", packed("docx"))
     assert [one.text for one in document.segments] == [
-        'A red <g id="1">bold</g><x id="2"/>page <x id="3"/><g id="4">a link</g><x id="5"/>', "In a box",
+        'A red <g id="1">bold</g><x id="2"/>page <x id="3"/><g id="4">a link</g><x id="5"/>', "In a box", 'Dear <x id="1"/>', "Name",
     ]  # fmt: skip
     archive = zipfile.ZipFile(io.BytesIO(changed(document)))
     root = etree.fromstring(archive.read("word/document.xml"))
@@ -158,7 +159,7 @@ def test_runs_of_a_docx_are_tags_around_their_words():
         for run in root.iter(f"{{{W}}}r")
     ]
     assert [run for run in runs if run[0]] == [
-        ("A RED ", False), ("BOLD", True), ("PAGE ", False), ("1", False), ("A LINK", False), ("IN A BOX", False), ("IN A BOX", False),
+        ("A RED ", False), ("BOLD", True), ("PAGE ", False), ("1", False), ("A LINK", False), ("IN A BOX", False), ("IN A BOX", False), ("DEAR ", False), ("NAME", False),
     ]  # fmt: skip
     assert (
         root[0][0][0].tag == f"{{{W}}}pPr"
@@ -172,7 +173,7 @@ def test_runs_of_a_docx_are_tags_around_their_words():
 def test_what_no_translation_changes_is_not_lost_where_its_tag_is():
     document = opened("a.docx", packed("docx"))
     for text in ("Nur <g id='1'>Text", "Nur <g id='9'>Text</g>", "Nur Text"):
-        written = document.written([Written(text), None], "de")
+        written = document.written([Written(text), None, None, None], "de")
         content = zipfile.ZipFile(io.BytesIO(written)).read("word/document.xml").decode()
         assert ">Nur Text<" in content and "PAGE" in content and "w:tab" in content and "In a box" in content
 

@@ -77,9 +77,10 @@ class OfficeDocument:
 
 
 def _paragraphs(tree: Any) -> list[Any]:
-    """Those of text boxes, notes and tables, too, but none of comments."""
-    found = tree.iter(f"{_W}p", "{*}h", "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}p")
-    return [one for one in found if next(one.iterancestors("{*}annotation"), None) is None]
+    """Those of text boxes, notes and tables, too, but none of comments. A content control in a paragraph counts as one."""
+    found = tree.iter(f"{_W}p", f"{_W}sdtContent", "{*}h", "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}p")
+    own = (one for one in found if local_name(one) != "sdtContent" or one.find(f"{_W}r") is not None)
+    return [one for one in own if next(one.iterancestors("{*}annotation"), None) is None]
 
 
 def _is_around_words(element: Any) -> bool:

@@ -58,66 +58,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 TINY: dict[str, Any] = {
-    "d_model": 16,
-    "ffn_dim": 24,
-    "n_heads": 2,
-    "n_encoder_layers": 2,
-    "n_decoder_layers": 2,
+    "d_model": 16, "ffn_dim": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2,
     "max_positions": 32,
-}
+}  # fmt: skip
 
 # Each value of each switch, and most pairs of them.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "post-norm": {
-        "norm": "post",
-        "attention_temperature": 1.0,
-        "layer_norm": "deviation",
-        "layer_norm_epsilon": 1e-6,
-        "embedding_scale": "projection",
-        "activation": "gelu",
-        "feed_forward": "conv1d",
+        "norm": "post", "attention_temperature": 1.0, "layer_norm": "deviation", "layer_norm_epsilon": 1e-6,
+        "embedding_scale": "projection", "activation": "gelu", "feed_forward": "conv1d",
     },
     "own-sizes": {
-        "head_dim": 5,
-        "value_dim": 3,
-        "tie_embeddings": "target",
-        "attention_bias": False,
-        "embedding_norm": True,
-        "projection_bias": True,
-        "first_position": 1,
+        "head_dim": 5, "value_dim": 3, "tie_embeddings": "target", "attention_bias": False,
+        "embedding_norm": True, "projection_bias": True, "first_position": 1,
     },
     "rotary": {
-        "positions": "rotary",
-        "norm": "post",
-        "activation": "swish",
-        "projection_bias": True,
-        "embedding_norm": True,
-        "tie_embeddings": "none",
+        "positions": "rotary", "norm": "post", "activation": "swish", "projection_bias": True,
+        "embedding_norm": True, "tie_embeddings": "none",
     },
     "rotary-cross": {
-        "positions": "rotary_cross",
-        "head_dim": 6,
-        "value_dim": 3,
-        "feed_forward": "conv1d",
-        "embedding_scale": "none",
-        "embedding_dropout": 0.2,
-        "attention_dropout": 0.0,
-        "ffn_dropout": 0.3,
+        "positions": "rotary_cross", "head_dim": 6, "value_dim": 3, "feed_forward": "conv1d",
+        "embedding_scale": "none", "embedding_dropout": 0.2, "attention_dropout": 0.0, "ffn_dropout": 0.3,
     },
     "everything-else": {
-        "norm": "post",
-        "layer_norm": "deviation",
-        "feed_forward": "conv1d",
-        "attention_bias": False,
-        "head_dim": 6,
-        "value_dim": 9,
-        "tie_embeddings": "none",
-        "embedding_scale": "none",
-        "embedding_norm": True,
-        "first_position": 1,
+        "norm": "post", "layer_norm": "deviation", "feed_forward": "conv1d", "attention_bias": False,
+        "head_dim": 6, "value_dim": 9, "tie_embeddings": "none", "embedding_scale": "none",
+        "embedding_norm": True, "first_position": 1,
     },
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -28,22 +28,12 @@ from same_training import differences
 
 REPOSITORY = Path(__file__).parents[1]
 OVERRIDES = {
-    "model.d_model": 32,
-    "model.ffn_dim": 64,
-    "model.n_encoder_layers": 1,
-    "model.n_decoder_layers": 1,
-    "model.dropout": 0.2,
-    "model.attention_dropout": 0.2,
-    "model.ffn_dropout": 0.2,
-    "training.max_steps": 300,
-    "training.batch_tokens": 512,
-    "training.accumulate": 2,
-    "training.learning_rate": 1e-2,
-    "training.warmup_steps": 50,
-    "training.validate_every_steps": 30,
-    "training.n_samples": 1,
+    "model.d_model": 32, "model.ffn_dim": 64, "model.n_encoder_layers": 1, "model.n_decoder_layers": 1,
+    "model.dropout": 0.2, "model.attention_dropout": 0.2, "model.ffn_dropout": 0.2, "training.max_steps": 300,
+    "training.batch_tokens": 512, "training.accumulate": 2, "training.learning_rate": 1e-2,
+    "training.warmup_steps": 50, "training.validate_every_steps": 30, "training.n_samples": 1,
     "training.device": "cpu",
-}
+}  # fmt: skip
 SENTENCES = [f"{line}\n".encode() for line in ("我有一只猫。", "", "你会说中文吗？", "她比我大三岁。")]
 SIGNALS = [signal.SIGKILL] * 4 + [signal.SIGTERM, signal.SIGINT]
 EXIT_CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}

@@ -81,23 +81,13 @@ def _refuse_unsupported(config: Config) -> None:
 # Weights -------------------------------------------------------------------------------------------------------------
 
 _RENAMED = {  # parts of our names, and Marian's for them
-    "encoder_layers": "model.encoder.layers",
-    "decoder_layers": "model.decoder.layers",
-    "encoder_norm": "model.encoder.layer_norm",
-    "decoder_norm": "model.decoder.layer_norm",
-    "_norm.norm": "_layer_norm",
-    "feed_forward_layer_norm": "final_layer_norm",
-    "self_attention": "self_attn",
-    "cross_attention": "encoder_attn",
-    "w_q": "q_proj",
-    "w_k": "k_proj",
-    "w_v": "v_proj",
-    "w_o": "out_proj",
-    "feed_forward.w_1": "fc1",
-    "feed_forward.w_2": "fc2",
-    "gamma": "weight",
-    "beta": "bias",
-}
+    "encoder_layers": "model.encoder.layers", "decoder_layers": "model.decoder.layers",
+    "encoder_norm": "model.encoder.layer_norm", "decoder_norm": "model.decoder.layer_norm",
+    "_norm.norm": "_layer_norm", "feed_forward_layer_norm": "final_layer_norm",
+    "self_attention": "self_attn", "cross_attention": "encoder_attn",
+    "w_q": "q_proj", "w_k": "k_proj", "w_v": "v_proj", "w_o": "out_proj",
+    "feed_forward.w_1": "fc1", "feed_forward.w_2": "fc2", "gamma": "weight", "beta": "bias",
+}  # fmt: skip
 
 
 def is_of_layers(name: str) -> bool:

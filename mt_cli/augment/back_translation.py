@@ -221,7 +221,11 @@ class BackTranslation:
     def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
         """Makes the synthetic pairs; returns the seconds they took, in all starts. Raises DataError and RunDirError."""
         run, text, data = self.run, self.text, self.config.data
-        if text.back is None and not self._is_made():
+        made = run.manifest.products.get("synthetic")
+        is_made = bool(run.steps())
+        if not is_made and made is not None and self.reverse.steps():
+            is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
+        if text.back is None and not is_made:
             self._train_reverse(train_reverse)
         of_reverse = inputs_of_runs(run, **{"reverse model": self.reverse})
         inputs = {
@@ -236,13 +240,6 @@ class BackTranslation:
         run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines))
         shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
         return float(run.manifest.facts("synthetic")["seconds"])
-
-    def _is_made(self) -> bool:
-        """Whether the pairs are there, and of the reverse model as it is."""
-        made = self.run.manifest.products.get("synthetic")
-        if self.run.steps() or made is None or not self.reverse.steps():
-            return bool(self.run.steps())
-        return made.inputs["reverse model"] == sha256_of_best(self.reverse)
 
     def _train_reverse(self, train: Callable[[Config, RunDir], None]) -> None:
         data, reverse, signals = self.config.data, self.reverse, self.signals

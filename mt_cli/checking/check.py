@@ -182,7 +182,13 @@ def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report
     try:
         report = quick_check(data, corpus)
     except UnequalLinesError as error:
-        raise DataError(f"{error}{_first_misaligned(error.files)}") from None
+        pairs = list[SentencePair]()
+        with suppress(UnequalLinesError):
+            raw_pairs = read_raw_pairs([*error.files], on_bad_line="skip", report=CorpusReport())
+            pairs.extend(islice(map(normalized, raw_pairs), _ALIGNED_AT_ONCE))
+        stretches = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
+        where = [f"; from about line {pairs[one.first].line:,} on they no longer belong together" for one in stretches]
+        raise DataError(f"{error}{''.join(where[:1])}") from None
     report.findings += _alignment_findings(report)
     return report
 
@@ -305,16 +311,6 @@ class _Survey:
         up_to = np.cumsum(n_lines)
         median, most = (int(lengths[np.searchsorted(up_to, share * up_to[-1])]) for share in (0.5, 0.95))
         return SideFacts(code, int(lengths @ n_lines), self._n_characters[side], median, most, int(lengths[-1]))
-
-
-def _first_misaligned(files: tuple[str, str]) -> str:
-    """From which line on two files of unequal length no longer belong together; '' where that cannot be seen."""
-    pairs = list[SentencePair]()
-    with suppress(UnequalLinesError):
-        raw_pairs = read_raw_pairs([*files], on_bad_line="skip", report=CorpusReport())
-        pairs.extend(islice(map(normalized, raw_pairs), _ALIGNED_AT_ONCE))
-    shifted = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
-    return f"; from about line {pairs[shifted[0].first].line:,} on they no longer belong together" if shifted else ""
 
 
 def _alignment_findings(report: Report) -> list[Finding]:

@@ -310,7 +310,12 @@ def report(
         names = [str(run.path) for run in folders]
     found = [RunReport(run, name) for run, name in zip(folders, names, strict=True)]
     sets = [] if quick else _translate(found, checkpoint, device)
-    made = Report(output, _summary(found, sets), found, sets, _differing_keys(found))
+    rows = dict[str, list[str]]()  # by key, its value in each run
+    for number, dumped in enumerate(run.config.model_dump() for run in found):
+        for key, value in ((f"{name}.{key}", one) for name, section in dumped.items() for key, one in section.items()):
+            rows.setdefault(key, ["None"] * len(found))[number] = str(value)
+    differing = [[key, *values] for key, values in rows.items() if len(set(values)) > 1]
+    made = Report(output, _summary(found, sets), found, sets, differing)
     sets_of_script = [one.for_script(found[min(one.by_run)]) for one in sets]
     data = safe_json({"runs": [run.for_script() for run in found], "sets": sets_of_script})
     corpora = dict[str, tuple[RunReport, list[str]]]()  # what several runs share stands in the page once
@@ -386,12 +391,3 @@ def _merged(lines_of: Mapping[str, list[str]]) -> list[str]:
         for line in lines:
             names_of.setdefault(line, {})[name] = None
     return [f"{', '.join(names)}: {line}" if len(lines_of) > 1 else line for line, names in names_of.items()]
-
-
-def _differing_keys(runs: list[RunReport]) -> list[list[str]]:
-    dumped = [
-        {f"{section}.{key}": value for section, keys in run.config.model_dump().items() for key, value in keys.items()}
-        for run in runs
-    ]
-    rows = {key: [str(one.get(key)) for one in dumped] for key in dict.fromkeys(key for one in dumped for key in one)}
-    return [[key, *values] for key, values in rows.items() if len(set(values)) > 1]

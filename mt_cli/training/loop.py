@@ -70,7 +70,10 @@ class Trainer:
                 if state.is_validation_due and not self.ranks.any(self.signals.is_stopping):
                     self._validate()
                 if self.ranks.any(self.signals.is_stopping):  # after a signal to any process all stop at the same step
-                    self._save_and_stop()
+                    self._read_queued()
+                    self._refuse_non_finite()
+                    self.ranks.first(lambda: self.checkpoints.save(self.state))
+                    self.signals.stop(f"stopped at step {p.step}, saved in {self.checkpoints.run.path}")
                 if state.is_finished:
                     break
                 began = time.monotonic()
@@ -136,12 +139,6 @@ class Trainer:
                 return validate(state, self.data, lambda: self.signals.is_stopping)
             except NonFiniteLoss as error:
                 raise self._diverged(state.progress.step, f"{error}; not saved") from None
-
-    def _save_and_stop(self) -> None:
-        self._read_queued()
-        self._refuse_non_finite()
-        self.ranks.first(lambda: self.checkpoints.save(self.state))
-        self.signals.stop(f"stopped at step {self.state.progress.step}, saved in {self.checkpoints.run.path}")
 
     def _refuse_non_finite(self) -> None:
         for model in self.state.candidates.values():

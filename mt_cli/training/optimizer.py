@@ -122,15 +122,14 @@ class Optimizer:
             torch._foreach_copy_(list(self.network.parameters()), list(self.model.parameters()))
 
 
-def is_frozen(name: str, freeze: Sequence[str]) -> bool:
-    """Whether a weight is in one of the parts of `training.freeze`."""
-    embeddings = ("src_embeddings", "tgt_embeddings", "projection")
-    prefixes = {"embeddings": embeddings, "all_but_embeddings": ("encoder", "decoder")}
-    return name.startswith(tuple(prefix for part in freeze for prefix in prefixes.get(part, (part,))))
+_EMBEDDINGS, _LAYERS = ("src_embeddings", "tgt_embeddings", "projection"), ("encoder", "decoder")
+_PARTS = {"embeddings": _EMBEDDINGS, "all_but_embeddings": _LAYERS}  # how their names begin
 
 
 def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
-    return [weight for name, weight in model.named_parameters() if not is_frozen(name, freeze)]
+    """The weights that are in none of the parts of `training.freeze`."""
+    frozen = tuple(prefix for part in freeze for prefix in _PARTS.get(part, (part,)))
+    return [weight for name, weight in model.named_parameters() if not name.startswith(frozen)]
 
 
 _MOMENTUM = 0.95

@@ -16,7 +16,7 @@ Mt = Callable[..., Any]
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate"])
-def test_every_key_of_decoding_is_an_option(mt: Mt, command: str) -> None:
+def test_every_key_of_decoding_is_an_option(mt, command):
     text = mt(command, "--help").out.decode()
     for key in DecodingConfig.model_fields:
         assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
@@ -60,15 +60,13 @@ TRIAL = """if True:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_a_new_key_is_at_once_an_option_of_every_command(
-    mt_process: Callable[..., Any], tiny: Path, trained_run: Path, arguments: list[str], told: str
-) -> None:
+def test_a_new_key_is_at_once_an_option_of_every_command(mt_process, tiny, trained_run, arguments, told):
     Path("RUN").symlink_to(trained_run)
     out, err = mt_process(*arguments, before=TRIAL).communicate()
     assert told in (out + err).decode()
 
 
-def test_a_set_and_an_option_of_the_same_key_give_the_option() -> None:
+def test_a_set_and_an_option_of_the_same_key_give_the_option():
     assert read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.seed=2"]) == {
         "beam_size": 3,
         "seed": 2,
@@ -76,7 +74,7 @@ def test_a_set_and_an_option_of_the_same_key_give_the_option() -> None:
     assert read_search_options({}, ["decoding.max_length_ratio=null"]) == {"max_length_ratio": None}
 
 
-def test_every_mistake_of_a_command_line_is_reported() -> None:
+def test_every_mistake_of_a_command_line_is_reported():
     with pytest.raises(ConfigError) as caught:
         read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
     assert [problem.split(": ")[0] for problem in caught.value.args] == [
@@ -96,11 +94,11 @@ def test_every_mistake_of_a_command_line_is_reported() -> None:
         ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
     ],
 )
-def test_keys_that_a_search_does_not_use_are_known(settings: dict[str, Any], unused: set[str]) -> None:
+def test_keys_that_a_search_does_not_use_are_known(settings, unused):
     assert set(DecodingConfig(**settings).keys_without_effect()) == unused
 
 
-def test_what_set_asks_for_is_what_the_option_asks_for(mt: Mt, tiny: Path, trained_run: Path) -> None:
+def test_what_set_asks_for_is_what_the_option_asks_for(mt, tiny, trained_run):
     for key, value in (("min_length", 9), ("n_best", 2), ("max_length_ratio", 0.1)):
         option = mt("translate", trained_run, "test.en", f"--{key.replace('_', '-')}", value)
         assert option.code == 0

@@ -12,9 +12,7 @@ import pytest
 Mt = Callable[..., Any]
 
 
-def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(
-    mt: Mt, tiny: Path, trained_run: Path
-) -> None:
+def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(mt, tiny, trained_run):
     files = ("--src", "test.en", "--ref", "test.de")
     piped = mt("score", trained_run, "--ref", "test.de", stdin=Path("test.en").read_bytes())
     assert piped.code == 0 and len(piped.lines) == 12 and mt("score", trained_run, *files).out == piped.out

@@ -77,9 +77,7 @@ def forced_score(model: Transformer, source: list[int], hypothesis: Hypothesis, 
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])  # as on a GPU, but for the recording
-def test_advancing_token_by_token_gives_the_logits_of_forward(
-    switches: dict[str, Any], make_model: MakeModel, batch_of, is_recorded: bool
-) -> None:
+def test_advancing_token_by_token_gives_the_logits_of_forward(switches, make_model, batch_of, is_recorded):
     model = make_model(**switches)
     batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
     expected = model.project(model(*batch))
@@ -94,7 +92,7 @@ def test_advancing_token_by_token_gives_the_logits_of_forward(
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "rotary"])
-def test_searches_with_a_recorded_state_find_the_same(make_model: MakeModel, positions: str) -> None:
+def test_searches_with_a_recorded_state_find_the_same(make_model, positions):
     found = []
     for is_recorded in False, True:
         decoder = InferenceModel(talkative(make_model, positions=positions))
@@ -106,7 +104,7 @@ def test_searches_with_a_recorded_state_find_the_same(make_model: MakeModel, pos
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=FLOAT32)
 
 
-def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: MakeModel, monkeypatch) -> None:
+def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model, monkeypatch):
     """There is no GPU here: what it would be asked for, in order."""
     done: list[str] = []
 
@@ -122,7 +120,7 @@ def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model: M
     assert done == ["record", "replay", "replay"]
 
 
-def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) -> None:
+def test_advancing_looks_at_all_that_was_produced_before(make_model):
     """As post 003 tells it: each step uses every word decoded so far."""
     decoder = InferenceModel(make_model())
     finals = []
@@ -140,8 +138,8 @@ def test_advancing_looks_at_all_that_was_produced_before(make_model: MakeModel) 
 )
 @pytest.mark.parametrize("width", [1, 3])
 def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid_translation(
-    width: int, sentences: list[int], switches: dict[str, Any], make_model: MakeModel, is_recorded: bool
-) -> None:
+    width, sentences, switches, make_model, is_recorded
+):
     """After `select`, the state gives the logits of `forward` on each partial hypothesis as a whole."""
     model = make_model(**switches)
     decoder, sources = InferenceModel(model), [[4, 5, 6, 7], [10, 4], [9]]
@@ -163,7 +161,7 @@ def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid
         partial = [[*partial[row], 4 + (3 * place + step) % 7] for place, row in enumerate(rows)]
 
 
-def test_two_states_of_one_model_do_not_disturb_each_other(make_model: MakeModel) -> None:
+def test_two_states_of_one_model_do_not_disturb_each_other(make_model):
     decoder = InferenceModel(make_model())
     states = [decoder.start(*source_batch([source]), max_length=4) for source in ([4, 5], [6, 7, 8])]
     tokens = [torch.tensor([BOS_ID]), torch.tensor([9]), torch.tensor([5])]
@@ -175,7 +173,7 @@ def test_two_states_of_one_model_do_not_disturb_each_other(make_model: MakeModel
 
 
 @pytest.mark.parametrize("is_live", [[True], [False], [False, True], [True, False, True, False, True], [False] * 3])
-def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live: list[bool]) -> None:
+def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live):
     rows = live_rows(is_live)
     assert sorted(rows) == [row for row, live in enumerate(is_live) if live]
     assert all(rows[place] == place for place in range(len(rows)) if is_live[place])
@@ -188,9 +186,7 @@ def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live: list[bool]) -> 
 @pytest.mark.parametrize("n_rows", [1, 2, 7])
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_a_packed_linear_layer_computes_what_the_plain_one_does(
-    n_outputs: int, n_rows: int, n_threads: int, has_bias: bool
-) -> None:
+def test_a_packed_linear_layer_computes_what_the_plain_one_does(n_outputs, n_rows, n_threads, has_bias):
     weight, bias = torch.randn(n_outputs, 12), torch.randn(n_outputs) if has_bias else None
     x, residual = torch.randn(n_rows, 12), torch.randn(n_rows, n_outputs)
     plain, packed = Linear(weight, bias), PackedLinear(weight, bias)
@@ -209,7 +205,7 @@ def test_a_packed_linear_layer_computes_what_the_plain_one_does(
 # Log-probabilities ---------------------------------------------------------------------------------------------------
 
 
-def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one() -> None:
+def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one():
     log_probs = next_log_probs(torch.randn(3, 11))
     assert log_probs[:, [PAD_ID, BOS_ID, UNK_ID]].eq(-math.inf).all()
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3))
@@ -217,7 +213,7 @@ def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one() -> 
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "sample", "score"])
-def test_a_model_that_overflows_is_refused_by_every_search(make_model: MakeModel, search: str) -> None:
+def test_a_model_that_overflows_is_refused_by_every_search(make_model, search):
     """Its weights are finite; what it computes from them is not."""
     model = make_model()
     with torch.no_grad():
@@ -260,23 +256,21 @@ def assert_same(found: Hypothesis, expected: Hypothesis) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_greedy_search_takes_the_most_probable_token_at_every_step(seed: int, make_model: MakeModel) -> None:
+def test_greedy_search_takes_the_most_probable_token_at_every_step(seed, make_model):
     model = talkative(make_model, seed=seed)
     found = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
     for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
         assert_same(hypothesis, slow_greedy(model, source, limit))
 
 
-def test_greedy_search_is_the_same_in_every_variant_as_the_slow_search(
-    switches: dict[str, Any], make_model: MakeModel
-) -> None:
+def test_greedy_search_is_the_same_in_every_variant_as_the_slow_search(switches, make_model):
     model = make_model(**switches, seed=3)
     found = greedy_search(InferenceModel(model), *source_batch(SOURCES), LIMITS)
     for hypothesis, source, limit in zip(found, SOURCES, LIMITS, strict=True):
         assert_same(hypothesis, slow_greedy(model, source, limit))
 
 
-def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(make_model: MakeModel) -> None:
+def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(make_model):
     """Otherwise the tests before and after this one would say little."""
     lengths = [
         (len(hypothesis.ids), limit)
@@ -292,7 +286,7 @@ def test_the_models_of_these_tests_end_some_sentences_themselves_and_not_others(
     assert sum(length == 0 for length, limit in lengths) >= 2
 
 
-def test_greedy_search_stops_at_each_sentences_own_limit(make_model: MakeModel) -> None:
+def test_greedy_search_stops_at_each_sentences_own_limit(make_model):
     model = never_ending(make_model)
     found = greedy_search(InferenceModel(model), *source_batch([[4], [5, 6], [7]]), [1, 6, 3])
     assert [len(hypothesis.ids) for hypothesis in found] == [1, 6, 3]
@@ -312,7 +306,7 @@ def never_ending(make_model: MakeModel) -> Transformer:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_beam_of_one_is_greedy_search(seed: int, make_model: MakeModel) -> None:
+def test_a_beam_of_one_is_greedy_search(seed, make_model):
     model = talkative(make_model, seed=seed)
     src_ids, src_mask = source_batch(SOURCES)
     greedy = greedy_search(InferenceModel(model), src_ids, src_mask, LIMITS)
@@ -331,9 +325,7 @@ def every_translation(words: list[int], limit: int) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_beam_as_wide_as_the_language_finds_what_trying_everything_finds(
-    seed: int, alpha: float, make_model: MakeModel
-) -> None:
+def test_a_beam_as_wide_as_the_language_finds_what_trying_everything_finds(seed, alpha, make_model):
     model = talkative(make_model, vocab_size=6, seed=seed)  # four symbols and two words
     sources, limits = [[4, 5], [5]], [4, 3]
     beams = beam_search(InferenceModel(model), *source_batch(sources), limits, beam_size=32, alpha=alpha)
@@ -373,9 +365,7 @@ def slow_beam(model: Transformer, source: list[int], limit: int, width: int, alp
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("width", [2, 3, 5])
-def test_beam_search_equals_the_slow_search_that_never_stops_early(
-    width: int, alpha: float, make_model: MakeModel
-) -> None:
+def test_beam_search_equals_the_slow_search_that_never_stops_early(width, alpha, make_model):
     for seed in range(2):
         model = talkative(make_model, seed=seed)
         beams = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, beam_size=width, alpha=alpha)
@@ -387,9 +377,7 @@ def test_beam_search_equals_the_slow_search_that_never_stops_early(
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_penalty(
-    alpha: float, switches: dict[str, Any], make_model: MakeModel
-) -> None:
+def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_penalty(alpha, switches, make_model):
     model = make_model(**switches)
     limits = [5, 3, 4, 1, 5]
     beams = beam_search(InferenceModel(model), *source_batch(SOURCES), limits, beam_size=3, alpha=alpha)
@@ -402,13 +390,13 @@ def test_a_score_is_the_sum_of_the_forced_log_probabilities_over_the_length_pena
             assert hypothesis.score == pytest.approx(total / ((5 + length) / 6) ** alpha, abs=1e-4)
 
 
-def test_a_sentence_that_never_ends_is_taken_as_it_is_at_its_limit(make_model: MakeModel) -> None:
+def test_a_sentence_that_never_ends_is_taken_as_it_is_at_its_limit(make_model):
     model = never_ending(make_model)
     beams = beam_search(InferenceModel(model), *source_batch([[4], [5, 6]]), [2, 5], beam_size=3, alpha=1.0)
     assert [{len(h.ids) for h in beam} for beam in beams] == [{2}, {5}]
 
 
-def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model: MakeModel) -> None:
+def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model):
     model = talkative(make_model, vocab_size=5)  # one word: as many translations as lengths
     beam = beam_search(InferenceModel(model), *source_batch([[4]]), [3], beam_size=9, alpha=0.0)[0]
     assert sorted(h.ids for h in beam) == [[], [4], [4, 4], [4, 4, 4]]
@@ -421,7 +409,7 @@ def test_a_wider_beam_than_the_vocabulary_is_only_wide(make_model: MakeModel) ->
     st.sampled_from([0.0, 0.6, 1.0]),
     st.integers(0, 5),
 )
-def test_any_batch_is_searched_as_its_sentences_alone(make_model: MakeModel, sources, width, alpha, seed) -> None:
+def test_any_batch_is_searched_as_its_sentences_alone(make_model, sources, width, alpha, seed):
     model = talkative(make_model, seed=seed)
     limits = [len(source) + 2 for source in sources]
     together = beam_search(InferenceModel(model), *source_batch(sources), limits, width, alpha)
@@ -432,7 +420,7 @@ def test_any_batch_is_searched_as_its_sentences_alone(make_model: MakeModel, sou
             assert_same(found, expected)
 
 
-def test_searching_leaves_the_model_as_it_was(make_model: MakeModel) -> None:
+def test_searching_leaves_the_model_as_it_was(make_model):
     model = talkative(make_model)
     before: dict[str, Tensor] = {name: value.clone() for name, value in model.state_dict().items()}
     first = beam_search(InferenceModel(model), *source_batch(SOURCES), LIMITS, 3, 1.0)

@@ -11,7 +11,6 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -53,7 +52,7 @@ COMMON_CASES = {
 }
 
 
-def test_the_pages_have_their_cases() -> None:
+def test_the_pages_have_their_cases():
     assert len(CASES) >= 70
     assert [title.split(".")[0] for title in COMMON_CASES] == [str(number) for number in range(1, 16)]
     steps = [step for steps in (*CASES, *COMMON_CASES.values()) for step in steps if is_mt(step.command)]
@@ -103,15 +102,7 @@ PAGES = [
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the page is written for a shell")
 @pytest.mark.parametrize(("title", "steps", "kinds"), PAGES)
-def test_what_the_page_shows_is_what_happens(
-    title: str,
-    steps: list[Step],
-    kinds: tuple[str, ...],
-    mt: Any,
-    tiny: Path,
-    trained_run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_the_page_shows_is_what_happens(title, steps, kinds, mt, tiny, trained_run, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     shutil.copytree(trained_run, "run")
     with CIRCUMSTANCES.get(title, lambda monkeypatch: contextlib.nullcontext())(monkeypatch):
@@ -141,7 +132,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in files if file.is_file() and not file.is_symlink()}
 
 
-def test_a_mistake_is_one_line_of_a_process_too(mt_process: Any, tiny: Path) -> None:
+def test_a_mistake_is_one_line_of_a_process_too(mt_process, tiny):
     with mt_process("train", "tiny.yaml", "--set", "training.max_stesp=1") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, b"")

@@ -43,7 +43,7 @@ def estimated(run: RunDir, *lines: str, checkpoint: str = "best") -> list[float 
     return [None] * len(lines) if fit is None else fit.of(translator, explained)
 
 
-def test_weights_are_those_of_ridge_regression_and_none_is_negative() -> None:
+def test_weights_are_those_of_ridge_regression_and_none_is_negative():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(200, 4)) * [1, 5, 0.1, 1] @ np.triu(np.ones((4, 4)))
     targets = features @ [3, 1, 2, 1] + rng.normal(size=200)
@@ -57,12 +57,12 @@ def test_weights_are_those_of_ridge_regression_and_none_is_negative() -> None:
     assert weights[0] > 0 and weights[1] == weights[2] == 0
 
 
-def test_the_estimate_of_a_line_does_not_depend_on_the_lines_beside_it(run: RunDir) -> None:
+def test_the_estimate_of_a_line_does_not_depend_on_the_lines_beside_it(run):
     lines = ["the red cat sees the house", "dog", "the cat sees the dog " * 9]
     assert estimated(run, *lines) == pytest.approx([one for line in lines for one in estimated(run, line)], abs=1e-3)
 
 
-def test_strange_text_is_estimated_lower_a_blank_line_not_at_all_and_nothing_of_training_is_loaded(run: RunDir) -> None:
+def test_strange_text_is_estimated_lower_a_blank_line_not_at_all_and_nothing_of_training_is_loaded(run):
     check = "import atexit, sys; atexit.register(lambda: print(*(m for m in sys.modules if m.startswith('mt_cli.')), file=sys.stderr)); "
     command = [sys.executable, "-c", f"{check}from mt_cli.cli import main; main()", "translate", run.path, "--json"]
     answer = subprocess.run(command, input="dog\n\nżółć 猫 ÑÑÑÑ\n".encode(), capture_output=True)
@@ -73,7 +73,7 @@ def test_strange_text_is_estimated_lower_a_blank_line_not_at_all_and_nothing_of_
     assert not [name for name in loaded if name.startswith(others)]
 
 
-def test_a_translation_needs_nothing_but_the_fit_and_the_weights_that_it_was_made_of(run: RunDir, said: Said) -> None:
+def test_a_translation_needs_nothing_but_the_fit_and_the_weights_that_it_was_made_of(run, said):
     before = estimated(run, "the red cat")
     shutil.rmtree(pair_of(run).cache)
     for name in ("train.en", "dev.en"):
@@ -87,9 +87,7 @@ def test_a_translation_needs_nothing_but_the_fit_and_the_weights_that_it_was_mad
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "missing", "link", "folder"])
-def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(
-    mt: Mt, run: RunDir, said: Said, damage: str
-) -> None:
+def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, said, damage):
     file, whole, outside = run.estimate_file, run.estimate_file.read_text(), Path("outside").absolute()
     file.unlink()
     if damage == "link":
@@ -111,7 +109,7 @@ def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(
 
 
 @pytest.mark.parametrize("content", ["{}", '{"weights":[1e999]}', "[" * 100_000, "some pieces"])
-def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(run: RunDir, said: Said, content: str) -> None:
+def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(run, said, content):
     if content == "some pieces":
         fit = Estimate.model_validate_json(run.estimate_file.read_bytes())
         content = fit.model_copy(update={"piece_counts": [1]}).model_dump_json()
@@ -126,9 +124,7 @@ def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(run: RunDi
     assert [note.rpartition("; ")[0] for note in said()] == ["note: no estimated chrF: run/estimate.json: damaged"]
 
 
-def test_a_stop_too_few_lines_a_full_disk_or_a_lost_checkpoint_do_not_fail_a_finished_training(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_stop_too_few_lines_a_full_disk_or_a_lost_checkpoint_do_not_fail_a_finished_training(run, monkeypatch, said):
     counts = Estimate.model_validate_json(run.estimate_file.read_bytes()).piece_counts
     dev = list(read_pairs(["dev.en", "dev.de"], report=CorpusReport()))
 
@@ -154,9 +150,7 @@ def test_a_stop_too_few_lines_a_full_disk_or_a_lost_checkpoint_do_not_fail_a_fin
     assert lost.startswith("warning: no estimated chrF: ")
 
 
-def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(
-    mt_process: Callable[..., Any], run: RunDir
-) -> None:
+def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(mt_process, run):
     def shown(text: str, **streams: Any) -> str:
         master, slave = pty.openpty()
         with mt_process(

@@ -69,7 +69,7 @@ def forced(translator: Translator, src: str, tgt: str) -> AttentionMaps:
 # Greedy search -------------------------------------------------------------------------------------------------------
 
 
-def test_the_chosen_tokens_are_those_of_greedy_search_each_given_the_one_before(trained: Translator) -> None:
+def test_the_chosen_tokens_are_those_of_greedy_search_each_given_the_one_before(trained):
     for line in ("red cat", "the dog sees the house", "qux"):
         src_ids = trained.tokenizer.encode_src(line)
         limit = trained.max_length(len(src_ids), trained.config.decoding)
@@ -79,7 +79,7 @@ def test_the_chosen_tokens_are_those_of_greedy_search_each_given_the_one_before(
         assert [step.given for step in steps] == ["<s>", *(step.chosen for step in steps[:-1])]
 
 
-def test_probabilities_are_those_of_the_whole_prefix_at_once(trained: Translator) -> None:
+def test_probabilities_are_those_of_the_whole_prefix_at_once(trained):
     src_ids = trained.tokenizer.encode_src("the dog sees the house")
     steps = trace_steps(trained, src_ids)
     fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
@@ -93,9 +93,7 @@ def test_probabilities_are_those_of_the_whole_prefix_at_once(trained: Translator
         assert step.likely[0][0] == step.chosen == trained.tokenizer.tgt_pieces([step.chosen_id])[0]
 
 
-def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(
-    trained: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(trained, monkeypatch):
     parts = [list(part.ids) for part in trained.split(LONG).parts]
     lines = [line for line in trace(trained, LONG) if not line.startswith("stopped before the end symbol: ")]
     assert len(parts) > 1
@@ -112,7 +110,7 @@ def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(
     assert list(trace(trained, LONG))[-1].startswith("stopped before the end symbol: 2 tokens")
 
 
-def test_the_command_shows_a_line_for_each_token(mt: Mt, trained_run: Path) -> None:
+def test_the_command_shows_a_line_for_each_token(mt, trained_run):
     answer = mt("explain", trained_run, stdin=b"red cat\n")
     assert answer.code == 0 and answer.lines[0].startswith("source: ")
     chosen = [line.rpartition("chosen: ")[2] for line in answer.lines[1:]]
@@ -123,9 +121,7 @@ def test_the_command_shows_a_line_for_each_token(mt: Mt, trained_run: Path) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 4}, {"max_length_ratio": 0.01, "min_length": 30}])
-def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(
-    translator: Translator, options: dict[str, float]
-) -> None:
+def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(translator, options):
     [translation] = translator.translations([LINES[2]], **options)
     maps, ids = attention_maps(translator, translation.parts[0]), translation.parts[0].hypotheses[0].ids_with_end
     assert maps.tgt_pieces == translator.tokenizer.tgt_pieces(ids)
@@ -140,12 +136,12 @@ def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(
     assert ("min_length" not in options) or ("</s>" not in maps.tgt_pieces and len(maps.alignment) == n_tgt == 10)
 
 
-def test_a_span_is_shown_by_its_number(translator: Translator) -> None:
+def test_a_span_is_shown_by_its_number(translator):
     maps = forced(translator, f"a {SYMBOLS[0]}", f"b {SYMBOLS[1]}")
     assert maps.source == "a ①" and maps.translation == "b ②"
 
 
-def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator: Translator) -> None:
+def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator):
     maps = forced(translator, LINES[3], LINES[1])
     assert maps.src_pieces[-1] == maps.tgt_pieces[-1] == "</s>" and maps.tgt_inputs == ["<s>", *maps.tgt_pieces[:-1]]
     best = maps.cross.sum((0, 1))[:-1, :-1].argmax(-1).tolist()
@@ -153,7 +149,7 @@ def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator: T
     assert forced(translator, LINES[0], "").alignment == []
 
 
-def test_attention_in_a_batch_is_that_of_each_part_alone(translator: Translator) -> None:
+def test_attention_in_a_batch_is_that_of_each_part_alone(translator):
     translations = translator.translations([LINES[0], " ", " ".join(LINES[:2]), LINES[2]])
     assert {len(one.parts) for one in translations} >= {0, 1, 2}
     for translation, attention in zip(translations, cross_attention(translator, translations), strict=True):
@@ -196,7 +192,7 @@ def browse(page: Path) -> tuple[str, list[str]]:
     return re.sub(r'id="data">.*?</script>', "", answer.stdout.decode("utf-8"), flags=re.DOTALL), console
 
 
-def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator: Translator, tmp_path: Path) -> None:
+def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator, tmp_path):
     all_maps = [forced(translator, LINES[3], line) for line in LINES[:2]]
     page = write_page(tmp_path / "a.html", *all_maps)
     assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import|innerHTML", page), "it names no other place"
@@ -208,7 +204,7 @@ def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator: Tra
             torch.testing.assert_close(torch.tensor(sentence[name]) / 1000, getattr(maps, name), atol=0.0005001, rtol=0)
 
 
-def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: Path) -> None:
+def test_hostile_text_stays_text_in_the_page(translator, tmp_path):
     page = write_page(tmp_path / "a.html", forced(translator, HOSTILE, HOSTILE))
     assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
     assert html.unescape(page).count(HOSTILE) == 2
@@ -218,7 +214,7 @@ def test_hostile_text_stays_text_in_the_page(translator: Translator, tmp_path: P
 
 
 @needs_chromium
-def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Translator, tmp_path: Path) -> None:
+def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator, tmp_path):
     maps = [forced(translator, LINES[3], LINES[1]), forced(translator, HOSTILE, HOSTILE)]
     write_page(tmp_path / "a.html", *maps)
     drawn, console = browse(tmp_path / "a.html")
@@ -228,16 +224,14 @@ def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator: Tra
     assert "<title>Attention</title>" in drawn and "<img" not in drawn and drawn.count("<script") == 2
 
 
-def test_a_page_takes_no_more_than_a_browser_can_show(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
-) -> None:
+def test_a_page_takes_no_more_than_a_browser_can_show(translator, tmp_path, monkeypatch, said):
     monkeypatch.setattr(module, "_MAX_CHARACTERS", 10)
     [output] = attend(translator, AttentionPage(tmp_path / "a.html"), iter([(0, [LINES[2], LINES[3]])]))
     assert len(output) == 2 and len(embedded(tmp_path / "a.html")) == 1
     assert "a.html shows the first 1 of 2 lines" in said()[-1]
 
 
-def test_a_page_comes_with_the_translations_and_replaces_no_file(mt: Mt, tiny: Path, trained_run: Path) -> None:
+def test_a_page_comes_with_the_translations_and_replaces_no_file(mt, tiny, trained_run):
     answer = mt("explain", trained_run, "test.en", "--attention", "page.html")
     assert (answer.code, answer.said) == (0, ["attention: page.html"])
     assert answer.lines == mt("translate", trained_run, "test.en").lines

@@ -7,7 +7,6 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +77,7 @@ def forced(translator: Translator) -> tuple[list[list[int]], list[list[int]], li
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS, *CTRANSLATE2_ALONE])
-def test_ctranslate2_gives_the_same_scores_and_translations(
-    variant: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
+def test_ctranslate2_gives_the_same_scores_and_translations(variant, tokenizers, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     switches = {**VARIANTS, **CTRANSLATE2_ALONE}[variant]
     translator = random_translator(tokenizers, switches.get("tie_embeddings", "all") == "all", **switches)
@@ -100,9 +97,7 @@ def test_ctranslate2_gives_the_same_scores_and_translations(
 
 
 @pytest.mark.parametrize("quantization, tolerance", [("float32", FLOAT32), ("bfloat16", 0.1), ("int8", 0.2)])
-def test_an_exported_run_scores_and_translates_as_the_run(
-    quantization: str, tolerance: float, trained_run: Path, tmp_path: Path, mt: Callable[..., Any]
-) -> None:
+def test_an_exported_run_scores_and_translates_as_the_run(quantization, tolerance, trained_run, tmp_path, mt):
     ctranslate2 = pytest.importorskip("ctranslate2")
     answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2", "--quantization", quantization)
     assert (answer.code, answer.said) == (0, [f"ctranslate2 model in {tmp_path / 'ct2'}"])
@@ -142,9 +137,7 @@ AVERAGE = ("--length-normalization", "average")
     ],
     ids=["greedy", "beam", "long"],
 )
-def test_the_engine_prints_what_our_own_search_prints(
-    options: tuple[Any, ...], trained_run: Path, mt: Callable[..., Any]
-) -> None:
+def test_the_engine_prints_what_our_own_search_prints(options, trained_run, mt):
     pytest.importorskip("ctranslate2")
     number, texts, scores = re.compile(r"-?\d+\.\d+"), [], []
     for engine in ("mt", "ctranslate2"):
@@ -156,7 +149,7 @@ def test_the_engine_prints_what_our_own_search_prints(
     assert scores[1] == pytest.approx(scores[0], abs=1e-3)
 
 
-def test_the_engine_translates_in_8_bits(trained_run: Path, mt: Callable[..., Any]) -> None:
+def test_the_engine_translates_in_8_bits(trained_run, mt):
     pytest.importorskip("ctranslate2")
     answers = [
         mt("translate", trained_run, "--n-best", 1, "--beam-size", 1, "--engine", engine, stdin=b"the cat\nthe dog\n")
@@ -177,9 +170,7 @@ def test_the_engine_translates_in_8_bits(trained_run: Path, mt: Callable[..., An
         ("arm64", False, None, None),  # there are no builds with MKL
     ],
 )
-def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
-    machine: str, has_vnni: bool, limit: str | None, wanted: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(machine, has_vnni, limit, wanted, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
     monkeypatch.setattr("os.environ", {"ONEDNN_MAX_CPU_ISA": limit} if limit else {})
@@ -187,9 +178,7 @@ def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(
     assert os.environ.get("CT2_USE_MKL") == wanted
 
 
-def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_behind(
-    tokenizers: dict[bool, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_behind(tokenizers, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ours = random_translator(tokenizers)  # which never ends a sentence itself
@@ -214,9 +203,7 @@ def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_be
     ],
     ids=lambda value: str(value[0]),
 )
-def test_what_the_engine_cannot_do_is_refused(
-    options: list[Any], reasons: list[str], trained_run: Path, mt: Callable[..., Any]
-) -> None:
+def test_what_the_engine_cannot_do_is_refused(options, reasons, trained_run, mt):
     pytest.importorskip("ctranslate2")
     answer = mt("translate", trained_run, "--engine", "ctranslate2", *options, stdin=b"the cat\n")
     assert answer.code == 2 and answer.lines == []
@@ -226,9 +213,7 @@ def test_what_the_engine_cannot_do_is_refused(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("joint", [True, False])
-def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(
-    joint: bool, tokenizers: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
+def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(joint, tokenizers, tmp_path):
     transformers = pytest.importorskip("transformers")
     translator = random_translator(tokenizers, joint, **({} if joint else {"tie_embeddings": "none"}))
     write_marian(translator, tmp_path)
@@ -246,7 +231,7 @@ def tagged_translator(tokenizers: dict[bool, Tokenizer]) -> Translator:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_tag_is_a_language_code_to_hugging_face(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+def test_the_tag_is_a_language_code_to_hugging_face(tokenizers, tmp_path):
     transformers = pytest.importorskip("transformers")
     translator = tagged_translator(tokenizers)
     write_marian(translator, tmp_path)
@@ -256,16 +241,14 @@ def test_the_tag_is_a_language_code_to_hugging_face(tokenizers: dict[bool, Token
     assert tokenizer(">>fr<< a tree").input_ids[0] == translator.tokenizer.tags.get("<2fr>")
 
 
-def test_a_run_with_tags_is_refused_as_an_argos_package(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+def test_a_run_with_tags_is_refused_as_an_argos_package(tokenizers, tmp_path):
     with pytest.raises(UsageError, match="no place for the tag <2de>; train a run of en to de alone"):
         write_argos(tagged_translator(tokenizers), tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_hugging_face_gives_the_same_ids_and_scores(
-    variant: str, tokenizers: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
+def test_hugging_face_gives_the_same_ids_and_scores(variant, tokenizers, tmp_path):
     transformers = pytest.importorskip("transformers")
     joint = VARIANTS[variant].get("tie_embeddings", "all") == "all"
     translator = random_translator(tokenizers, joint, **VARIANTS[variant])
@@ -290,7 +273,7 @@ def test_hugging_face_gives_the_same_ids_and_scores(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_hugging_face_searches_as_the_config_says(tokenizers: dict[bool, Tokenizer], tmp_path: Path) -> None:
+def test_hugging_face_searches_as_the_config_says(tokenizers, tmp_path):
     transformers = pytest.importorskip("transformers")
     translator = random_translator(tokenizers)
     search = {"beam_size": 3, "length_normalization": "average", "length_penalty": 0.3}
@@ -315,22 +298,14 @@ def test_hugging_face_searches_as_the_config_says(tokenizers: dict[bool, Tokeniz
         ({"positions": "rotary_cross"}, write_ctranslate2, "'rotary_cross' .*CTranslate2.*; train with 'rotary'"),
     ],
 )
-def test_what_a_format_cannot_hold_is_named_with_the_way_out(
-    switches: dict[str, Any],
-    write: Callable[..., None],
-    message: str,
-    tokenizers: dict[bool, Tokenizer],
-    tmp_path: Path,
-) -> None:
+def test_what_a_format_cannot_hold_is_named_with_the_way_out(switches, write, message, tokenizers, tmp_path):
     pytest.importorskip("safetensors")
     pytest.importorskip("ctranslate2")
     with pytest.raises(UsageError, match=message):
         write(random_translator(tokenizers, **switches), tmp_path)
 
 
-def test_two_exports_into_one_folder_do_not_blame_the_folder(
-    trained_run: Path, tmp_path: Path, mt, monkeypatch
-) -> None:
+def test_two_exports_into_one_folder_do_not_blame_the_folder(trained_run, tmp_path, mt, monkeypatch):
     pytest.importorskip("safetensors")
     other = tmp_path / "model"
 
@@ -347,9 +322,7 @@ def test_two_exports_into_one_folder_do_not_blame_the_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_an_argos_package_holds_model_tokenizer_and_languages(
-    tokenizers: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
+def test_an_argos_package_holds_model_tokenizer_and_languages(tokenizers, tmp_path):
     pytest.importorskip("ctranslate2")
     write_argos(random_translator(tokenizers), tmp_path)
     with zipfile.ZipFile(tmp_path / "translate-en_de.argosmodel") as package:

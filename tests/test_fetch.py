@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,9 +89,7 @@ def refused(kind: type[MTError], folder: Path, source: object = None, name: str 
     return message
 
 
-def test_a_corpus_is_downloaded_once_as_it_is_and_its_terms_are_shown(
-    server: Server, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_is_downloaded_once_as_it_is_and_its_terms_are_shown(server, tmp_path, said, monkeypatch):
     monkeypatch.chdir(tmp_path)
     server.answers["/train.en.gz"] = answer(packed := gzip.compress(ENGLISH, mtime=12345))
     target = Path("data") / "tiny"
@@ -107,7 +104,7 @@ def test_a_corpus_is_downloaded_once_as_it_is_and_its_terms_are_shown(
     assert "train.de.gz: already there" in said() and (target / "train.en.gz").read_bytes() == packed
 
 
-def test_plain_files_are_compressed_to_the_same_bytes_each_time(server: Server, tmp_path: Path) -> None:
+def test_plain_files_are_compressed_to_the_same_bytes_each_time(server, tmp_path):
     server.answers = {f"/mirror/{file.removesuffix('.gz')}": answer(text) for file, text in TEXTS.items()}
     for folder in ("one", "two"):
         fetch_corpus("tiny", f"{server.url}/mirror/", tmp_path / folder)
@@ -139,9 +136,7 @@ def test_plain_files_are_compressed_to_the_same_bytes_each_time(server: Server, 
     ],
     ids=["cut", "cut chunk", "no answer", "busy", "damaged", "other text", "no end", "unzips to more"],
 )  # fmt: skip
-def test_what_a_server_does_wrong_is_reported_and_leaves_no_file(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: Answer, reason: str
-) -> None:
+def test_what_a_server_does_wrong_is_reported_and_leaves_no_file(server, tmp_path, monkeypatch, sent, reason):
     sizes: list[int] = []
     real = gzip.GzipFile.read
     monkeypatch.setattr(gzip.GzipFile, "read", lambda self, size: sizes.append(size) or real(self, size))
@@ -151,9 +146,7 @@ def test_what_a_server_does_wrong_is_reported_and_leaves_no_file(
     assert all(0 < size < 1000 for size in sizes), "a small file can unzip to a huge one"
 
 
-def test_a_server_that_cannot_be_reached_is_reported(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_be_reached_is_reported(server, tmp_path, monkeypatch):
     assert ".gz: Connection refused; " in refused(DataError, tmp_path, "http://127.0.0.1:1")
     for url in ("http://[", "http://127.0.0.1:port", "http://127.0.0.1/a b", "http://127.0.0.1/ä"):
         refused(DataError, tmp_path, url)
@@ -163,7 +156,7 @@ def test_a_server_that_cannot_be_reached_is_reported(
 
 
 @pytest.mark.parametrize("content", [gzip.compress(b"mine\n", mtime=0), PACKED[:-9], ENGLISH, b""])
-def test_a_file_that_is_there_and_differs_is_never_overwritten(server: Server, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_there_and_differs_is_never_overwritten(server, tmp_path, content):
     path = tmp_path / "train.en.gz"
     path.write_bytes(content)
     message = refused(DataError, tmp_path)
@@ -172,7 +165,7 @@ def test_a_file_that_is_there_and_differs_is_never_overwritten(server: Server, t
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused_at_once(server: Server, tmp_path: Path) -> None:
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused_at_once(server, tmp_path):
     os.mkfifo(tmp_path / "train.en.gz")
     assert "is a pipe or a device" in refused(RunDirError, tmp_path / "target", tmp_path)
     assert "is a pipe or a device" in refused(RunDirError, tmp_path)
@@ -181,7 +174,7 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused_at_once(server: Se
     assert "is a pipe or a device" in refused(RunDirError, tmp_path / "target", tmp_path)
 
 
-def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(server: Server, tmp_path: Path) -> None:
+def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(server, tmp_path):
     message = "multi3k: no such corpus; did you mean multi30k? known: multi30k, multi30k-lc-tok"
     assert refused(UsageError, tmp_path, name="multi3k").startswith(message)
     for source in ("ftp://127.0.0.1/data", "file:///", "http://", "no/such/folder", "x" * 300, "", "\0"):
@@ -192,9 +185,7 @@ def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(ser
     assert (tmp_path / "file").read_text() == "mine" and server.requests == []
 
 
-def test_a_file_is_whole_or_absent_when_the_disk_is_full_and_when_interrupted(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_whole_or_absent_when_the_disk_is_full_and_when_interrupted(server, tmp_path, monkeypatch):
     def fail(error: BaseException) -> None:
         def fsync(descriptor: int) -> None:
             assert [path.name.split("-", 2)[2] for path in tmp_path.iterdir()] == ["train.en.gz"]
@@ -210,7 +201,7 @@ def test_a_file_is_whole_or_absent_when_the_disk_is_full_and_when_interrupted(
     assert texts_in(tmp_path) == {}
 
 
-def test_every_entry_of_the_table_is_whole() -> None:
+def test_every_entry_of_the_table_is_whole():
     for entry in CORPORA.values():
         assert entry.keys() == {"url", "terms", "citation", "next_step", "files"} and all(entry.values())
         assert entry["url"].startswith("https://") and not entry["url"].endswith("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,7 @@ def losses(run: Path) -> list[float]:
     return [record["loss"] for record in records if "loss" in record]
 
 
-def test_training_follows_an_edit_of_the_definition(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
-) -> None:
+def test_training_follows_an_edit_of_the_definition(tiny, monkeypatch, said):
     trainer_of(tiny / "before", *SHORT).train()
     assert not [line for line in said() if "loss_of_logits" in line]
 
@@ -50,9 +48,7 @@ def test_training_follows_an_edit_of_the_definition(
 
 @pytest.mark.parametrize("change", ["eos", "confident", "none"])
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
-def test_a_definition_that_differs_for_some_tokens_alone_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, change: str, r_drop: float
-) -> None:
+def test_a_definition_that_differs_for_some_tokens_alone_is_noticed(monkeypatch, change, r_drop):
     real = loss_of_logits
 
     def edited(logits: Tensor, targets: Tensor, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
@@ -69,7 +65,7 @@ def test_a_definition_that_differs_for_some_tokens_alone_is_noticed(
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_defined_and_fused_losses_train_alike(make_model: Any, r_drop: float) -> None:
+def test_defined_and_fused_losses_train_alike(make_model, r_drop):
     model, batch = make_model(projection_bias=True), pack(some_pairs(12), [1, 3, 4], SHAPE)
     results = [summed_loss(model, batch, 0.1, r_drop, is_fused) for is_fused in (True, False)]
     torch.testing.assert_close(*results)
@@ -111,9 +107,7 @@ def refuse_difference(made: Gradients, model: Any, r_drop: float = 0.0) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("r_drop", "switches"), [(0.0, {"positions": "rotary"}), (2.0, {})])
-def test_one_graph_serves_every_batch_with_the_gradients_of_the_plain_loss(
-    make_model: Any, counters: dict[str, Any], r_drop: float, switches: dict[str, Any]
-) -> None:
+def test_one_graph_serves_every_batch_with_the_gradients_of_the_plain_loss(make_model, counters, r_drop, switches):
     model = make_model(n_encoder_layers=1, n_decoder_layers=1, **switches)
     made = compiled(model, r_drop)
     refuse_difference(made, model, r_drop)
@@ -143,9 +137,7 @@ def failing(*args: Any) -> Tensor:
         (lambda *args: _WithoutGradient.apply(summed_loss(*args)), "ArithmeticError: other gradients"),
     ],
 )
-def test_a_loss_that_is_compiled_wrong_or_not_at_all_is_computed_as_it_is(
-    make_model: Any, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]], fault: Any, reason: str
-) -> None:
+def test_a_loss_that_is_compiled_wrong_or_not_at_all_is_computed_as_it_is(make_model, monkeypatch, said, fault, reason):
     monkeypatch.setattr(torch, "compile", lambda function, **settings: fault)
     model = make_model()
     made = compiled(model)
@@ -154,7 +146,7 @@ def test_a_loss_that_is_compiled_wrong_or_not_at_all_is_computed_as_it_is(
     assert said() == [f"training without compiled kernels, which takes longer ({reason})"]
 
 
-def test_another_draw_of_dropout_is_no_wrong_gradient(make_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_draw_of_dropout_is_no_wrong_gradient(make_model, monkeypatch):
     """Compiled kernels draw other numbers from the same seed."""
     draws = iter(range(100))
 
@@ -167,23 +159,21 @@ def test_another_draw_of_dropout_is_no_wrong_gradient(make_model: Any, monkeypat
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), torch.AcceleratorError("CUDA error")])
-def test_a_device_that_fails_or_has_no_memory_left_is_not_the_compilers_fault(
-    make_model: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_device_that_fails_or_has_no_memory_left_is_not_the_compilers_fault(make_model, monkeypatch, error):
     fail = lambda *args: (_ for _ in ()).throw(error)  # noqa: E731
     monkeypatch.setattr(torch, "compile", lambda function, **settings: fail)
     with pytest.raises(type(error)):
         compiled(make_model())
 
 
-def test_only_long_trainings_with_large_batches_are_compiled() -> None:
+def test_only_long_trainings_with_large_batches_are_compiled():
     large = {"batch_tokens": 12_500}
     trainings = {"max_steps": 500, **large}, {"max_steps": 100_000, **large}, {"minutes": 5.0, **large}
     trainings = *trainings, {"minutes": 60.0, **large}, {"minutes": 60.0}
     assert [is_worth_compiling(TrainingConfig(**one)) for one in trainings] == [False, True, False, True, False]
 
 
-def test_packed_updates_are_those_of_padded_ones(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_updates_are_those_of_padded_ones(tiny, monkeypatch):
     """Also where a batch is cut into pieces, is shared by two processes, is learnt backwards, or passes twice; compiled,
     as it may be, before the first."""
     seen = []

@@ -151,9 +151,7 @@ def difference(folder: Path, model: Any, run: Path) -> float:
     ids=str,
 )
 @torch.inference_mode()
-def test_the_logits_are_those_of_transformers(
-    keys: dict[str, Any], marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
-) -> None:
+def test_the_logits_are_those_of_transformers(keys, marian, tmp_path, mt):
     folder, model, run = marian
     if keys:
         folder, run = tmp_path / "folder", tmp_path / "run"
@@ -162,7 +160,7 @@ def test_the_logits_are_those_of_transformers(
     assert difference(folder, model, run) < LOGITS
 
 
-def test_the_pieces_are_those_of_transformers(marian: tuple[Path, Any, Path]) -> None:
+def test_the_pieces_are_those_of_transformers(marian):
     folder, _, run = marian
     tokenizer, theirs = Translator.load(run, device="cpu").tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
     for text in [*SOURCES, "cat dog  2 ½ catdog"]:
@@ -173,7 +171,7 @@ def test_the_pieces_are_those_of_transformers(marian: tuple[Path, Any, Path]) ->
     assert tokenizer.decode_tgt(tokenizer.encode_tgt("die rot Katze")) == "die rot Katze"
 
 
-def test_it_translates_as_transformers_generates(marian: tuple[Path, Any, Path], mt: Mt) -> None:
+def test_it_translates_as_transformers_generates(marian, mt):
     folder, model, run = marian
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     lines, expected = [line for line in SOURCES if line], []
@@ -184,7 +182,7 @@ def test_it_translates_as_transformers_generates(marian: tuple[Path, Any, Path],
     assert (answer.code, answer.lines) == (0, expected)
 
 
-def test_the_config_says_what_the_folder_says(marian: tuple[Path, Any, Path]) -> None:
+def test_the_config_says_what_the_folder_says(marian):
     folder, _, run = marian
     config = Translator.load(run, device="cpu").config
     assert (config.data.src_lang, config.data.tgt_lang) == ("en", "de")
@@ -200,7 +198,7 @@ def test_the_config_says_what_the_folder_says(marian: tuple[Path, Any, Path]) ->
 # Language codes --------------------------------------------------------------------------------------------------------
 
 
-def test_one_of_several_languages_is_imported(tmp_path: Path, mt: Mt) -> None:
+def test_one_of_several_languages_is_imported(tmp_path, mt):
     folder, runs = tmp_path / "folder", {code: tmp_path / code for code in ("deu", "fr_BE")}
     model, translated = write_folder(folder, codes=("deu", "fr_BE", "cmn_Hans", "en")), []
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
@@ -223,14 +221,14 @@ def test_one_of_several_languages_is_imported(tmp_path: Path, mt: Mt) -> None:
 # What can be done with the run -----------------------------------------------------------------------------------------
 
 
-def test_a_line_of_which_the_tokenizer_keeps_nothing_stays_blank(marian: tuple[Path, Any, Path], mt: Mt) -> None:
+def test_a_line_of_which_the_tokenizer_keeps_nothing_stays_blank(marian, mt):
     """The rules of an imported tokenizer delete U+200B, which text may hold."""
     answer = mt("translate", marian[2], "--json", stdin="\u200b\n".encode())
     assert (answer.code, len(answer.lines)) == (0, 1), answer.said
     assert json.loads(answer.lines[0])["hypotheses"][0]["text"].strip("\u200b") == ""
 
 
-def test_an_imported_run_is_exported_to_other_engines(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+def test_an_imported_run_is_exported_to_other_engines(marian, tmp_path, mt):
     ctranslate2 = pytest.importorskip("ctranslate2")
     _, _, run = marian
     translator = Translator.load(run, device="cpu")
@@ -252,7 +250,7 @@ def test_an_imported_run_is_exported_to_other_engines(marian: tuple[Path, Any, P
         assert logits.log_softmax(-1).gather(1, batch.tgt_out.T)[:, 0].tolist() == pytest.approx(row, abs=1e-4)
 
 
-def test_an_imported_run_is_fine_tuned(marian: tuple[Path, Any, Path], tiny: Path, mt: Mt) -> None:
+def test_an_imported_run_is_fine_tuned(marian, tiny, mt):
     _, _, run = marian
     settings = ("max_steps=3", "device=cpu", "precision=fp32", "validate_every_steps=3")
     options = [word for setting in settings for word in ("--set", f"training.{setting}")]
@@ -268,7 +266,7 @@ def test_an_imported_run_is_fine_tuned(marian: tuple[Path, Any, Path], tiny: Pat
     assert mt("translate", "child", "test.en").code == 0
 
 
-def test_other_files_of_weights_are_read_too(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+def test_other_files_of_weights_are_read_too(marian, tmp_path, mt):
     folder, model, run = marian
     expected = Translator.load(run, device="cpu").model.state_dict()
     weights = model.state_dict()  # with positions and all four names
@@ -368,9 +366,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is chang
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_folder_that_is_not_whole_or_not_marians_is_refused(
-    name: str, marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt
-) -> None:
+def test_a_folder_that_is_not_whole_or_not_marians_is_refused(name, marian, tmp_path, mt):
     change, file, reason = REFUSED[name]
     folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
     change(folder)
@@ -380,7 +376,7 @@ def test_a_folder_that_is_not_whole_or_not_marians_is_refused(
     assert {path.name for path in tmp_path.iterdir()} <= {"folder"}
 
 
-def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path], tmp_path: Path, mt: Mt) -> None:
+def test_a_pickle_that_would_run_code_is_refused(marian, tmp_path, mt):
     folder = Path(shutil.copytree(marian[0], tmp_path / "folder"))
     (folder / "model.safetensors").unlink()
     for content in (b"cos\nsystem\n(S'touch ran'\ntR.", b"no pickle"):
@@ -398,7 +394,7 @@ def test_a_pickle_that_would_run_code_is_refused(marian: tuple[Path, Any, Path],
         (["--src-lang", "en", "--tgt-lang", "en"], 2, "are both 'en'; they must differ"),
     ],
 )
-def test_the_languages_must_be_known(options: list[str], code: int, said: str, tmp_path: Path, mt: Mt) -> None:
+def test_the_languages_must_be_known(options, code, said, tmp_path, mt):
     folder = tmp_path / "folder"
     write_folder(folder, codes=())
     (folder / "tokenizer_config.json").unlink()
@@ -410,9 +406,7 @@ def test_the_languages_must_be_known(options: list[str], code: int, said: str, t
 
 
 @pytest.mark.parametrize("is_joint", [True, False])
-def test_an_export_to_marian_comes_back_with_the_same_scores(
-    is_joint: bool, trained_run: Path, tmp_path: Path, mt: Mt
-) -> None:
+def test_an_export_to_marian_comes_back_with_the_same_scores(is_joint, trained_run, tmp_path, mt):
     translator = Translator.load(trained_run, device="cpu")
     tokenizer, settings = translator.tokenizer, {"norm": "post"}
     if not is_joint:
@@ -431,7 +425,7 @@ def test_an_export_to_marian_comes_back_with_the_same_scores(
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_pieces_that_are_never_read_change_no_text(algorithm: str) -> None:
+def test_pieces_that_are_never_read_change_no_text(algorithm):
     rng = random.Random(3)
     model = sentencepiece_model(WORDS, model_type=algorithm)
     unused = ["".join(rng.choices("abcdehlnorst▁", k=rng.randint(2, 5))) for _ in range(500)]

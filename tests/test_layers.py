@@ -58,7 +58,7 @@ def normalized_in_loops(x: Tensor, norm: LayerNorm, divide_by: str) -> list[floa
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])
 @pytest.mark.parametrize("size", [1.0, 1e-3])
 @pytest.mark.parametrize("divide_by", ["variance", "deviation"])
-def test_layer_norm_is_its_formula(divide_by: str, size: float, epsilon: float) -> None:
+def test_layer_norm_is_its_formula(divide_by, size, epsilon):
     norm = randomize(LayerNorm(7, epsilon, divide_by).double())
     x = torch.randn(3, 4, 7, dtype=torch.float64) * size + 2
     found = norm(x).detach()
@@ -67,7 +67,7 @@ def test_layer_norm_is_its_formula(divide_by: str, size: float, epsilon: float) 
             np.testing.assert_allclose(found[b, t], normalized_in_loops(x[b, t], norm, divide_by), atol=1e-10)
 
 
-def test_layer_norm_begins_with_gamma_one_and_beta_zero() -> None:
+def test_layer_norm_begins_with_gamma_one_and_beta_zero():
     norm = LayerNorm(5)
     assert norm.gamma.tolist() == [1.0] * 5
     assert norm.beta.tolist() == [0.0] * 5
@@ -75,7 +75,7 @@ def test_layer_norm_begins_with_gamma_one_and_beta_zero() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
-def test_layer_norm_by_variance_equals_torch(epsilon: float) -> None:
+def test_layer_norm_by_variance_equals_torch(epsilon):
     ours, theirs = LayerNorm(16, epsilon), randomize(nn.LayerNorm(16, eps=epsilon))
     ours.load_state_dict({"gamma": theirs.weight, "beta": theirs.bias})
     x = torch.randn(3, 4, 16)
@@ -95,7 +95,7 @@ class Post004LayerNorm(nn.Module):
         return self.gamma * (x - mean) / (std + self.epsilon) + self.beta
 
 
-def test_layer_norm_by_deviation_equals_post_004() -> None:
+def test_layer_norm_by_deviation_equals_post_004():
     theirs, ours = randomize(Post004LayerNorm(16).double()), LayerNorm(16, 1e-6, "deviation").double()
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(3, 4, 16, dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_layer_norm_by_deviation_equals_post_004() -> None:
 
 
 @pytest.mark.parametrize("divide_by", ["variance", "deviation"])
-def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by: str) -> None:
+def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by):
     norm = randomize(LayerNorm(6, 1e-6, divide_by))
     x = torch.zeros(2, 6, requires_grad=True)
     y = norm(x)
@@ -116,7 +116,7 @@ def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by
 # Add & Norm ----------------------------------------------------------------------------------------------------------
 
 
-def test_post_norm_normalizes_the_sum_and_leaves_the_way_into_the_sublayer_alone() -> None:
+def test_post_norm_normalizes_the_sum_and_leaves_the_way_into_the_sublayer_alone():
     norm = randomize(nn.LayerNorm(8))
     branch = AddNorm(norm, "post", dropout=0.0)
     x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
@@ -124,7 +124,7 @@ def test_post_norm_normalizes_the_sum_and_leaves_the_way_into_the_sublayer_alone
     assert torch.equal(branch.after(x, y), norm(x + y))
 
 
-def test_pre_norm_normalizes_the_way_into_the_sublayer_and_leaves_the_sum_alone() -> None:
+def test_pre_norm_normalizes_the_way_into_the_sublayer_and_leaves_the_sum_alone():
     norm = randomize(nn.LayerNorm(8))
     branch = AddNorm(norm, "pre", dropout=0.0)
     x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
@@ -133,7 +133,7 @@ def test_pre_norm_normalizes_the_way_into_the_sublayer_and_leaves_the_sum_alone(
 
 
 @pytest.mark.parametrize("placement", ["pre", "post"])
-def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placement: str) -> None:
+def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placement):
     branch = AddNorm(nn.Identity(), placement, dropout=0.5)
     x, y = torch.full((40, 40), 100.0), torch.ones(40, 40)
     assert set(branch.after(x, y).unique().tolist()) == {100.0, 102.0}
@@ -143,7 +143,7 @@ def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placem
 # Feed-forward --------------------------------------------------------------------------------------------------------
 
 
-def test_feed_forward_is_its_formula_at_every_position() -> None:
+def test_feed_forward_is_its_formula_at_every_position():
     module = FeedForward(4, 6).double()
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     found = module(x)
@@ -156,13 +156,13 @@ def test_feed_forward_is_its_formula_at_every_position() -> None:
             np.testing.assert_allclose(found[b, t].detach(), expected, atol=EXACT)
 
 
-def test_feed_forward_widens_512_to_2048_and_back() -> None:
+def test_feed_forward_widens_512_to_2048_and_back():
     module = FeedForward(512, 2048)
     assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((2048, 512), (512, 2048))
     assert module(torch.randn(1, 2, 512)).shape == (1, 2, 512)
 
 
-def test_feed_forward_equals_the_sequential_form_of_post_000() -> None:
+def test_feed_forward_equals_the_sequential_form_of_post_000():
     sequential = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Dropout(0.1), nn.Linear(12, 8)).eval()
     module = FeedForward(8, 12, dropout=0.1).eval()
     module.w_1.load_state_dict(sequential[0].state_dict())
@@ -182,13 +182,13 @@ def conv1d_of(linear: FeedForward, dropout: float = 0.0) -> Conv1dFeedForward:
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(*(st.integers(1, 5) for _ in range(4)))
-def test_convolutions_of_kernel_one_equal_the_two_matrices(n: int, length: int, d_model: int, ffn_dim: int) -> None:
+def test_convolutions_of_kernel_one_equal_the_two_matrices(n, length, d_model, ffn_dim):
     linear = FeedForward(d_model, ffn_dim)
     x = torch.randn(n, length, d_model)
     torch.testing.assert_close(conv1d_of(linear)(x), linear(x), rtol=0, atol=FLOAT32)
 
 
-def test_both_forms_are_those_of_post_001_with_its_residual_and_norm() -> None:
+def test_both_forms_are_those_of_post_001_with_its_residual_and_norm():
     linear = FeedForward(8, 12)
     norm = randomize(nn.LayerNorm(8))
     conv1, conv2 = nn.Conv1d(8, 12, kernel_size=1), nn.Conv1d(12, 8, kernel_size=1)
@@ -204,7 +204,7 @@ def test_both_forms_are_those_of_post_001_with_its_residual_and_norm() -> None:
 
 
 @pytest.mark.parametrize("kind", [FeedForward, Conv1dFeedForward])
-def test_the_inner_dropout_falls_between_the_two_matrices(kind: type) -> None:
+def test_the_inner_dropout_falls_between_the_two_matrices(kind):
     module = kind(16, 16, 0.5)
     with torch.no_grad():
         for layer in (module.w_1, module.w_2):
@@ -243,7 +243,7 @@ def padding_of(lengths: list[int], longest: int) -> Tensor:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_encoder_layer_equals_torch_with_the_same_weights(norm: str) -> None:
+def test_the_encoder_layer_equals_torch_with_the_same_weights(norm):
     theirs = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
     randomize(theirs)
     ours = EncoderLayer(config_of(norm=norm))
@@ -258,7 +258,7 @@ def test_the_encoder_layer_equals_torch_with_the_same_weights(norm: str) -> None
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_decoder_layer_equals_torch_with_the_same_weights(norm: str) -> None:
+def test_the_decoder_layer_equals_torch_with_the_same_weights(norm):
     theirs = nn.TransformerDecoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
     randomize(theirs)
     ours = DecoderLayer(config_of(norm=norm))
@@ -284,7 +284,7 @@ def test_the_decoder_layer_equals_torch_with_the_same_weights(norm: str) -> None
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm: str) -> None:
+def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm):
     linear = EncoderLayer(config_of(norm=norm))
     conv = EncoderLayer(config_of(norm=norm, feed_forward="conv1d"))
     assert isinstance(conv.feed_forward, Conv1dFeedForward)
@@ -306,9 +306,7 @@ def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm: str) -> 
         ({"dropout": 0.0, "attention_dropout": 0.2, "ffn_dropout": 0.4}, (0.0, 0.2, 0.4)),
     ],
 )
-def test_each_dropout_has_its_own_rate_or_the_general_one(
-    switches: dict[str, float], rates: tuple[float, float, float]
-) -> None:
+def test_each_dropout_has_its_own_rate_or_the_general_one(switches, rates):
     residual, attention, feed_forward = rates
     layer = DecoderLayer(config_of(**switches))
     for name in ("self_attention_norm", "cross_attention_norm", "feed_forward_norm"):
@@ -321,7 +319,7 @@ def test_each_dropout_has_its_own_rate_or_the_general_one(
 
 
 @pytest.mark.parametrize("p", [0.1, 0.9])
-def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p: float) -> None:
+def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p):
     n = 200_000
     y = Dropout(p)(torch.ones(n))
     values = y.unique().tolist()
@@ -334,7 +332,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p: float) 
     assert abs(values[1] - 1 / (1 - p)) < 1 / 512 / (1 - p) ** 2 * 1.05
 
 
-def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone() -> None:
+def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone():
     def dropped(*seeds: int) -> torch.Tensor:
         seed_dropout(*seeds)
         torch.rand(1)  # other draws have no part in it
@@ -346,7 +344,7 @@ def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone() -> None:
     assert not any(torch.equal(first, other) for other in others)
 
 
-def test_what_a_gpu_drops_follows_from_the_seeds(monkeypatch) -> None:
+def test_what_a_gpu_drops_follows_from_the_seeds(monkeypatch):
     """There torch draws, from the generator of the device, which `torch.manual_seed` seeds on all devices."""
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     with torch.random.fork_rng(devices=[]):

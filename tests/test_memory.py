@@ -52,7 +52,7 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     return limit
 
 
-def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
+def test_the_batches_tried_are_the_largest_of_the_epoch(tiny):
     trainer = trainer_of(tiny / "run", "training.batch_tokens=128")
     dataset, training = trainer.data.train, trainer.state.settings
     tried = [make_batch(dataset, indices) for indices in memory.largest_batches(dataset, training, 0)]
@@ -62,9 +62,7 @@ def test_the_batches_tried_are_the_largest_of_the_epoch(tiny: Path) -> None:
         assert max(map(size, tried)) == max(map(size, every))
 
 
-def test_what_is_learnt_in_both_directions_and_read_twice_is_tried_so(
-    tiny: Path, memory_for: Callable[[int], list[int]]
-) -> None:
+def test_what_is_learnt_in_both_directions_and_read_twice_is_tried_so(tiny, memory_for):
     tried = memory_for(10**9)
     trainer = trainer_of(tiny / "run", "training.both_directions=0.5", "training.r_drop=1")
     build.try_memory(trainer)
@@ -74,9 +72,7 @@ def test_what_is_learnt_in_both_directions_and_read_twice_is_tried_so(
     assert tried == [*forth, *back, *(2 * size for size in forth)]
 
 
-def test_too_large_a_batch_is_reported_before_the_first_step_and_its_advice_can_be_followed(
-    mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]
-) -> None:
+def test_too_large_a_batch_is_reported_before_the_first_step_and_its_advice_can_be_followed(mt, tiny, memory_for):
     memory_for(300)
     answer = mt("train", "tiny.yaml")
     assert answer.code == 1
@@ -87,7 +83,7 @@ def test_too_large_a_batch_is_reported_before_the_first_step_and_its_advice_can_
 
 
 @pytest.mark.parametrize("also", [(), ("training.optimizer=muon", "training.batch_tokens=auto")])
-def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, also: tuple[str, ...]) -> None:
+def test_trying_changes_neither_weights_nor_random_numbers(tiny, also):
     trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16", *also)
     models = trainer.state.model, trainer.state.optimizer.network, trainer.state.optimizer.averaged
     before = [{name: weight.clone() for name, weight in model.state_dict().items()} for model in models]
@@ -101,7 +97,7 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny: Path, also: tup
     assert trainer.state.progress == Progress(max_steps=trainer.state.settings.max_steps)
 
 
-def test_training_is_the_same_with_and_without_trying(tiny: Path, mt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_the_same_with_and_without_trying(tiny, mt, monkeypatch):
     short = options("model.dropout=0.3", "training.max_steps=6", "training.batch_tokens=128")
     assert mt("train", "tiny.yaml", "--run-dir", "tried", *short).code == 0
     monkeypatch.setattr(build.memory, "try_largest_batches", lambda *args: None)
@@ -110,9 +106,7 @@ def test_training_is_the_same_with_and_without_trying(tiny: Path, mt: Any, monke
     assert all(torch.equal(weight, tried["model"][name]) for name, weight in untried["model"].items())
 
 
-def test_auto_finds_what_fits_and_a_continued_run_keeps_it(
-    mt: Any, tiny: Path, memory_for: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_finds_what_fits_and_a_continued_run_keeps_it(mt, tiny, memory_for, monkeypatch):
     monkeypatch.setattr(memory, "_AS_FAST", math.inf)  # so that the first that fits is taken
     tried = memory_for(256 * 9 // 8)
     short = options("training.validate_every_steps=3", "training.minutes=null")
@@ -133,9 +127,7 @@ def test_auto_finds_what_fits_and_a_continued_run_keeps_it(
     assert all(torch.equal(weight, mine["model"][name]) for name, weight in theirs["model"].items())
 
 
-def test_auto_is_tried_where_a_start_with_a_number_has_failed_and_says_so_where_nothing_fits(
-    mt: Any, tiny: Path, memory_for: Callable[[int], list[int]]
-) -> None:
+def test_auto_is_tried_where_a_start_with_a_number_has_failed_and_says_so_where_nothing_fits(mt, tiny, memory_for):
     Path("short.de").write_text("".join(Path("train.de").read_text().splitlines(keepends=True)[:-1]))
     failing = options("data.train=[train.en, short.de]", "training.batch_tokens=64")
     assert mt("train", "tiny.yaml", *failing).code == 1
@@ -154,9 +146,7 @@ def test_auto_is_tried_where_a_start_with_a_number_has_failed_and_says_so_where_
         ({}, 0),
     ],
 )
-def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, speeds: dict[int, float], expected: int
-) -> None:
+def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(tiny, monkeypatch, speeds, expected):
     """Each size is tried in a thread of its own: oneDNN refuses to a thread what it has refused to it once."""
     trainer, limits, thread = trainer_of(tiny / "run", "training.batch_tokens=auto"), [], threading.local()
 
@@ -175,9 +165,7 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(
     assert limits == [0.5]
 
 
-def test_memory_that_ends_in_the_middle_is_reported_and_keeps_the_last_checkpoint(
-    mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_ends_in_the_middle_is_reported_and_keeps_the_last_checkpoint(mt, tiny, monkeypatch):
     real = Updates.compute
 
     def ending(updates: Updates) -> Any:
@@ -193,9 +181,7 @@ def test_memory_that_ends_in_the_middle_is_reported_and_keeps_the_last_checkpoin
     assert RunDir(Path("runs/tiny")).steps() == [5]
 
 
-def test_memory_that_ends_while_validating_is_reported_and_its_advice_can_be_followed(
-    mt: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_ends_while_validating_is_reported_and_its_advice_can_be_followed(mt, tiny, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "search", lambda *arguments: (_ for _ in ()).throw(FULL))
         answer = mt("train", "tiny.yaml", *options("training.max_steps=2"))
@@ -204,7 +190,7 @@ def test_memory_that_ends_while_validating_is_reported_and_its_advice_can_be_fol
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
-def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_process: Any, tiny: Path) -> None:
+def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_process, tiny):
     """The kernel's own limit, 200 MiB above what the libraries take, and sentences of 400 words in a batch of 100,000 tokens."""
     for side, word in (("en", "red"), ("de", "rot")):
         Path(f"long.{side}").write_text((" ".join([word] * 400) + "\n") * 250)
@@ -220,7 +206,7 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 100000; set ")
 
 
-def test_the_limit_is_lifted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_lifted_again(monkeypatch):
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
@@ -230,9 +216,7 @@ def test_the_limit_is_lifted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_container_may(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_container_may(monkeypatch):
     if not Path("/proc/meminfo").exists():
         assert device.available_memory() is None
         return
@@ -258,20 +242,18 @@ FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
 @pytest.mark.parametrize(
     "override", ["training.batch_tokens=auto", "training.batch_tokens=48", "tokenizer.joint=false"]
 )
-def test_any_config_is_timed_and_more_arithmetic_takes_longer(override: str) -> None:
+def test_any_config_is_timed_and_more_arithmetic_takes_longer(override):
     small = min(update_seconds(recipe(override), FACTS) for _ in range(3))  # other work may interrupt
     assert 0 < small < update_seconds(recipe(override, "model.n_encoder_layers=24"), FACTS) < float("inf")
 
 
-def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch):
     monkeypatch.setattr(memory, "Transformer", lambda *args: (_ for _ in ()).throw(FULL))
     assert update_seconds(recipe(), FACTS) == float("inf")
 
 
 @pytest.mark.parametrize(("seconds", "r_drop"), [(1e-6, 1.0), (1e6, 0.0)])
-def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(
-    tiny: Path, mt: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, r_drop: float
-) -> None:
+def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monkeypatch, seconds, r_drop):
     monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: seconds)
     sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16", "--run-dir", "run")
     answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small)
@@ -279,7 +261,7 @@ def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(
     assert load_config(Path("run/config.yaml")).training.r_drop == r_drop
 
 
-def test_processes_that_share_the_updates_make_more_of_them(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_share_the_updates_make_more_of_them(tiny, monkeypatch):
     monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: 60 * 0.02 / 100)
     monkeypatch.setenv("WORLD_SIZE", "1000")  # those that a reverse model trains beside, alone
     found = []

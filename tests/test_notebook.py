@@ -21,7 +21,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny: Path) -> None:
+def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny):
     log = logging.getLogger("mt_cli")
     handlers = list(log.handlers)
     run = train(["train.en", "train.de"], dev=["dev.en", "dev.de"], settings=SMALL)
@@ -35,7 +35,7 @@ def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny:
     assert Path("page.html").exists()
 
 
-def test_a_corpus_is_checked(tiny: Path) -> None:
+def test_a_corpus_is_checked(tiny):
     found = check(["train.en", "train.de"])
     assert found.n_pairs == 200 and "200 pairs" in str(found)
     with pytest.raises(UsageError, match="the names do not tell the languages"):
@@ -44,9 +44,7 @@ def test_a_corpus_is_checked(tiny: Path) -> None:
         check("train.en")
 
 
-def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(tmp_path, monkeypatch):
     (tmp_path / "p" / "checkpoints").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "p")
     config = config_of({"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]})
@@ -56,14 +54,14 @@ def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(
     assert usual_run_dir([Path("../config.yaml")], config, ["clean"]) == tmp_path / "p-clean"
 
 
-def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run: Path) -> None:
+def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run):
     run = load_run(trained_run)
     assert isinstance(run, Run) and run.step in {80, 160}
     with pytest.raises(RunDirError):
         load_run("none")
 
 
-def test_everything_has_a_name_and_a_version_and_torch_waits_for_its_use() -> None:
+def test_everything_has_a_name_and_a_version_and_torch_waits_for_its_use():
     assert set(dir(mt_cli)) >= {"Translator", "__version__", "check", "evaluate", "load_config", "report", "train"}
     assert all(getattr(mt_cli, name) for name in mt_cli.__all__) and mt_cli.Translator is Translator
     assert mt_cli.__version__[0].isdigit()

@@ -22,7 +22,7 @@ def random_pass(n_rows: int, n_tokens: int = 23, vocab_size: int = 50) -> tuple[
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_the_cross_entropy_against_smoothed_labels(smoothing: float) -> None:
+def test_the_loss_is_the_cross_entropy_against_smoothed_labels(smoothing):
     """Szegedy et al. 2016, equation 9: the label has 1 - smoothing, and all tokens share the rest equally."""
     hidden, weight, targets = random_pass(3, n_tokens=3, vocab_size=5)
     expected = 0.0
@@ -34,7 +34,7 @@ def test_the_loss_is_the_cross_entropy_against_smoothed_labels(smoothing: float)
     assert loss_of_logits(hidden @ weight.T, targets, smoothing).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_r_drop_adds_both_divergences_of_the_two_passes() -> None:
+def test_r_drop_adds_both_divergences_of_the_two_passes():
     """Liang et al. 2021, equations 2 to 4, each term written out."""
     hidden, weight, targets = random_pass(6, n_tokens=3, vocab_size=5)
     logits = (hidden @ weight.T).double()
@@ -49,9 +49,7 @@ def test_r_drop_adds_both_divergences_of_the_two_passes() -> None:
 
 @pytest.mark.parametrize(("n_logits", "smoothing"), [(150, 0.0), (150, 0.1), (10**6, 0.1)])
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_the_fused_loss_and_its_gradients_are_those_of_the_plain_one(
-    monkeypatch: pytest.MonkeyPatch, n_logits: int, smoothing: float, r_drop: float
-) -> None:
+def test_the_fused_loss_and_its_gradients_are_those_of_the_plain_one(monkeypatch, n_logits, smoothing, r_drop):
     monkeypatch.setattr(fused, "_CPU_LOGITS", n_logits)
     hidden, weight, targets = random_pass(46 if r_drop else 23)
     exact = [x.double().requires_grad_() for x in (hidden, weight)]
@@ -65,7 +63,7 @@ def test_the_fused_loss_and_its_gradients_are_those_of_the_plain_one(
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_in_bf16_the_loss_stays_close_and_is_summed_in_float32(r_drop: float) -> None:
+def test_in_bf16_the_loss_stays_close_and_is_summed_in_float32(r_drop):
     hidden, weight, targets = random_pass(46 if r_drop else 23)
     expected = loss_of_logits(hidden @ weight.T, targets, 0.1, r_drop)
     loss = fused_loss(hidden.bfloat16(), weight.bfloat16(), targets, 0.1, r_drop)
@@ -73,7 +71,7 @@ def test_in_bf16_the_loss_stays_close_and_is_summed_in_float32(r_drop: float) ->
     assert loss.item() == pytest.approx(expected.item(), rel=2**-7)  # a number in bf16 is off by up to 2^-9
 
 
-def test_two_passes_without_dropout_agree(make_model) -> None:
+def test_two_passes_without_dropout_agree(make_model):
     batch = batch_of([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]])
     model = make_model(dropout=0.5)
     one, two = (summed_loss(model.eval(), batch, 0.1, r_drop).item() for r_drop in (0.0, 3.0))
@@ -82,7 +80,7 @@ def test_two_passes_without_dropout_agree(make_model) -> None:
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_the_loss_of_a_batch_is_that_of_its_logits_without_padding(make_model, switches, r_drop: float) -> None:
+def test_the_loss_of_a_batch_is_that_of_its_logits_without_padding(make_model, switches, r_drop):
     batch = batch_of([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]])
     model = make_model(**switches)
     hidden = model(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask)
@@ -91,6 +89,6 @@ def test_the_loss_of_a_batch_is_that_of_its_logits_without_padding(make_model, s
     assert found.item() == pytest.approx(loss_of_logits(logits, batch.targets, 0.1).item(), rel=1e-5)
 
 
-def test_a_target_that_seems_impossible_costs_much_but_not_infinitely_much() -> None:
+def test_a_target_that_seems_impossible_costs_much_but_not_infinitely_much():
     hidden, weight = torch.ones(1, 1), torch.tensor([[500.0], [-500.0]])
     assert 80 < fused_loss(hidden, weight, torch.tensor([1]), 0.0).item() < math.inf

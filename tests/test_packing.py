@@ -32,7 +32,7 @@ def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> Mixture:
     return mixture_of([TokenPair(ids(1), ids(0), line) for line in range(1, n + 1)])
 
 
-def test_a_packed_batch_by_hand() -> None:
+def test_a_packed_batch_by_hand():
     dataset = mixture_of([TokenPair([5, 6], [7], 1), TokenPair([8], [9, 10], 2)])
     batch = pack(dataset, [1, 0], PackedShape(n_pairs=3, n_src=6, n_tgt=6, longest=8, n_back=6))
     assert batch.src_ids.tolist() == [[8, EOS_ID, 5, 6, EOS_ID] + [PAD_ID] * 9]
@@ -46,7 +46,7 @@ def test_a_packed_batch_by_hand() -> None:
     assert again.src_starts.tolist()[11:15] == [14, 16, 19, 20] and again.tgt_in.tolist()[0][14:17] == [BOS_ID, 9, 10]
 
 
-def test_who_may_attend_to_whom_by_hand() -> None:
+def test_who_may_attend_to_whom_by_hand():
     def packing(*lengths: int) -> Packing:
         starts = torch.tensor([0, *lengths]).cumsum(0).int()
         return Packing(starts, torch.cat([torch.arange(n) for n in lengths]), 4)
@@ -60,7 +60,7 @@ def test_who_may_attend_to_whom_by_hand() -> None:
 
 
 @pytest.mark.parametrize("batch_tokens", [20, 500])
-def test_pieces_have_every_pair_once_and_one_shape(batch_tokens: int) -> None:
+def test_pieces_have_every_pair_once_and_one_shape(batch_tokens):
     dataset = some_pairs(60)
     shape = packed_shape(dataset, batch_tokens)
     cut = list(pieces(dataset, list(range(60)), shape))
@@ -77,7 +77,7 @@ def test_pieces_have_every_pair_once_and_one_shape(batch_tokens: int) -> None:
     assert sum(int((batch.targets != NO_TARGET).sum()) for batch in batches) == dataset.n_targets
 
 
-def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
+def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction():
     dataset = mixture_of([TokenPair([5], [6] * 9, 1), TokenPair([5] * 9, [6], 2)])
     shape = packed_shape(dataset, batch_tokens=4)
     assert list(pieces(dataset, [0, 1], shape)) == [[0, 1]]
@@ -87,9 +87,7 @@ def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction() -> None:
 
 
 @pytest.mark.parametrize(("tags", "weight", "is_backward"), [((), 1.0, True), ((4,), 3.0, False), ((4,), 1.0, True)])
-def test_nearly_all_batches_of_a_mixture_fit_into_one_piece(
-    tags: tuple[int, ...], weight: float, is_backward: bool
-) -> None:
+def test_nearly_all_batches_of_a_mixture_fit_into_one_piece(tags, weight, is_backward):
     rng = random.Random(3)
     ids = lambda mean: [5] * max(1, round(rng.gammavariate(4, mean / 4)))  # noqa: E731
     parts = [[TokenPair(ids(8 * longer), ids(8), line) for line in range(1, 1201)] for longer in (1.0, 1.3)]
@@ -110,9 +108,7 @@ def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[to
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 @pytest.mark.parametrize("is_backward", [False, True])
-def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
-    make_model: Any, switches: dict[str, Any], r_drop: float, is_backward: bool
-) -> None:
+def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(make_model, switches, r_drop, is_backward):
     dataset, shape = some_pairs(7), SHAPE
     if is_backward:
         dataset, shape = dataset.backwards(), shape.backwards()
@@ -124,14 +120,14 @@ def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model: Any) -> None:
+def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model):
     dataset, shape = some_pairs(7), SHAPE
     model, batch = make_model(dropout=0.5), pack(dataset, [0, 1], shape)
     assert summed_loss(model.eval(), batch, 0.1, 3.0).item() == pytest.approx(summed_loss(model, batch, 0.1).item())
     assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1
 
 
-def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them() -> None:
+def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them():
     """With tensors that have a shape and a device but no numbers: there is no GPU here."""
     with FakeTensorMode():
         query, key, value = (torch.empty(1, 2, n, 8, device="cuda:0") for n in (24, 16, 16))
@@ -167,9 +163,7 @@ def kernel_without_windows(query, key, value, *rest, scale):
         (None, False),
     ],
 )
-def test_a_kernel_is_used_if_it_gives_what_the_formula_gives(
-    monkeypatch: pytest.MonkeyPatch, kernel: Any, works: bool
-) -> None:
+def test_a_kernel_is_used_if_it_gives_what_the_formula_gives(monkeypatch, kernel, works):
     if kernel is not None:  # torch's own has no code for CPUs
         monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
     packed_kernel_works.cache_clear()

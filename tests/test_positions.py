@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def encoding(position: int, d_model: int) -> list[float]:
 
 @pytest.mark.parametrize("d_model", [2, 512])
 @pytest.mark.parametrize("first_position", [0, 1])
-def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model: int, first_position: int) -> None:
+def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model, first_position):
     table = sinusoid_table(1024, d_model, first_position)
     assert table.dtype == torch.float32
     assert table.shape == (1025, d_model)
@@ -49,11 +48,11 @@ def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model: int, fi
 
 
 @pytest.mark.parametrize("first_position", [0, 1])
-def test_row_0_of_the_table_is_zero(first_position: int) -> None:
+def test_row_0_of_the_table_is_zero(first_position):
     assert sinusoid_table(8, 6, first_position)[0].tolist() == [0.0] * 6
 
 
-def test_the_table_is_that_of_post_001() -> None:
+def test_the_table_is_that_of_post_001():
     """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
     table = np.zeros((33, 16))
     for position in range(33):
@@ -65,7 +64,7 @@ def test_the_table_is_that_of_post_001() -> None:
     assert table[0].tolist() == [0, 1] * 8
 
 
-def test_the_table_is_that_of_post_002() -> None:
+def test_the_table_is_that_of_post_002():
     pe = torch.zeros(512, 16)
     position = torch.arange(0, 512).float().unsqueeze(1)
     div_term = (torch.arange(0, 16, 2).float() * -(math.log(10000.0) / 16)).exp()
@@ -77,7 +76,7 @@ def test_the_table_is_that_of_post_002() -> None:
 # Rotary positions ----------------------------------------------------------------------------------------------------
 
 
-def test_rotary_positions_turn_complex_numbers() -> None:
+def test_rotary_positions_turn_complex_numbers():
     """Su et al. 2021, section 3.2.1, for pairs made of the two halves."""
     x = torch.randn(2, 5, 3, 8, dtype=torch.float64)
     angles = torch.arange(7, 12, dtype=torch.float64)[:, None, None] * 10000 ** (-torch.arange(4) / 4)
@@ -86,7 +85,7 @@ def test_rotary_positions_turn_complex_numbers() -> None:
     torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
 
 
-def test_rotary_attention_knows_distances_and_no_places() -> None:
+def test_rotary_attention_knows_distances_and_no_places():
     attention, words = MultiHeadAttention(12, 2, positions=RotaryPositions(32, 6)).eval(), torch.randn(1, 6, 12)
     both = torch.cat((torch.randn(1, 4, 12), words), 1)  # the same words four places later
     later = torch.arange(10)[None] >= 4  # which of them may be attended to
@@ -98,7 +97,7 @@ def test_rotary_attention_knows_distances_and_no_places() -> None:
     assert (swapped[:, [1, 0, 2, 3, 4, 5]] - near).abs().max() > 0.01
 
 
-def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source() -> None:
+def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source():
     attention = MultiHeadAttention(12, 2, positions=RotaryPositions(32, 6)).eval()
     target, source = torch.randn(1, 5, 12), torch.randn(1, 6, 12)
     later = torch.cat((torch.zeros(1, 4, 12), target), 1), torch.cat((torch.zeros(1, 4, 12), source), 1)
@@ -110,9 +109,7 @@ def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_th
     assert (moved - near).abs().max() > 0.01  # without positions a bag of words
 
 
-def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(
-    switches: dict[str, Any], make_model: Callable[..., Any]
-) -> None:
+def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(switches, make_model):
     model = make_model(**switches)
     name = switches.get("positions", "sinusoid")
     kind = SinusoidPositions if name == "sinusoid" else RotaryPositions
@@ -148,7 +145,7 @@ def with_alibi(make_model: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
     return make_model(vocab_size=13)
 
 
-def test_a_bias_is_added_to_the_scores() -> None:
+def test_a_bias_is_added_to_the_scores():
     attention = MultiHeadAttention(12, 2, positions=Alibi(32, 2)).eval()
     x, memory = torch.randn(1, 4, 12), torch.randn(1, 6, 12)
     _, weights = attention(x, memory, memory, return_weights=True)
@@ -161,7 +158,7 @@ def test_a_bias_is_added_to_the_scores() -> None:
     torch.testing.assert_close(weights, scores.softmax(-1))
 
 
-def test_with_a_bias_packed_sentences_train_as_padded_ones_and_its_weights_learn(with_alibi: Any) -> None:
+def test_with_a_bias_packed_sentences_train_as_padded_ones_and_its_weights_learn(with_alibi):
     dataset, chosen = some_pairs(7), [6, 2, 3, 0, 5]
     results = []
     for batch in make_batch(dataset, chosen), pack(dataset, chosen, SHAPE):
@@ -174,7 +171,7 @@ def test_with_a_bias_packed_sentences_train_as_padded_ones_and_its_weights_learn
 
 @pytest.mark.parametrize("is_recorded", [False, True])
 @pytest.mark.parametrize("width", [1, 3])
-def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi: Any, width: int, is_recorded: bool) -> None:
+def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi, width, is_recorded):
     src_ids, src_mask = source_batch([[4, 5, 6, 7], [8, 9]])
     decoder = InferenceModel(with_alibi)
     decoder.is_recorded = is_recorded
@@ -186,7 +183,7 @@ def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi: Any, w
     torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
 
 
-def test_rotary_positions_need_pairs_of_dimensions(tmp_path: Path) -> None:
+def test_rotary_positions_need_pairs_of_dimensions(tmp_path):
     (tmp_path / "c.yaml").write_text(
         "data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\nmodel: {dropout: 0.1}\n"
     )

@@ -59,9 +59,7 @@ def weights(run: Path) -> dict[str, Any]:
     return load_checkpoint(RunDir(run).find_checkpoint("last"))["model"]
 
 
-def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(
-    tiny: Path, start: Start, mt_process: Any
-) -> None:
+def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(tiny, start, mt_process):
     both_phases = options("training.both_directions=0.5", "training.r_drop=1")
     two_threads = {"env": {"OMP_NUM_THREADS": "2"}, "is_forked": False}  # torch reads it when it is imported
     alone = mt_process("train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "one", **two_threads)
@@ -72,7 +70,7 @@ def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(
 
 
 @pytest.mark.slow
-def test_four_processes_agree_with_one_and_another_number_continues(tiny: Path, start: Start, mt: Any) -> None:
+def test_four_processes_agree_with_one_and_another_number_continues(tiny, start, mt):
     same = [*SHORT, *options("model.dropout=0")]  # which each part of a batch draws for itself
     assert mt("train", "tiny.yaml", *same, "--run-dir", "one").code == 0
     assert [code for code, _ in answers(start(4, "train", "tiny.yaml", *same, "--run-dir", "four"))] == [0] * 4
@@ -96,7 +94,7 @@ def wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny: Path, start: Start, rank: int) -> None:
+def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny, start, rank):
     processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
     wait_for(tiny / "run" / "metrics.jsonl", processes[0])
     processes[rank].send_signal(signal.SIGTERM)
@@ -108,7 +106,7 @@ def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny: Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_that_dies_ends_the_others_with_a_message(tiny: Path, start: Start, rank: int) -> None:
+def test_a_process_that_dies_ends_the_others_with_a_message(tiny, start, rank):
     processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
     wait_for(tiny / "run" / "last", processes[0])
     processes[rank].kill()
@@ -119,7 +117,7 @@ def test_a_process_that_dies_ends_the_others_with_a_message(tiny: Path, start: S
 
 
 @pytest.mark.slow
-def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny: Path, start: Start) -> None:
+def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny, start):
     other = tiny / "other"
     other.mkdir()
     for name in ("tiny.yaml", "train.en", "train.de", "dev.en", "dev.de", "test.en", "test.de"):
@@ -137,7 +135,7 @@ def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny: P
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_processes_again_and_they_continue(tiny: Path) -> None:
+def test_torchrun_starts_the_processes_again_and_they_continue(tiny):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     many = ["torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1", "-m", "mt_cli"]
     longer = [*SETTINGS, *options("training.max_steps=600", "training.validate_every_steps=20")]
@@ -155,7 +153,7 @@ def test_torchrun_starts_the_processes_again_and_they_continue(tiny: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_run(tiny: Path) -> None:
+def test_the_commands_of_the_page_run(tiny):
     page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
     alone, many = re.findall(r"^    torchrun (--n.*)$", page[: page.index("## Slurm")], re.MULTILINE)
     with socket.socket() as free:
@@ -173,7 +171,7 @@ def test_the_commands_of_the_page_run(tiny: Path) -> None:
     assert differences(Path("run-2"), Path("run-1")) == []
 
 
-def test_a_message_that_fails_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_fails_is_told_with_its_reason(monkeypatch):
     def fail(_: object) -> None:
         raise RuntimeError("No backend type associated with device type mps\nmore")
 
@@ -182,7 +180,7 @@ def test_a_message_that_fails_is_told_with_its_reason(monkeypatch: pytest.Monkey
         Ranks(0, 2).added(1.0)
 
 
-def test_one_process_trains_several_runs_one_after_the_other(tiny: Path) -> None:
+def test_one_process_trains_several_runs_one_after_the_other(tiny):
     script = (
         "from mt_cli import train\nfrom mt_cli.config_file import load_config\nfrom pathlib import Path\n"
         "for name in 'ab':\n"

@@ -66,9 +66,7 @@ def made(tiny_corpus: Path, trained_run: Path, tmp_path_factory: pytest.TempPath
         return report(trained_run, tmp_path_factory.mktemp("page") / "report.html")
 
 
-def test_a_page_has_the_translations_and_scores_of_the_other_commands(
-    mt: Mt, tiny: Path, trained_run: Path, made: Report
-) -> None:
+def test_a_page_has_the_translations_and_scores_of_the_other_commands(mt, tiny, trained_run, made):
     [held_out], text = made.sets, text_of(made.path)
     own = held_out.by_run[0]
     assert held_out.test_set.name == "held_out" and held_out.test_set.lines == list(range(1, 13))
@@ -81,7 +79,7 @@ def test_a_page_has_the_translations_and_scores_of_the_other_commands(
         assert all(abs(sum(row) - 100) <= len(row) for row in one["weights"])
 
 
-def test_all_but_charts_and_sentences_is_there_without_a_script(made: Report) -> None:
+def test_all_but_charts_and_sentences_is_there_without_a_script(made):
     first, score, advice, state = made.summary
     assert first.startswith("It has learnt to translate: dev chrF ") and score.startswith("On held_out it has chrF")
     assert (
@@ -107,13 +105,13 @@ def test_all_but_charts_and_sentences_is_there_without_a_script(made: Report) ->
         ([{"step": 5, "is_last": True}], "The training has not finished"),  # a damaged record
     ],
 )
-def test_the_state_of_a_training_comes_first(tiny: Path, metrics: list[dict[str, Any]], first: str) -> None:
+def test_the_state_of_a_training_comes_first(tiny, metrics, first):
     made = reported(begun("run", metrics))
     assert made.summary[0].startswith(first) and made.sets == []
     assert "no 'best' checkpoint" in made.runs[0].notes[0]
 
 
-def test_an_imported_run_has_no_training_to_show_and_one_of_few_steps_its_verdict(tiny: Path) -> None:
+def test_an_imported_run_has_no_training_to_show_and_one_of_few_steps_its_verdict(tiny):
     run = begun("opus", [])
     RunDir(run).manifest.product("tokenizer", {}, {}, Made)
     (run / "checkpoints").mkdir()
@@ -125,13 +123,13 @@ def test_an_imported_run_has_no_training_to_show_and_one_of_few_steps_its_verdic
     assert made.summary[0].startswith("It has hardly learnt") and "finished after 7 steps" in made.summary[2]
 
 
-def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny: Path, trained_run: Path) -> None:
+def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny, trained_run):
     made = reported(copied(trained_run, "run", "data.test={}", "training.both_directions=1"))
     assert [one.test_set.name for one in made.sets] == ["dev"]
     assert "The reverse direction, de to en, is not shown; mt evaluate scores it." in made.runs[0].notes
 
 
-def test_damaged_files_of_a_run_are_noted(tiny: Path, trained_run: Path) -> None:
+def test_damaged_files_of_a_run_are_noted(tiny, trained_run):
     log = '{"step": "x", "chrf": 1}\n[1]\n{\n' + "[" * 100_000 + f'\n{{"step": 1{"0" * 400}, "is_best": true}}\n'
     log += '{"step": 50, "loss": 2.0}\n{"step": 60, "loss": 1e999, "grad_norm": NaN}\n'
     files = {"check__json": '{"n_pairs": 3, "findings": [null]}', "provenance__json": '{"starts": [null]}'}
@@ -143,7 +141,7 @@ def test_damaged_files_of_a_run_are_noted(tiny: Path, trained_run: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
-def test_what_is_no_file_of_the_run_is_noted_and_not_waited_for(tiny: Path, trained_run: Path) -> None:
+def test_what_is_no_file_of_the_run_is_noted_and_not_waited_for(tiny, trained_run):
     run, names = copied(trained_run, "run"), ("metrics.jsonl", "timing.jsonl", "provenance.json")
     for name in names:
         (run / name).unlink()
@@ -154,7 +152,7 @@ def test_what_is_no_file_of_the_run_is_noted_and_not_waited_for(tiny: Path, trai
     assert [note.partition(": ")[0] for note in notes] == [f"run/{name}" for name in names]
 
 
-def test_a_damaged_checkpoint_and_text_that_is_missing_cost_only_what_needs_them(tiny: Path, trained_run: Path) -> None:
+def test_a_damaged_checkpoint_and_text_that_is_missing_cost_only_what_needs_them(tiny, trained_run):
     damaged = copied(trained_run, "run")
     for file in (damaged / "checkpoints").iterdir():
         file.write_bytes(b"damaged")
@@ -168,9 +166,7 @@ def test_a_damaged_checkpoint_and_text_that_is_missing_cost_only_what_needs_them
     assert alone.summary[0].startswith("It has learnt to translate: dev chrF ")
 
 
-def test_several_seeds_are_one_set_and_each_paragraph_stands_once(
-    tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_seeds_are_one_set_and_each_paragraph_stands_once(tiny, trained_run, monkeypatch):
     monkeypatch.setattr(comparison, "N_TRIALS", 100)
     Path("train.en").unlink()  # noted once for all
     Path("other").mkdir()
@@ -184,9 +180,7 @@ def test_several_seeds_are_one_set_and_each_paragraph_stands_once(
     assert sum("200 pairs" in one for one in paragraphs) == 1
 
 
-def test_the_first_words_about_several_runs_compare_the_best_two(
-    tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_words_about_several_runs_compare_the_best_two(tiny, trained_run, monkeypatch):
     monkeypatch.setattr(comparison, "N_TRIALS", 2000)
     log = "".join((trained_run / "metrics.jsonl").read_text().splitlines(True)[:-1])
     options = ("decoding.min_length=20", "decoding.max_length_ratio=9")
@@ -197,7 +191,7 @@ def test_the_first_words_about_several_runs_compare_the_best_two(
     assert summary[2].startswith("worse, better: The training has not finished") and len(summary) == 3
 
 
-def test_of_two_sets_each_stands_for_itself(tiny: Path, trained_run: Path) -> None:
+def test_of_two_sets_each_stands_for_itself(tiny, trained_run):
     rows = ["en\tde\tother", *("the red cat\tdie rote Katze\tder Hund" for _ in range(12))]
     (tiny / "t.tsv").write_text("".join(f"{row}\n" for row in rows))
     test = f"data.test={{x: [{tiny / 't.tsv'}]}}"
@@ -206,16 +200,14 @@ def test_of_two_sets_each_stands_for_itself(tiny: Path, trained_run: Path) -> No
     assert [line.partition(":")[0] for line in made.summary] == ["de, other"], "nothing is ranked"
 
 
-def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny: Path, trained_run: Path) -> None:
+def test_the_rarest_word_decides_how_rare_a_sentence_is(tiny, trained_run):
     Path("train.en").write_text("red cat\n" * 199 + "red dog\n")
     run = RunReport(RunDir(trained_run), "")
     assert rarities(run, run.config, [["red", "cat"], ["red", "dog"], ["blue", "dog"], []]) == [199, 1, 0, 0]
     assert run.notes == []
 
 
-def test_the_command_writes_the_page_and_writes_it_again(
-    mt: Mt, tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_the_page_and_writes_it_again(mt, tiny, trained_run, monkeypatch):
     monkeypatch.setattr(module, "RunEvaluator", lambda *_: pytest.fail("a model was loaded"))
     for _ in range(2):
         answer = mt("report", trained_run, "--quick")
@@ -225,7 +217,7 @@ def test_the_command_writes_the_page_and_writes_it_again(
     assert mt("report", trained_run).code == 2 and PAGE.read_text() == "mine"
 
 
-def test_hostile_text_stays_text_and_nothing_of_it_runs(tiny: Path, trained_run: Path) -> None:
+def test_hostile_text_stays_text_and_nothing_of_it_runs(tiny, trained_run):
     lines = [HOSTILE, "{{ data }} {% block body %}", "\u2028 \u202e", "red cat"]
     for name in ("test.en", "test.de"):
         Path(name).write_text("\n".join(lines) + "\n")
@@ -249,7 +241,7 @@ def test_hostile_text_stays_text_and_nothing_of_it_runs(tiny: Path, trained_run:
 
 
 @needs_chromium
-def test_a_browser_shows_every_section_without_an_error_or_another_place(made: Report) -> None:
+def test_a_browser_shows_every_section_without_an_error_or_another_place(made):
     page = re.sub(r' id="data">.*', "", made.path.read_text("utf-8"))
     assert not re.search(r"//(?!www\.w3\.org/2000/svg)[a-z]|src=|url\(|@import|innerHTML", page)
     drawn, console = browse(made.path)
@@ -261,7 +253,7 @@ def test_a_browser_shows_every_section_without_an_error_or_another_place(made: R
 
 
 @needs_chromium
-def test_a_browser_shows_runs_that_lack_most_of_what_a_report_has(tiny: Path, trained_run: Path) -> None:
+def test_a_browser_shows_runs_that_lack_most_of_what_a_report_has(tiny, trained_run):
     one, nan = begun("one", losses(5.0)), begun("nan", losses(5.0, 3.0, float("nan")))
     reported(one)
     drawn, console = browse(PAGE)
@@ -289,7 +281,7 @@ setTimeout(() => { document.title = document.body.scrollWidth <= innerWidth ? "n
 
 
 @needs_chromium
-def test_everything_that_can_be_chosen_in_the_page_works_and_fits_a_phone(tiny: Path, trained_run: Path) -> None:
+def test_everything_that_can_be_chosen_in_the_page_works_and_fits_a_phone(tiny, trained_run):
     other = copied(trained_run, "other", "training.seed=2")
     (other / "estimate.json").unlink()
     reported(trained_run, other)
@@ -303,7 +295,7 @@ def test_everything_that_can_be_chosen_in_the_page_works_and_fits_a_phone(tiny: 
 
 
 @needs_chromium
-def test_of_twenty_thousand_sentences_a_browser_draws_the_first_only(made: Report, tmp_path: Path) -> None:
+def test_of_twenty_thousand_sentences_a_browser_draws_the_first_only(made, tmp_path):
     data, n, large = embedded(made.path), 20_000, tmp_path / "large.html"
     one = data["sets"][0]
     own = one["by_run"]["0"]

@@ -34,7 +34,7 @@ def edit(run: Path, section: str, **values: Any) -> None:
     (run / "config.yaml").write_text(safe_dump(config))
 
 
-def test_a_run_that_is_meant_by_its_name_is_suggested(mt: Mt, run: Path) -> None:
+def test_a_run_that_is_meant_by_its_name_is_suggested(mt, run):
     Path("runs").mkdir()
     run.rename("runs/mine")
     assert mt("translate", "mine").said[0].endswith("; did you mean runs/mine?")
@@ -47,9 +47,7 @@ def test_a_run_that_is_meant_by_its_name_is_suggested(mt: Mt, run: Path) -> None
     ("section", "key", "value", "before"),
     [("model", "n_heads", 1, 2), ("tokenizer", "vocab_size", 301, 300), ("data", "max_length", 15, 16)],
 )
-def test_what_translations_depend_on_is_held_to_the_checkpoint(
-    mt: Mt, run: Path, section: str, key: str, value: object, before: object
-) -> None:
+def test_what_translations_depend_on_is_held_to_the_checkpoint(mt, run, section, key, value, before):
     edit(run, section, **{key: value})
     edit(run, "training", clip_norm=2.0)
     for command in (("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)):
@@ -60,7 +58,7 @@ def test_what_translations_depend_on_is_held_to_the_checkpoint(
         assert ("training.clip_norm is 2.0 here" in answer.said[-1]) == (command[0] == "train")
 
 
-def test_the_search_and_the_test_sets_of_a_run_may_be_edited(mt: Mt, run: Path) -> None:
+def test_the_search_and_the_test_sets_of_a_run_may_be_edited(mt, run):
     edit(run, "decoding", beam_size=4)
     edit(run, "data", test={"other": ["dev.en", "dev.de"]})
     for command in (("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)):
@@ -80,7 +78,7 @@ def flip_bit(file: Path, place: int) -> None:
     file.write_bytes(content)
 
 
-def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt: Mt, run: Path) -> None:
+def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt, run):
     for file in (run / "checkpoints").iterdir():
         file.unlink()
     for pointer in ("last", "best"):
@@ -91,14 +89,14 @@ def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt: Mt, run: P
         (run / pointer).unlink()
 
 
-def test_a_log_that_was_cut_is_reported(mt: Mt, run: Path) -> None:
+def test_a_log_that_was_cut_is_reported(mt, run):
     metrics = run / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:100])
     answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
     assert answer.code == 0 and answer.said[0].startswith("warning: run/metrics.jsonl: 100 bytes, ")
 
 
-def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt: Mt, run: Path) -> None:
+def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt, run):
     newest = RunDir(run).checkpoint_file(160)
     content = load_checkpoint(newest)
     content["progress"] |= {"best_step": 80, "best_score": -1e-3}
@@ -126,7 +124,7 @@ def within(seconds: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt: Mt, run: Path) -> None:
+def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt, run):
     needed = {"config.yaml", "tokenizer.model", "corpus.json", "best", "checkpoints/step-000160.pt"}
     refused = {"config.yaml", "tokenizer.model", "run.json", ".lock", ".owner", "metrics.jsonl"}
     products = {"corpus.json", "check.json", "left_out.tsv"}
@@ -152,7 +150,7 @@ def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt:
         assert mt(*train).code == 0
 
 
-def test_commands_in_messages_can_be_pasted(tiny: Path, mt: Mt) -> None:
+def test_commands_in_messages_can_be_pasted(tiny, mt):
     short = ["--set", "training.max_steps=1", "--run-dir", "runs/mi corpus"]
     assert mt("train", "tiny.yaml", *short).said[-1].endswith("; try: mt translate 'runs/mi corpus'")
     Path("train.en").write_text(Path("train.en").read_text().replace("cat", "dog"))

@@ -88,9 +88,7 @@ def every_allowed_translation(
     ],
     ids=repr,
 )
-def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(
-    constraints: Constraints, make_model: MakeModel
-) -> None:
+def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(constraints, make_model):
     for seed, alpha in ((0, 0.0), (1, 0.6), (2, 1.0)):
         model = make_model(vocab_size=6, seed=seed, tie_embeddings="none", embedding_scale="none")  # two words
         found = every_allowed_translation(model, [4, 5], 4, [4, 5], constraints)
@@ -110,7 +108,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(
 # Sampling ------------------------------------------------------------------------------------------------------------
 
 
-def test_draws_follow_the_probabilities() -> None:
+def test_draws_follow_the_probabilities():
     probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
     uniform = torch.from_numpy(np.random.default_rng(0).random(20_000)).float()
     drawn = draw(probs.log().expand(20_000, -1), uniform, 1.0, 0, 1.0)
@@ -128,14 +126,12 @@ def test_draws_follow_the_probabilities() -> None:
         ((1.0, 1, 1.0), {0}),
     ],
 )
-def test_top_k_top_p_and_a_low_temperature_narrow_the_draw(
-    options: tuple[float, int, float], expected: set[int]
-) -> None:
+def test_top_k_top_p_and_a_low_temperature_narrow_the_draw(options, expected):
     log_probs = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(500, -1)
     assert set(draw(log_probs, torch.linspace(0, 0.9999, 500), *options).tolist()) == expected
 
 
-def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(make_model: MakeModel) -> None:
+def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(make_model):
     model = lively(make_model)
     seeds = [(1, 0), (1, 1), (1, 2)]
     together = sample(InferenceModel(model), *source_batch(SOURCES), [9] * 3, seeds)
@@ -154,7 +150,7 @@ def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(mak
 
 
 @pytest.mark.parametrize("n_models", [1, 3])
-def test_forced_scores_are_those_of_the_search(n_models: int, make_model: MakeModel) -> None:
+def test_forced_scores_are_those_of_the_search(n_models, make_model):
     models = [lively(make_model, seed) for seed in range(n_models)]
     ensemble = Ensemble([InferenceModel(model) for model in models])
     found = [hypotheses[0] for hypotheses in beam_search(ensemble, *source_batch(SOURCES), [30] * 3, 4, 0.0)]
@@ -165,7 +161,7 @@ def test_forced_scores_are_those_of_the_search(n_models: int, make_model: MakeMo
             assert hypothesis.score == pytest.approx(math.fsum(row), abs=1e-4)
 
 
-def test_an_ensemble_averages_probabilities(make_model: MakeModel) -> None:
+def test_an_ensemble_averages_probabilities(make_model):
     models = [InferenceModel(lively(make_model, seed)) for seed in (0, 1, 2)]
     batch, last = source_batch(SOURCES), torch.tensor([2, 2, 2])
     with torch.inference_mode():
@@ -189,9 +185,7 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(
-    beam_size: int, trained_run: Path, two_threads: None
-) -> None:
+def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(beam_size, trained_run, two_threads):
     translator = Translator.load(trained_run)
     alone = [translator.translations([line], beam_size=beam_size)[0] for line in LINES]
     for batch_size in (2, 7, 64):
@@ -205,9 +199,7 @@ def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(
         assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 2
 
 
-def test_who_is_told_of_each_batch_can_stop_the_rest(
-    trained_run: Path, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run, two_threads, monkeypatch):
     translator, told = Translator.load(trained_run), []
 
     def stop(n_sentences: int) -> None:
@@ -222,7 +214,7 @@ def test_who_is_told_of_each_batch_can_stop_the_rest(
     assert told == [2] and len(decoded) < 25
 
 
-def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_run: Path) -> None:
+def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_run):
     translator, asked = Translator.load(trained_run), []
     search = translator.search
     translator.search = lambda sentences, *rest: [asked.append(len(sentences)), search(sentences, *rest)][1]  # type: ignore[method-assign]
@@ -239,7 +231,7 @@ def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_r
 Mt = Callable[..., Any]
 
 
-def test_n_best_is_what_moses_prints(mt: Mt, trained_run: Path) -> None:
+def test_n_best_is_what_moses_prints(mt, trained_run):
     lines = mt("translate", trained_run, "--n-best", 3, stdin=b"red cat\n\nthe dog\n").lines
     numbers = [line.split(" ||| ")[0] for line in lines]
     assert numbers == ["0"] * 3 + ["1"] + ["2"] * 3
@@ -249,7 +241,7 @@ def test_n_best_is_what_moses_prints(mt: Mt, trained_run: Path) -> None:
     assert line.startswith("0 ||| rot Katze ||| -")
 
 
-def test_json_has_tokens_scores_and_an_alignment(mt: Mt, trained_run: Path) -> None:
+def test_json_has_tokens_scores_and_an_alignment(mt, trained_run):
     answer = mt("translate", trained_run, "--json", "--beam-size", 3, "--n-best", 2, stdin=b"red cat\n\n")
     first, blank = map(json.loads, answer.lines)
     assert first["source"] == "red cat" and len(first["hypotheses"]) == 2
@@ -264,7 +256,7 @@ def test_json_has_tokens_scores_and_an_alignment(mt: Mt, trained_run: Path) -> N
     assert blank["hypotheses"] == [{"text": "", "score": 0.0, "tokens": [], "token_scores": []}]
 
 
-def test_score_gives_total_and_tokens_and_wants_parallel_files(mt: Mt, trained_run: Path, tmp_path: Path) -> None:
+def test_score_gives_total_and_tokens_and_wants_parallel_files(mt, trained_run, tmp_path):
     references = tmp_path / "ref.de"
     references.write_text("rot Katze\nHund\n\n")
     lines = mt("score", trained_run, "--ref", references, stdin=b"red cat\nred cat\nthe dog\n").lines
@@ -277,7 +269,7 @@ def test_score_gives_total_and_tokens_and_wants_parallel_files(mt: Mt, trained_r
         assert answer.code == 1 and len(answer.said) == 1 and "line for line" in answer.said[0]
 
 
-def test_a_prefix_begins_each_translation(mt: Mt, trained_run: Path) -> None:
+def test_a_prefix_begins_each_translation(mt, trained_run):
     assert all(
         x.startswith("Baum") for x in mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
     )
@@ -285,7 +277,7 @@ def test_a_prefix_begins_each_translation(mt: Mt, trained_run: Path) -> None:
     assert first.text.startswith("Haus") and second.text == "die Katze"
 
 
-def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt, trained_run: Path, tiny: Path) -> None:
+def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt, trained_run, tiny):
     run = Path(shutil.copytree(trained_run, tiny / "run"))
     config = (run / "config.yaml").read_text()
     config = config.replace("beam_size: 1\n", "beam_size: 4\n").replace("n_best: 1\n", "n_best: 4\n")
@@ -296,7 +288,7 @@ def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt: Mt,
     assert len(translation.texts) == 2
 
 
-def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path, tiny: Path) -> None:
+def test_runs_are_averaged_and_must_share_a_tokenizer(mt, trained_run, tiny):
     ensemble = mt("translate", trained_run, "--checkpoint", "best", "--checkpoint", "last", stdin=b"the cat\n")
     assert ensemble.lines == ["die Katze"]
     assert mt("translate", trained_run, trained_run, stdin=b"the cat\n").lines == ["die Katze"]
@@ -308,12 +300,12 @@ def test_runs_are_averaged_and_must_share_a_tokenizer(mt: Mt, trained_run: Path,
 
 
 @pytest.mark.parametrize("arguments", [{"lines": ["\ud83d"]}, {"lines": ["a cat"], "prefixes": ["caf\udce9"]}])
-def test_half_a_character_is_told(trained_run: Path, arguments: dict[str, list[str]]) -> None:
+def test_half_a_character_is_told(trained_run, arguments):
     with pytest.raises(UsageError, match=r"^'(caf)?\\ud\w+' is no Unicode text: it has half a character"):
         Translator.load(trained_run).translations(**arguments)
 
 
-def test_threads_may_share_a_translator(trained_run: Path) -> None:
+def test_threads_may_share_a_translator(trained_run):
     translator = Translator.load(trained_run)
     asked = [(LINES[i:] + LINES[:i], {"beam_size": 1 + i % 3, "batch_size": 1 + i}) for i in range(8)]
     alone = [translator.translate(lines, **options) for lines, options in asked]
@@ -322,14 +314,14 @@ def test_threads_may_share_a_translator(trained_run: Path) -> None:
     assert together == alone * 3
 
 
-def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(trained_run: Path) -> None:
+def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(trained_run):
     translator, given = Translator.load(trained_run), " ".join(["rot"] * 20)
     [translation] = translator.translations(["cat"], [given], min_length=25)
     assert translation.text.startswith(given) and len(translation.parts[0].hypotheses[0].ids) >= 25
 
 
 @pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3}, {"sample": True, "beam_size": 1}])
-def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: dict[str, Any]) -> None:
+def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run, search):
     translator = Translator.load(trained_run)
     [whole], [cut] = (
         [part.hypotheses[0] for part in translator.translations(["the cat"], **search, **more)[0].parts]
@@ -339,7 +331,7 @@ def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run: Path, search: 
     assert not cut.is_complete and len(cut.ids) == 10
 
 
-def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path) -> None:
+def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run):
     loaded = Translator.load(trained_run)
     assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
     assert loaded.max_length(3, loaded.settings(min_length=20)) == 30, "so that it can still end"
@@ -350,7 +342,7 @@ def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run: Path
     assert translator.max_length(3, translator.settings(max_length_ratio=1.0)) == 13
 
 
-def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -> None:
+def test_python_users_get_the_same_and_usage_errors(trained_run, mt):
     translator = Translator.load(trained_run)
     lines = ["the cat", "", "dog"]
     printed = mt("translate", trained_run, "--beam-size", 2, stdin="\n".join(lines).encode()).lines
@@ -364,7 +356,7 @@ def test_python_users_get_the_same_and_usage_errors(trained_run: Path, mt: Mt) -
         translator.translate(["the cat", None])
 
 
-def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(trained_run: Path) -> None:
+def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(trained_run):
     translator = Translator.load(trained_run)
     assert translator.translate("the cat\n\ndog") == "die Katze\n\nHund"
     assert str(translator.translations(["the cat"])[0]) == "die Katze"
@@ -372,13 +364,13 @@ def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(trained_run:
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029"])
-def test_what_stands_behind_a_line_break_within_a_line_is_a_sentence(trained_run: Path, line_break: str) -> None:
+def test_what_stands_behind_a_line_break_within_a_line_is_a_sentence(trained_run, line_break):
     translator = Translator.load(trained_run)
     [translation] = translator.translations([f"the cat{line_break}the red dog"])
     assert translation.text == line_break.join(translator.translate(["the cat", "the red dog"]))
 
 
-def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run: Path, mt: Mt) -> None:
+def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run, mt):
     lines = ["  the cat \t", "\u00a0dog\u202f", " \t", "the cat"]
     content = "\n".join(lines).encode()
     expected = ["  die Katze \t", "\u00a0Hund\u202f", "", "die Katze"]
@@ -388,7 +380,7 @@ def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run: Path, mt: Mt) ->
     assert all(found["text"][:2] == "  " and found["text"][-2:] == " \t" for found in json.loads(line)["hypotheses"])
 
 
-def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> None:
+def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run):
     translator = Translator.load(trained_run)  # reads 16 tokens at once
     line = "the cat. " * 20
     translation = translator.translations([line])[0]
@@ -399,7 +391,7 @@ def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run: Path) -> 
 
 
 @pytest.mark.parametrize(("tgt_lang", "space"), [("de", " "), ("th", " "), ("zh", "")])
-def test_sentences_are_joined_as_their_language_writes_them(trained_run: Path, tgt_lang: str, space: str) -> None:
+def test_sentences_are_joined_as_their_language_writes_them(trained_run, tgt_lang, space):
     loaded = Translator.load(trained_run)
     data = loaded.config.data.model_copy(update={"tgt_lang": tgt_lang})
     translator = Translator(
@@ -410,7 +402,7 @@ def test_sentences_are_joined_as_their_language_writes_them(trained_run: Path, t
     assert len(texts) == 8 and all(texts) and found.text == space.join(f"{text}." for text in texts)
 
 
-def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(trained_run: Path) -> None:
+def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(trained_run):
     translator = Translator.load(trained_run)  # writes 63 tokens at most
     assert translator.translations(["cat"], ["rot " * 62])[0].text.startswith("rot " * 61 + "rot")
     with pytest.raises(UsageError, match=r"^line 12: a prefix of 63 tokens, expected fewer than 63, the most that the"):

@@ -77,9 +77,7 @@ def copy_torch_layer(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_whole_model_equals_torch_transformer_with_the_same_weights(
-    norm: str, make_model: MakeModel, batch
-) -> None:
+def test_the_whole_model_equals_torch_transformer_with_the_same_weights(norm, make_model, batch):
     ours = make_model(norm=norm, tie_embeddings="none")
     encoder, decoder = torch_transformer(norm)
     theirs = nn.Transformer(16, 2, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
@@ -280,9 +278,7 @@ def copy_post_001(ours: Transformer, theirs: Post001.Transformer) -> None:
     ours.projection.load_state_dict(theirs.projection.state_dict())
 
 
-def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_its_model(
-    make_model: MakeModel, batch
-) -> None:
+def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_its_model(make_model, batch):
     theirs = Post001.Transformer(13, 11, src_len=8, tgt_len=8)
     randomize(theirs)
     ours = make_model(**SWITCHES_001)
@@ -510,16 +506,14 @@ def both_003(make_model: MakeModel, tie: str, scale: str, dropout: float) -> tup
     # Where nothing is tied, the post scales nothing, whatever `scale_emb_or_prj` says.
     [*((tie, scale) for tie in ("all", "target") for scale in SCALES), ("none", "none")],
 )
-def test_the_switches_of_post_003_give_the_logits_of_its_model(
-    tie: str, scale: str, make_model: MakeModel, batch
-) -> None:
+def test_the_switches_of_post_003_give_the_logits_of_its_model(tie, scale, make_model, batch):
     ours, theirs = both_003(make_model, tie, scale, dropout=0.1)
     expected = theirs(batch.src_ids, batch.tgt_in).view(*batch.tgt_in.shape, -1)
     is_token = batch.tgt_in != PAD_ID  # the post counts positions on through padding, which no token can see
     torch.testing.assert_close(logits_of(ours, *batch)[is_token], expected[is_token], rtol=0, atol=FLOAT32)
 
 
-def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model: MakeModel, batch_of) -> None:
+def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model, batch_of):
     ours, theirs = both_003(make_model, "all", "projection", dropout=0.3)
     batch = batch_of([([4, 5, 6, 7], [8, 9, 5]), ([10, 4, 7, 9], [5, 6, 7])])
     torch.manual_seed(1)
@@ -531,7 +525,7 @@ def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model
 # Sharing, scaling, beginning -----------------------------------------------------------------------------------------
 
 
-def test_tied_embeddings_are_one_parameter(make_model: MakeModel) -> None:
+def test_tied_embeddings_are_one_parameter(make_model):
     for tie, is_target_shared, is_source_shared in (("none", 0, 0), ("target", 1, 0), ("all", 1, 1)):
         model = make_model(tie_embeddings=tie)
         source, target = model.src_embeddings.token.weight, model.tgt_embeddings.token.weight
@@ -541,7 +535,7 @@ def test_tied_embeddings_are_one_parameter(make_model: MakeModel) -> None:
         assert n_matrices == 3 - is_target_shared - is_source_shared
 
 
-def test_the_projection_has_no_bias(make_model: MakeModel) -> None:
+def test_the_projection_has_no_bias(make_model):
     assert make_model().projection.bias is None
 
 
@@ -550,8 +544,8 @@ def test_the_projection_has_no_bias(make_model: MakeModel) -> None:
     [("embedding", math.sqrt(16), 1.0), ("projection", 1.0, 1 / math.sqrt(16)), ("none", 1.0, 1.0)],
 )
 def test_embedding_scale_multiplies_the_embedding_or_the_projection_or_neither(
-    setting: str, of_embedding: float, of_projection: float, make_model: MakeModel, batch
-) -> None:
+    setting, of_embedding, of_projection, make_model, batch
+):
     model = make_model(embedding_scale=setting)
     weight = model.tgt_embeddings.token.weight
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
@@ -564,7 +558,7 @@ def test_embedding_scale_multiplies_the_embedding_or_the_projection_or_neither(
     torch.testing.assert_close(model.scaled_projection(), weight * of_projection, rtol=0, atol=0)
 
 
-def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches: dict[str, Any]) -> None:
+def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches):
     sizes = {"d_model": 64, "ffn_dim": 96, "n_encoder_layers": 1, "n_decoder_layers": 1}
     config = ModelConfig(**{**sizes, "embedding_init": "xavier", **switches})
     model = Transformer(config, 300, 300, PAD_ID)
@@ -583,9 +577,7 @@ def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches
 # Attention weights ---------------------------------------------------------------------------------------------------
 
 
-def test_the_weights_of_every_layer_are_returned_and_change_no_logit(
-    switches: dict[str, Any], make_model: MakeModel, batch
-) -> None:
+def test_the_weights_of_every_layer_are_returned_and_change_no_logit(switches, make_model, batch):
     model = make_model(**switches)
     hidden, weights = model.forward_with_weights(*batch)
     logits = model.project(hidden)
@@ -608,9 +600,7 @@ def test_the_weights_of_every_layer_are_returned_and_change_no_logit(
 # What must hold in every variant -------------------------------------------------------------------------------------
 
 
-def test_future_target_tokens_do_not_change_earlier_logits(
-    switches: dict[str, Any], make_model: MakeModel, batch
-) -> None:
+def test_future_target_tokens_do_not_change_earlier_logits(switches, make_model, batch):
     model = make_model(**switches)
     logits = logits_of(model, *batch)
     for t in range(1, batch.tgt_in.size(1)):
@@ -628,7 +618,7 @@ IDS = st.lists(st.integers(4, 10), min_size=0, max_size=6)
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=4), st.sampled_from(["pre", "post"]))
-def test_any_batch_gives_each_sentence_its_own_logits(make_model: MakeModel, batch_of, pairs, norm: str) -> None:
+def test_any_batch_gives_each_sentence_its_own_logits(make_model, batch_of, pairs, norm):
     model = make_model(norm=norm)
     together = logits_of(model, *batch_of(pairs))
     for row, pair in enumerate(pairs):
@@ -636,7 +626,7 @@ def test_any_batch_gives_each_sentence_its_own_logits(make_model: MakeModel, bat
         torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
 
 
-def test_gradients_reach_every_parameter(switches: dict[str, Any], make_model: MakeModel, batch_of) -> None:
+def test_gradients_reach_every_parameter(switches, make_model, batch_of):
     model = make_model(**switches).train()
     ids = list(range(4, 11))
     pairs = [(ids[i:] + ids[:i], ids[:i] + ids[i:][::-1]) for i in range(5)]
@@ -652,9 +642,7 @@ def test_gradients_reach_every_parameter(switches: dict[str, Any], make_model: M
         assert parameter.grad.ne(0).any(), name
 
 
-def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
-    switches: dict[str, Any], make_model: MakeModel, batch
-) -> None:
+def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(switches, make_model, batch):
     model = make_model(**switches)
     is_token = (batch.tgt_in != PAD_ID)[:2]
     expected = logits_of(model, *batch)[:2]
@@ -684,7 +672,7 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-4)
 
 
-def test_bf16_is_close_to_float32(switches: dict[str, Any], make_model: MakeModel, batch) -> None:
+def test_bf16_is_close_to_float32(switches, make_model, batch):
     expected = logits_of(make_model(**switches), *batch)
     found = logits_of(make_model(**switches).bfloat16(), *batch)
     assert found.dtype == torch.bfloat16
@@ -694,9 +682,7 @@ def test_bf16_is_close_to_float32(switches: dict[str, Any], make_model: MakeMode
     assert error > 0
 
 
-def test_while_training_the_seed_decides_what_is_dropped(
-    switches: dict[str, Any], make_model: MakeModel, batch
-) -> None:
+def test_while_training_the_seed_decides_what_is_dropped(switches, make_model, batch):
     model = make_model(**switches).train()
     torch.manual_seed(3)
     first, second = logits_of(model, *batch), logits_of(model, *batch)

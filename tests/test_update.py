@@ -40,9 +40,7 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not isinstance(thread, TMonitor)}
 
 
-def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(
-    tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(tiny, ahead, monkeypatch):
     real, before = Updates.compute, threads()
     trainer = trainer_of(tiny / "ahead", *SHORT)
     trainer.n_late = 1
@@ -64,7 +62,7 @@ def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(
     assert differences(tiny / "ahead", tiny / "plain") == [], "what was made and not trained on does not count"
 
 
-def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_thread_ends_the_training(tiny, ahead, monkeypatch):
     real = update.make_batch
 
     def fail(*args: Any) -> Any:
@@ -79,7 +77,7 @@ def test_an_error_of_the_thread_ends_the_training(tiny: Path, ahead: None, monke
     assert threads() == before
 
 
-def test_machines_of_unequal_cores_share_each_batch_between_them(tiny: Path) -> None:
+def test_machines_of_unequal_cores_share_each_batch_between_them(tiny):
     trainer = trainer_of(Path("run"), *SHORT, "training.batch_tokens=28", "training.both_directions=0")
     trained = list[tuple[int, ...]]()
     for rank, n_threads in ((0, 1), (1, 5)):

@@ -202,19 +202,15 @@ class LanguagePair(Section):
         if self.src_lang.lower() == self.tgt_lang.lower():
             yield f"{tgt} {src}", f"{src} and {tgt} are both '{self.src_lang}'; they must differ"
         files = [corpus.files for corpus in self.corpora]
-        for n, (first, _) in enumerate((files.index(one), one) for one in files):
+        for n, first in enumerate(map(files.index, files)):
             if first < n:
-                yield (
-                    f"{train}.{n}",
-                    f"{train}.{n}: the files of {train}.{first} once more; give it a higher weight instead",
-                )
+                again = f"the files of {train}.{first} once more; give it a higher weight instead"
+                yield f"{train}.{n}", f"{train}.{n}: {again}"
         if all(corpus.synthetic for corpus in self.corpora):
             yield train, f"{train}: all corpora are synthetic; add one that people translated"
         elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in self.corpora):
-            yield (
-                f"{train} {dev}",
-                f"{train}: no corpus to hold a dev set out of; give {dev}, or leave out hold_out: false",
-            )
+            remedy = f"give {dev}, or leave out hold_out: false"
+            yield f"{train} {dev}", f"{train}: no corpus to hold a dev set out of; {remedy}"
         if "dev" in self.test:
             yield f"{at}.test.dev", f"{at}.test.dev is what the scores of {at}.dev are called; choose another name"
 

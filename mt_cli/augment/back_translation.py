@@ -279,9 +279,7 @@ class BackTranslation:
         reverse, seconds = self.reverse, 0.0
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
-                raise RunDirError(
-                    f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path} to train it anew"
-                )
+                raise RunDirError(f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path}")
             timed = reverse.logs.records(reverse.timing_file)
             seconds = float(timed[-1]["elapsed_seconds"]) if timed else 0.0
             if not (judgement := best_of(curve)).has_learnt:

@@ -156,9 +156,8 @@ def _regress(features: Floats, is_own: Floats, weight: Floats, start: Floats) ->
     sign = 1 - 2 * is_own
 
     def loss(coefficients: Floats) -> float:
-        return float(
-            weight @ np.logaddexp(0, sign * (features @ coefficients)) + _RIDGE / 2 * coefficients @ coefficients
-        )
+        entropy = weight @ np.logaddexp(0, sign * (features @ coefficients))
+        return float(entropy + _RIDGE / 2 * coefficients @ coefficients)
 
     coefficients = start
     for _ in range(_N_STEPS):

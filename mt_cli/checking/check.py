@@ -204,9 +204,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
             columns = data.columns_of(files, data.columns)
             pairs = list(read_raw_pairs(files, columns=columns, on_bad_line="skip", report=of_set))
             if not any(pair.src and pair.tgt for pair in map(normalized, pairs)):
-                raise DataError(
-                    f"{files[0]}: no pair with text on both sides; give a file with a sentence on each line"
-                )
+                raise DataError(f"{files[0]}: no pair with text on both sides; give a sentence on each line")
             corpus.sets.append(HeldOut(name, pairs, of_set.bad_lines))
     else:
         passing = corpus.read_train()
@@ -214,9 +212,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     for raw in passing:
         survey.add(raw)
     if not survey.n_read:
-        raise DataError(
-            f"{text.files[0]}: no line that can be read; give a file with a sentence on each line, as UTF-8"
-        )
+        raise DataError(f"{text.files[0]}: no line that can be read; give text with a sentence on each line, as UTF-8")
     spellings = AS_IT_IS
     for dev in (one for one in sets if one.name == "dev"):
         of_dev = CharacterCounter(pair.src for pair in dev.pairs), CharacterCounter(pair.tgt for pair in dev.pairs)

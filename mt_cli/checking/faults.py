@@ -98,9 +98,8 @@ class CorpusStatistics:
             {word for word, n in here.items() if n > _FREQUENT and n > 2 * scale * there[word]}
             for here, there, scale in zip(self._words, self._words[::-1], self._scales, strict=True)
         ]
-        self.main_scripts = tuple(
-            {script for script, count in counts.items() if count >= _RARE_SCRIPT * counts.total()} for counts in letters
-        )
+        least = [_RARE_SCRIPT * counts.total() for counts in letters]
+        self.main_scripts = [{script for script in letters[i] if letters[i][script] >= least[i]} for i in (0, 1)]
         # Target characters for each source character, and the deviation from that over the root of the source's length:
         # medians, which faulty pairs hardly move.
         lengths = [(len(src), len(tgt)) for src, tgt in texts]

@@ -55,11 +55,8 @@ class Lexicon:
 
     def __init__(self, pairs: Sequence[SentencePair]):
         vocabulary, seen = dict[str, int](), dict[tuple[str, str], int]()
-        lines = [
-            [vocabulary.setdefault(unit, len(vocabulary)) for unit in unit_places(text)]
-            for pair in pairs
-            for text in (pair.src, pair.tgt)
-        ]
+        texts = (text for pair in pairs for text in pair[:2])
+        lines = [[vocabulary.setdefault(unit, len(vocabulary)) for unit in unit_places(text)] for text in texts]
         counts = np.bincount([unit for line in lines for unit in line], minlength=len(vocabulary))
         self.units, self._n_units = list(vocabulary), len(vocabulary)
         self._src, self._tgt = (_Side(lines[side::2], counts) for side in (0, 1))
@@ -100,9 +97,8 @@ class Lexicon:
         own = self.first[lines]
         cells = _Cells.of(self._src, own, self._tgt, own)
         key = self._keys_of(cells)
-        mutual = self._forward.lift(cells, self._forward.counts[key]) * self._backward.lift(
-            cells.reversed(), self._backward.counts[key]
-        )
+        forward, backward = self._forward, self._backward
+        mutual = forward.lift(cells, forward.counts[key]) * backward.lift(cells.reversed(), backward.counts[key])
         best = [np.zeros(int(n.sum())) for n in (cells.n_src, cells.n_tgt)]
         for of_row, row in zip(best, (cells.src_row, cells.tgt_row), strict=True):
             np.maximum.at(of_row, row, mutual)

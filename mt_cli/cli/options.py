@@ -43,19 +43,13 @@ _CORPUS = typer.Argument(
 )
 CorpusArgument = Annotated[list[Path], _CORPUS]
 OptionalCorpusArgument = Annotated[list[Path] | None, _CORPUS]
-SrcLangOption = Annotated[
-    str | None, typer.Option(help="Language code of the source, where no name tells it, or a memory has several.")
-]
-TgtLangOption = Annotated[
-    str | None, typer.Option(help="Language code of the target, where no name tells it, or a memory has several.")
-]
+_CODE = "where no name tells it, or a memory has several"
+SrcLangOption = Annotated[str | None, typer.Option(help=f"Language code of the source, {_CODE}.")]
+TgtLangOption = Annotated[str | None, typer.Option(help=f"Language code of the target, {_CODE}.")]
 ColumnsOption = Annotated[str | None, typer.Option(help="Source and target of a table: 1,3, or names: es,gn.")]
-DevOption = Annotated[
-    list[Path] | None, typer.Option("--dev", help="The dev set: a table, or given for either side. Default: held out.")
-]
-TestOption = Annotated[
-    list[Path] | None, typer.Option("--test", help="A test set for `mt evaluate`: a table, or given for either side.")
-]
+_TWICE = "a table, or given twice, for source and target"
+DevOption = Annotated[list[Path] | None, typer.Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]
+TestOption = Annotated[list[Path] | None, typer.Option("--test", help=f"A test set for `mt evaluate`: {_TWICE}.")]
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
 ]

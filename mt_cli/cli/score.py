@@ -38,11 +38,8 @@ def score(
     There is a line for each: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty
     where a side is blank or longer than the model can read.
     """
-    src, ref, checkpoints = (
-        options.only_file("--src", sources),
-        options.only_file("--ref", references),
-        checkpoint or ["best"],
-    )
+    src, ref = options.only_file("--src", sources), options.only_file("--ref", references)
+    checkpoints = checkpoint or ["best"]
     assert ref is not None
     options.refuse_structured(src, ref)
     options.refuse_missing_checkpoints(runs, checkpoints)

@@ -36,15 +36,11 @@ log = logging.getLogger(__name__)
 
 _MAX_RUNS = 100
 
-_OF_MONOLINGUAL = (
-    "Text to learn from by back-translation; repeatable. At least one file must be in the target language."
-)
+_OF_MONOLINGUAL = "Text to learn from by back-translation; repeatable. At least one file in the target language."
 _OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
 MonolingualOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_MONOLINGUAL)]
-WordsOption = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Words and phrases to learn: a table, or given for either side."),
-]
+_OF_WORDS = "Words and short phrases to learn: a table, or given twice, for source and target."
+WordsOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_WORDS)]
 SweepOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_OF_SET)]
 FromOption = Annotated[
     Path | None,
@@ -53,10 +49,8 @@ FromOption = Annotated[
 CorrectionsOption = Annotated[
     bool, typer.Option("--corrections", help="In place of CORPUS: what people corrected in translations of --from RUN.")
 ]
-RunDirOption = Annotated[
-    Path | None,
-    typer.Option(help="Where the run lives. Default: runs/ and the languages, or the table's or config's name."),
-]
+_OF_RUN_DIR = "Where the run lives. Default: runs/ and the languages, or the name of the table or config."
+RunDirOption = Annotated[Path | None, typer.Option(help=_OF_RUN_DIR)]
 
 
 def train(

@@ -140,9 +140,8 @@ class RunEvaluator:
         decoding, products, inputs = self.translator.settings(**search), run.manifest.products, dict[str, str]()
         for product in [*(name for name in products if name.startswith("check")), "rehearsal", "monolingual"]:
             inputs |= products[product].inputs if product in products else {}  # the last ones without what the run made
-        data_sha256 = {
-            name: inputs[name] for name in inputs if name.startswith(("train", "dev", "words", "monolingual"))
-        }
+        of_text = ("train", "dev", "words", "monolingual")
+        data_sha256 = {name: inputs[name] for name in inputs if name.startswith(of_text)}
         self._facts = {
             "checkpoint": checkpoint,
             "step": content["progress"].get("step"),

@@ -79,11 +79,10 @@ def _with_span(name: str, span: str, src_lang: str, tgt_lang: str) -> Change:
 
 def _within(text: str, span: str, space: str, language: str) -> str:
     """The text with something in its middle, between two words."""
-    places = (
-        [match.start() for match in re.finditer(" ", text)] if writes_spaces(language) else list(range(1, len(text)))
-    )
+    is_spaced = writes_spaces(language)
+    places = [match.start() for match in re.finditer(" ", text)] if is_spaced else list(range(1, len(text)))
     middle = min(places, key=lambda place: abs(place - len(text) / 2), default=0)
-    return f"{text[:middle]}{space}{span}{space if middle == 0 or not writes_spaces(language) else ''}{text[middle:]}".strip()
+    return f"{text[:middle]}{space}{span}{space if middle == 0 or not is_spaced else ''}{text[middle:]}".strip()
 
 
 def _other_punctuation(text: str) -> str:

@@ -236,10 +236,8 @@ class ReportedSet:
     def in_words(self, run: int) -> str:
         """A sentence about the scores of a run."""
         scores, chrf = self.results[run].scores, self.results[run].intervals["chrf"]
-        return (
-            f"On {self.test_set.name} it has chrF {scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f})"
-            f" and BLEU {scores.bleu:.1f}."
-        )
+        found = f"chrF {scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f}) and BLEU {scores.bleu:.1f}"
+        return f"On {self.test_set.name} it has {found}."
 
     def for_script(self, run: RunReport) -> dict[str, Any]:
         """What the script of the page reads. `run`: the first one, whose training text tells how rare words are."""

@@ -87,10 +87,8 @@ class Manifest:
         self.asked.add(name)
         known = self.products.get(name)
         is_fixed = self.is_read_only or (self._is_trained and name != _AFTER_TRAINING)
-        own = Product(
-            inputs={key: value for key, value in inputs.items() if value is not None},
-            settings=json.loads(json.dumps(settings)),
-        )
+        known_inputs = {key: value for key, value in inputs.items() if value is not None}
+        own = Product(inputs=known_inputs, settings=json.loads(json.dumps(settings)))
         if known is None and is_fixed:
             raise RunDirError(f"{self.file}: has no {name}; restore it from a copy, or choose another --run-dir")
         if known is not None:

@@ -351,9 +351,8 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
-        raise RunDirError(
-            f"{folder} is in use ({' '.join(who.split())[:80]}); wait for it, or choose another --run-dir"
-        ) from None
+        who = " ".join(who.split())[:80]
+        raise RunDirError(f"{folder} is in use ({who}); wait for it, or choose another --run-dir") from None
     except (OSError, NotImplementedError) as error:  # the latter from a disk without locks
         reason = getattr(error, "strerror", None) or "its disk knows no locks of files"
         raise RunDirError(f"{folder}: {reason}; choose another --run-dir") from None

@@ -190,13 +190,13 @@ def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
     """Lets this process be sent a signal after so many calls of a function that a training calls, such as
     `Checkpoints.save`."""
     from mt_cli.augment import back_translation
-    from mt_cli.run import run_dir
+    from mt_cli.run import checkpoint, run_dir
     from mt_cli.training import checkpoints, loop, update, validation
 
     path = name.split(".")
     module = next(
         module
-        for module in (update, checkpoints, validation, loop, run_dir, back_translation)
+        for module in (update, checkpoints, checkpoint, validation, loop, run_dir, back_translation)
         if hasattr(module, path[0])
     )
     owner = functools.reduce(getattr, path[:-1], module)

@@ -307,7 +307,7 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
 
 
 def test_what_has_no_text_is_an_error(corpus):
-    with pytest.raises(DataError, match=r"train\.en: no line that can be read; give a file"):
+    with pytest.raises(DataError, match=r"train\.en: no line that can be read; give text"):
         quick_check(of(corpus([])))
     with pytest.raises(DataError, match=r"dev\.en: no pair with text on both sides"):
         quick_check(of(corpus(PLAIN), dev=corpus([("", "")], "dev")))

@@ -26,7 +26,7 @@ from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
-from mt_cli.data.spans import SYMBOLS
+from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
@@ -128,7 +128,9 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
     def texts(*sides: int) -> Iterator[str]:
         return (one[:2][side] for pair in pairs for one in pair.trained() for side in sides)
 
-    models = [(0, 1)] if settings.joint else [(0,), (1,)]
+    of_terms = TERM_SYMBOLS if any(pair.data.terms for pair in pairs) else ""
+    # Where sources have translations of terms, they are spelt in pieces of the target language, too.
+    models = [(0, 1)] if settings.joint else [(0, 1) if of_terms else (0,), (1,)]
     sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
 
     def make() -> Made:
@@ -139,13 +141,15 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
             n_real, n_synthetic = (sum(pair.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
             tags.append(REAL if tags_real_sources(pairs[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
         if parent is None:
-            return run.save_tokenizer(train_tokenizer(sides, settings.algorithm, settings.vocab_size, tags, symbols))
-        return run.save_tokenizer(with_tags(fine_tuning.tokenizer_of_parent(config, parent, sides), tags))
+            made = train_tokenizer(sides, settings.algorithm, settings.vocab_size, symbols=symbols)
+        else:
+            made = fine_tuning.tokenizer_of_parent(config, parent, sides)
+        return run.save_tokenizer(with_tags(made, tags, of_terms))
 
     inputs = fine_tuning.inputs_of_runs(run, parent=parent)
     for pair in pairs:
         inputs |= pair.inputs | pair.made
-    more = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols}
+    more = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols + of_terms}
     run.manifest.product("tokenizer", inputs, {**settings.model_dump(), **more}, make)
     return run.load_tokenizer(settings.joint)
 

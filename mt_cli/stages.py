@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mt_cli.augment.annotation import annotated
 from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
 from mt_cli.augment.variation import MOST_VARIED, varied
 from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
@@ -33,6 +34,7 @@ from mt_cli.data.split import Split, repetitions
 from mt_cli.data.split import split as split_text
 from mt_cli.data.splitting import AbbreviationCounter
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
+from mt_cli.decoding.terms import Glossary
 from mt_cli.errors import DataError
 from mt_cli.files import cannot_write, write_atomically, write_text
 from mt_cli.recipe import FactsCounter
@@ -325,10 +327,19 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         n_text = sum(part.weight * len(part.dataset) for part in parts)
         weight = min(_MOST_REPEATED, words.share / (1 - words.share) * n_text / len(datasets[-1]))
         parts.append(Part(datasets[-1], weight, words.files[0], tags, back_tags))
-    if (share := pair.data.variation) and len(variations := _varied(pair, tokenizer, len(Mixture(parts)))):
-        n_text = sum(part.weight * len(part.dataset) for part in parts)
-        weight = min(1.0, share / (1 - share) * n_text / len(variations))
-        parts.append(Part(variations, weight, "variations", tags, back_tags, is_synthetic=True))
+
+    def with_terms(pairs: list[SentencePair]) -> Iterator[SentencePair]:
+        words = pair.trained(pair.words) if pair.words is not None else ()
+        return annotated(pairs, Glossary({one.src: one.tgt for one in words}))
+
+    n_text, text, data = sum(part.weight * len(part.dataset) for part in parts), Mixture(parts), pair.data
+    for name, share, change in (
+        ("varied", data.variation, lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))),
+        ("terms", data.terms, with_terms),
+    ):
+        if share and len(made := _made_of_text(pair, tokenizer, len(text), name, change)):
+            weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
+            parts.append(Part(made, weight, "variations", tags, back_tags, is_synthetic=True))
     return Mixture(parts)
 
 
@@ -339,20 +350,26 @@ def _built(folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int
         raise cannot_write(folder, error) from None
 
 
-def _varied(pair: PairText, tokenizer: Tokenizer, n_pairs: int) -> TokenDataset:
-    """Pairs with what people write and the text has not."""
-    folder = pair.files.cache / "varied"
+def _made_of_text(
+    pair: PairText,
+    tokenizer: Tokenizer,
+    n_pairs: int,
+    name: str,
+    change: Callable[[list[SentencePair]], Iterable[SentencePair]],
+) -> TokenDataset:
+    """Pairs with what people write and the text has not, or with annotations."""
+    folder = pair.files.cache / name
 
     def make() -> Made:
         chosen = list(islice(pair.trained(*pair.sets), 0, None, -(-n_pairs // MOST_VARIED)))
-        pairs = [one[:2] for one in varied(chosen, bool(tokenizer.symbol_ids))]
+        pairs = [one[:2] for one in change(chosen)]
         encoded = (TokenPair(*own, line) for line, own in enumerate(tokenizer.encode_pairs(pairs), 1))
         kept = (one for one in encoded if max(len(one.src), len(one.tgt)) < pair.data.max_length - _MOST_TAGS)
         _built(folder, kept, tokenizer.vocab_sizes)
         return Made([folder / name for name in FILES])
 
     inputs = {**pair.inputs, "tokenizer": tokenizer.sha256, **pair.made}
-    pair.run.manifest.product(f"ids varied{pair.suffix}", inputs, {"max_length": pair.data.max_length}, make)
+    pair.run.manifest.product(f"ids {name}{pair.suffix}", inputs, {"max_length": pair.data.max_length}, make)
     return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
 

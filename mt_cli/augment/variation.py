@@ -27,12 +27,7 @@ Edit = tuple[int, int, str]  # from a place to another one, what stands there in
 
 def varied(pairs: Sequence[SentencePair], has_symbols: bool) -> Iterator[SentencePair]:
     """The pairs, each with spans or with typing errors in its source; those in which nothing can be changed are left out."""
-    lexicon = Lexicon(pairs)
-    lexicon.learn(np.ones(len(pairs), dtype=bool))
-    links: list[list[tuple[str, str]]] = [[] for _ in pairs]
-    for line, src, tgt in zip(*map(np.ndarray.tolist, lexicon.links(np.arange(len(pairs)))), strict=True):
-        links[line].append((lexicon.units[src], lexicon.units[tgt]))
-    for number, (pair, of_pair) in enumerate(zip(pairs, links, strict=True)):
+    for number, (pair, of_pair) in enumerate(zip(pairs, word_links(pairs), strict=True)):
         rng = random.Random(number)
         if has_symbols and rng.random() < 0.5:
             src, tgt = _with_spans(pair, of_pair, rng)
@@ -40,6 +35,16 @@ def varied(pairs: Sequence[SentencePair], has_symbols: bool) -> Iterator[Sentenc
             src, tgt = with_typing_errors(pair.src, _SHARE_OF_ERRORS, rng), pair.tgt
         if src.strip() and (src, tgt) != pair[:2]:
             yield pair._replace(src=src, tgt=tgt)
+
+
+def word_links(pairs: Sequence[SentencePair]) -> list[list[tuple[str, str]]]:
+    """For each pair the units (lexicon.py) of source and target that translate each other."""
+    lexicon = Lexicon(pairs)
+    lexicon.learn(np.ones(len(pairs), dtype=bool))
+    links: list[list[tuple[str, str]]] = [[] for _ in pairs]
+    for line, src, tgt in zip(*map(np.ndarray.tolist, lexicon.links(np.arange(len(pairs)))), strict=True):
+        links[line].append((lexicon.units[src], lexicon.units[tgt]))
+    return links
 
 
 def _with_spans(pair: SentencePair, links: list[tuple[str, str]], rng: random.Random) -> tuple[str, str]:
@@ -66,10 +71,10 @@ def _with_spans(pair: SentencePair, links: list[tuple[str, str]], rng: random.Ra
             is_spaced = not re.match(f"[{UNSPACED}]", texts[side][start]) or (side == 0 and rng.random() < 0.5)
             space = " " if is_before and is_spaced else ""
             edits[side].append((start, start if is_before else end, f"{symbol}{space}"))
-    return _edited(pair.src, edits[0]), _edited(pair.tgt, edits[1])
+    return edited(pair.src, edits[0]), edited(pair.tgt, edits[1])
 
 
-def _edited(text: str, edits: list[Edit]) -> str:
+def edited(text: str, edits: list[Edit]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = f"{text[:start]}{new}{text[end:]}"
     return text

@@ -11,12 +11,15 @@ import typer
 from mt_cli.cli.options import (
     CheckpointsOption,
     DeviceOption,
+    GlossaryOption,
+    StrictTermsOption,
     ToOption,
     only_file,
     refuse_missing_checkpoints,
     refuse_options,
     refuse_structured,
     refuse_without_effect,
+    term_options,
     with_search_options,
 )
 from mt_cli.errors import RunDirError, UsageError
@@ -64,6 +67,8 @@ def evaluate(
     robustness: RobustnessOption = False,
     device: DeviceOption = "auto",
     to: ToOption = None,
+    glossary: GlossaryOption = None,
+    strict_terms: StrictTermsOption = False,
     form: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -77,12 +82,13 @@ def evaluate(
     if as_json and form not in {None, "json"}:
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
     src, ref, checkpoints, runs = only_file("--src", sources), references or [], checkpoint or ["best"], runs or []
+    terms = term_options(glossary, strict_terms)
     more = {"baselines": baselines, "robustness": robustness}
     refuse_structured(src, *ref, *hypotheses or ())
     if hypotheses:
         if not ref:
             raise UsageError("--hyp needs --ref, the references to score against")
-        needs_model = {"src": src, "checkpoint": checkpoint, "to": to, **more, **search}
+        needs_model = {"src": src, "checkpoint": checkpoint, "to": to, "glossary": glossary, **more, **search}
         refuse_options("--hyp is scored without a model", needs_model)
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
@@ -99,7 +105,7 @@ def evaluate(
         if hypotheses:
             results += evaluated(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
         for run, name in product(runs, checkpoints):
-            options = {"tokenize": tokenize, "device": device, "to": to, **more, **search}
+            options = {"tokenize": tokenize, "device": device, "to": to, **more, **terms, **search}
             results += evaluated(run, src=src, ref=ref, checkpoint=name, **options)
     finally:
         if results:  # also those before a failure

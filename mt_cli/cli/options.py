@@ -53,6 +53,27 @@ TestOption = Annotated[list[Path] | None, typer.Option("--test", help=f"A test s
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
 ]
+GlossaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TERMS", help="A table (.tsv, .csv, .xlsx) of terms and the translations that are to be used."
+    ),
+]
+StrictTermsOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict-terms", help="Translations have all terms as the glossary writes them; slower, less fluent."
+    ),
+]
+
+
+def term_options(glossary: Path | None, is_strict: bool) -> dict[str, Any]:
+    """The arguments for terms of `Translator.translations` and `evaluate`."""
+    from mt_cli.decoding.terms import Glossary
+
+    if glossary is None and is_strict:
+        raise UsageError("--strict-terms is for the terms of a --glossary; give one")
+    return {} if glossary is None else {"glossary": Glossary.read(glossary), "strict_terms": is_strict}
 
 
 def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from mt_cli.cli.options import (
     BadInputOption,
     CheckpointsOption,
     DeviceOption,
+    GlossaryOption,
     RunsAndDocumentsArgument,
+    StrictTermsOption,
     ToOption,
     catch_ctrl_c,
     refuse_missing_checkpoints,
@@ -25,6 +28,7 @@ from mt_cli.cli.options import (
     refuse_structured,
     refuse_without_effect,
     runs_and_input,
+    term_options,
     with_search_options,
 )
 from mt_cli.cli.pipe import Batches, is_terminal, open_input, open_output, process_lines
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_REMARK = 120  # columns
+_N_NAMED = 10  # terms
 
 
 @with_search_options()
@@ -54,6 +59,8 @@ def translate(
     markup: Annotated[
         Literal["html", "xml"] | None, typer.Option(help="Translate what is between tags; each stays around its words.")
     ] = None,
+    glossary: GlossaryOption = None,
+    strict_terms: StrictTermsOption = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."),
@@ -93,11 +100,12 @@ def translate(
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; choose another --output")
     refuse_structured(input_file)
+    terms = term_options(glossary, strict_terms)
     with open_input(input_file) as source:
         translator = _load(runs, checkpoints, device, to, engine, search)
         name = str(input_file or "stdin")
         is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
-        process = TranslateLines(translator, search, name, prefix, markup, as_json, show_doubts, is_talking)
+        process = TranslateLines(translator, search | terms, name, prefix, markup, as_json, show_doubts, is_talking)
         with open_output(output) as out:
             process_lines(source, name, process, out, bad_input == "replace")
 
@@ -126,7 +134,7 @@ class TranslateLines:
     """A line for each line; with `n_best` among the options a list for each line, as Moses prints it; or a JSON object."""
 
     translator: Translator
-    options: dict[str, Any]  # keys of the config's `decoding`
+    options: dict[str, Any]  # keys of the config's `decoding`; glossary and strict_terms
     name: str  # of the input, for messages
     prefix: str | None  # what every translation begins with
     markup: Literal["html", "xml"] | None  # what the lines are written in
@@ -140,7 +148,7 @@ class TranslateLines:
             from mt_cli.explain.estimate import load_estimate
 
             estimate = load_estimate(self.translator) if self.is_json or self.is_talking else None
-        has_reported_split = False
+        has_reported_split, n_terms, lacking = False, 0, Counter[str]()
         for n_before, lines in batches:
             translations = self._translate(lines, n_before)
             for number, one in enumerate(translations, n_before + 1):
@@ -150,6 +158,8 @@ class TranslateLines:
                         f"note: {self.name}:{number}: longer than training lines are, or of more sentences; translated"
                         f" in {len(one.parts)} parts, and so are all such lines"
                     )
+                n_terms += len(one.hits)
+                lacking.update(f"{hit.source} → {hit.target}" for hit in one.unused_hits())
             if not explains:
                 yield self._as_text(translations, n_before)
                 continue
@@ -171,6 +181,10 @@ class TranslateLines:
                 if reasons:
                     width = min(_MAX_REMARK, shutil.get_terminal_size().columns)
                     log.info(shortened(f"may be wrong: {'; '.join(reasons)}", width))
+        if "glossary" in self.options:
+            named = [f"{term} ({n})" for term, n in lacking.most_common(_N_NAMED)]
+            why = f"; not used: {', '.join(named)}{' ...' * (len(lacking) > _N_NAMED)}" if lacking else ""
+            log.info(f"terms: {n_terms - lacking.total():,} of {n_terms:,} used{why}")
 
     def _translate(self, lines: list[str], n_before: int) -> list[Translation]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)

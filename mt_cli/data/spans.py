@@ -17,6 +17,7 @@ from mt_cli.data.normalize import UNSPACED
 
 N_SYMBOLS = 8  # spans that a sentence may have: it is split where it has more
 SYMBOLS = "".join(chr(0xE000 + n) for n in range(N_SYMBOLS))
+TERM_BEGIN, TERM_END = TERM_SYMBOLS = "\ue008\ue009"  # around the translation behind a word of a source
 _INSIDE, _OUTSIDE, _MOST = 0xF0000, 0x100000, 0xFFFE
 HELD = f"[{SYMBOLS}{chr(_INSIDE)}-{chr(_INSIDE + _MOST - 1)}{chr(_OUTSIDE)}-{chr(_OUTSIDE + _MOST - 1)}]"
 _HELD, _OF_PIECES = re.compile(HELD), re.compile(f"[{SYMBOLS}]")

@@ -22,8 +22,8 @@ from functools import cached_property
 
 import sentencepiece as spm
 
-from mt_cli.data.normalize import NO_BREAK_SPACES, normalize
-from mt_cli.data.spans import SYMBOLS, held, hold_pair
+from mt_cli.data.normalize import NO_BREAK_SPACES, UNSPACED, normalize
+from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS, held, hold_pair
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
 NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED, BYTE = range(
     1, 7
 )  # sentencepiece's types of pieces; an unused one is never read
+
+_IN_NO_PIECE = "\ufdd0"  # a character that no text has
 
 Sentences = Callable[[], Iterator[str]]  # starts reading normalized sentences anew
 
@@ -70,6 +72,11 @@ class Tokenizer:
     def symbols_in(self, text: str) -> tuple[int, ...]:
         """The target ids of those in a source."""
         return tuple(self.symbol_ids[symbol] for symbol in held(text) if symbol in self.symbol_ids)
+
+    @cached_property
+    def has_term_symbols(self) -> bool:
+        """Whether sources may have translations between `TERM_SYMBOLS`."""
+        return UNK_ID not in map(self._src.piece_to_id, TERM_SYMBOLS)
 
     @property
     def is_joint(self) -> bool:
@@ -125,6 +132,16 @@ class Tokenizer:
     def encode_tgt(self, text: str) -> list[int]:
         """Target ids of text that `normalize_tgt` gave, without begin and end symbol."""
         return list(self._tgt.encode(text))
+
+    def encode_tgt_within(self, text: str) -> list[int]:
+        """The same for text that follows on other text without a space."""
+        return list(self._tgt.encode(_IN_NO_PIECE + text))[len(self._tgt.encode(_IN_NO_PIECE)) :]
+
+    @cached_property
+    def inner_tgt_ids(self) -> tuple[int, ...]:
+        """The target ids that continue a word where a script has spaces."""
+        pieces = enumerate(self.tgt_vocabulary())
+        return tuple(i for i, piece in pieces if re.match(rf"[^\W_{UNSPACED}]", piece) or self._tgt.is_byte(i))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
         """The ids of both sides of normalized pairs, without tags, with symbols for common spans, on all cores."""
@@ -185,9 +202,11 @@ def field_message(number: int, content: bytes) -> bytes:
     return bytes([*encoded, size]) + content
 
 
-def with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    """The tokenizer with those of these tags that it lacks, after its own pieces, whose ids stay."""
+def with_tags(tokenizer: Tokenizer, tags: Sequence[str], symbols: str = "") -> Tokenizer:
+    """The tokenizer with those of these tags and symbols that its sources lack, after its own pieces, whose ids stay."""
     added = b"".join(piece_message(tag, 0.0, CONTROL) for tag in dict.fromkeys(tags) if tag not in tokenizer.tags)
+    lacking = set(symbols).difference(tokenizer.src_vocabulary())
+    added += b"".join(piece_message(symbol, 0.0, WHOLE) for symbol in sorted(lacking))
     source, *target = tokenizer.models
     return Tokenizer([source + added, *target]) if added else tokenizer
 

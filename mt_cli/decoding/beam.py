@@ -31,12 +31,12 @@ def beam_search(
     alpha: float,
     normalization: str = "gnmt",
     constraints: Constraints | None = None,
+    beams: Beams | None = None,
 ) -> list[list[Hypothesis]]:
-    """Up to W hypotheses for each sentence of src_ids (B,S), best first."""
-    beams = _Beams(len(max_lengths), beam_size, src_ids.device)
+    """Up to W hypotheses for each sentence of src_ids (B,S), best first. `beams`: those of another way to choose them."""
+    beams = Beams(len(max_lengths), beam_size, src_ids.device) if beams is None else beams
     finished = [
-        _Finished(beam_size, lambda length: length_penalty(length, alpha, normalization), limit)
-        for limit in max_lengths
+        Finished(beam_size, lambda length: length_penalty(length, alpha, normalization), limit) for limit in max_lengths
     ]
     state = model.start(src_ids, src_mask, max(max_lengths), beam_size)
     last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)
@@ -59,7 +59,7 @@ def beam_search(
         last = beams.tokens[:, :, -1].flatten()
 
 
-class _Beams:
+class Beams:
     """The W partial hypotheses of each sentence that is still searched, best first."""
 
     def __init__(self, n_sentences: int, beam_size: int, device: torch.device):
@@ -77,15 +77,14 @@ class _Beams:
     def sentence_of_rows(self) -> list[int]:
         return [sentence for sentence in self.sentences for _ in range(self.beam_size)]
 
-    def extend(self, log_probs: Tensor, finished: list[_Finished]) -> Tensor:
+    def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
         """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`.
 
         Returns the index of the partial hypothesis that each new one continues, (B,W).
         """
         vocab_size = log_probs.size(-1)
         totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
-        # Of 2W continuations at most W can end, one for each partial hypothesis, so at least W go on.
-        scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
+        scores, flat = self.candidates(totals)
         parents, tokens = flat // vocab_size, flat % vocab_size
         is_end = tokens == EOS_ID
         # An end counts only among the best W continuations: there any other token would have been kept.
@@ -101,6 +100,12 @@ class _Beams:
         self.tokens = torch.cat([continued, tokens[:, :, None]], dim=2)
         return parents
 
+    def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
+        """The continuations to choose from by their totals (B,W*V): these, and their places there, the first to be taken first.
+        Of 2W at most W can end, one for each partial hypothesis, so at least W go on."""
+        scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
+        return scores, flat
+
     def keep(self, rows: list[int]) -> Tensor:
         index = torch.tensor(rows, device=self.tokens.device)
         self.tokens, self.scores = self.tokens[index], self.scores[index]
@@ -108,7 +113,7 @@ class _Beams:
         return index
 
 
-class _Finished:
+class Finished:
     """The W best hypotheses of one sentence that have ended. One that was cut off is behind all that are complete."""
 
     def __init__(self, beam_size: int, penalty: Callable[[int], float], max_length: int):
@@ -120,14 +125,14 @@ class _Finished:
         self.hypotheses.sort(key=lambda hypothesis: (not hypothesis.is_complete, -hypothesis.score))
         del self.hypotheses[self.beam_size :]
 
-    def take_unfinished(self, beams: _Beams, row: int) -> None:
+    def take_unfinished(self, beams: Beams, row: int) -> None:
         """At the maximum length, if fewer than W hypotheses have ended, adds the partial ones as they are."""
         if beams.length >= self.max_length and len(self.hypotheses) < self.beam_size:
             for log_prob, ids in zip(beams.scores[row].tolist(), beams.tokens[row].tolist(), strict=True):
                 if log_prob > -torch.inf:
                     self.add(ids, log_prob, beams.length, is_complete=False)
 
-    def is_closed(self, beams: _Beams, row: int, best: float) -> bool:
+    def is_closed(self, beams: Beams, row: int, best: float) -> bool:
         """True when no partial hypothesis in `row`, of which the best has the score `best`, can beat the W finished ones.
 
         Log-probabilities only fall, so the highest score that a partial hypothesis can reach is its present sum, divided

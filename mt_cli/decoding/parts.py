@@ -20,6 +20,7 @@ from mt_cli.data.splitting import halves, sentences
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.placement import Mark
+from mt_cli.decoding.terms import Glossary, Hit, annotation, unused
 
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.
@@ -40,6 +41,7 @@ class SourcePart:
         Mark, ...
     ]  # tags and other spans that the model does not read; their places count characters of `text`
     sentence: Sentence
+    terms: tuple[Hit, ...] = ()  # of a glossary
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,15 @@ class Translation:
     @property
     def text(self) -> str:
         return self.texts[0]
+
+    @property
+    def hits(self) -> list[Hit]:
+        """The terms of a glossary in the source."""
+        return [hit for part in self.parts for hit in part.source.terms]
+
+    def unused_hits(self, by_beginning: bool = True) -> list[Hit]:
+        """Those of them whose translation is not in the best text."""
+        return unused(self.hits, self.text, by_beginning)
 
     def __str__(self) -> str:
         return self.text
@@ -159,3 +170,25 @@ class LineSplitter:
             return None
         ids = self._tokenizer.encode_src(text)
         return ids if len(ids) <= self.max_tokens else None
+
+
+def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None, max_tokens: int) -> SourceLine:
+    """The line with the terms that its parts have, and for a model that has learnt to use them, which has this `tokenizer`, with
+    their translations behind them."""
+    parts = [replace(part, terms=tuple(glossary.hits(part.text))) for part in line.parts]
+    return replace(
+        line, parts=parts if tokenizer is None else [_annotated(one, tokenizer, max_tokens) for one in parts]
+    )
+
+
+def _annotated(part: SourcePart, tokenizer: Tokenizer, max_tokens: int) -> SourcePart:
+    """The part with the translations of its terms, of the first ones where the model cannot read all."""
+    for n in range(len(part.terms), 0, -1):
+        text, marks = part.text, part.marks
+        for hit in reversed(part.terms[:n]):
+            added = annotation(hit.target)
+            text = f"{text[: hit.end]}{added}{text[hit.end :]}"
+            marks = tuple(one._replace(place=one.place + len(added) * (one.place >= hit.end)) for one in marks)
+        if len(ids := tokenizer.encode_src(text)) <= max_tokens:
+            return replace(part, ids=tuple(ids), text=text, marks=marks)
+    return part

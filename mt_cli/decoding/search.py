@@ -23,6 +23,7 @@ from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
 from mt_cli.decoding.sampling import sample
+from mt_cli.decoding.term_search import TERM_WIDTH, Phrase, TermBeams
 from mt_cli.errors import UsageError
 
 
@@ -34,6 +35,7 @@ class Request(NamedTuple):
     seed: tuple[int, ...]  # () where nothing is sampled
     max_length: int  # tokens
     symbols: tuple[int, ...] = ()  # ids that the translation has, each once
+    terms: tuple[Phrase, ...] = ()  # that it has as often as they stand here
 
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
@@ -70,16 +72,18 @@ def search(
     settings: DecodingConfig,
     n_threads: int,
     on_batch: Callable[[int], None] | None = None,
+    inner_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each request, in order; sentences of similar length are searched in one batch, whose size `on_batch`
-    gets."""
+    gets. `inner_ids`: pieces that continue a word, which do not follow on a term."""
     results: list[list[Hypothesis]] = [[] for _ in requests]
     order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
+    kinds = [[i for i in order if bool(requests[i].terms) == has_terms] for has_terms in (False, True)]
     size = settings.batch_size or usual_batch_size(device)
-    batches = [order[start : start + size] for start in range(0, len(order), size)]
+    batches = [own[start : start + size] for own in kinds for start in range(0, len(own), size)]
 
     def search_one(chosen: list[int]) -> list[list[Hypothesis]]:
-        return search_batch(model, device, [requests[i] for i in chosen], settings)
+        return search_batch(model, device, [requests[i] for i in chosen], settings, inner_ids)
 
     with _parallel_map(len(batches), device, n_threads) as parallel_map:
         # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
@@ -97,9 +101,13 @@ def usual_batch_size(device: torch.device) -> int:
 
 
 def search_batch(
-    model: SearchModel, device: torch.device, batch: Sequence[Request], settings: DecodingConfig
+    model: SearchModel,
+    device: torch.device,
+    batch: Sequence[Request],
+    settings: DecodingConfig,
+    inner_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """Hypotheses of each request."""
+    """Hypotheses of each request; all of them have terms, or none has."""
     limits = [one.max_length for one in batch]
     src_ids, src_mask = (tensor.to(device) for tensor in source_batch([one.src_ids for one in batch]))
     prefixes, symbols = [one.prefix for one in batch], [one.symbols for one in batch]
@@ -117,17 +125,23 @@ def search_batch(
             for n in range(settings.n_best)
         ]
         return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
-    if settings.beam_size == 1 and used_constraints is None:
+    terms, beam_size = [one.terms for one in batch], settings.beam_size
+    beams = None
+    if any(terms):
+        beam_size = max(beam_size, TERM_WIDTH)
+        beams = TermBeams(beam_size, device, terms, inner_ids)
+    if beam_size == 1 and used_constraints is None:
         return [[hypothesis] for hypothesis in greedy_search(model, src_ids, src_mask, limits)]
     return beam_search(
         model,
         src_ids,
         src_mask,
         limits,
-        settings.beam_size,
-        settings.length_penalty if settings.beam_size > 1 else 0.0,  # greedy search has no penalty either
+        beam_size,
+        settings.length_penalty if beam_size > 1 else 0.0,  # greedy search has no penalty either
         settings.length_normalization,
         used_constraints,
+        beams,
     )
 
 

@@ -7,7 +7,7 @@ the results back in order, blank for blank. It knows nothing about text files an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,9 +22,11 @@ from mt_cli.data.tokenizer import UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import written
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
-from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, Translation
+from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, Translation, with_terms
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, adapted_settings, search
+from mt_cli.decoding.term_search import phrases_of
+from mt_cli.decoding.terms import Glossary, as_glossary
 from mt_cli.device import choose_device
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, UsageError
@@ -52,8 +54,9 @@ class Translator:
         self.profile, self.origin = profile, origin  # of the training text; run and checkpoint's name of each model
         self.device, self._n_threads = models[0].device, torch.get_num_threads()
         self.n_positions = min(model.positions.n_positions for model in models)
-        most = min(config.data.max_length, self.n_positions - 1)
-        self._splitter = LineSplitter(tokenizer, most, profile, config.data.tgt_lang)
+        self._max_tokens = min(config.data.max_length, self.n_positions - 1)
+        self._splitter = LineSplitter(tokenizer, self._max_tokens, profile, config.data.tgt_lang)
+        self.has_learnt_terms = config.data.terms > 0 and tokenizer.has_term_symbols
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
 
@@ -116,30 +119,28 @@ class Translator:
         on_batch: Callable[[int], None] | None = None,
         first_line: int = 0,
         markup: Markup | None = None,
+        glossary: Glossary | Mapping[str, str] | str | Path | None = None,
+        strict_terms: bool = False,
         **options: Any,
     ) -> list[Translation]:
         """`translate`, with all hypotheses and their scores. What a line break within a line divides are sentences of it.
 
         A translation begins with its line's prefix; `on_batch` gets the number of sentences of each batch; a sample depends
         on `first_line`, the number of lines before these, and not on the batch. In `markup`, what is between tags is translated,
-        and each pair of tags is put around the words that belong to it.
+        and each pair of tags is put around the words that belong to it. The translations of a `glossary`, or of its file, are
+        used: as the run has learnt it, or where it has not, or where they are `strict_terms`, by a search that has them all.
         """
         lines = _checked(lines)
         if prefixes is not None and len(_checked(prefixes)) != len(lines):
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
-        settings = self.settings(**options)
-        sources = [self.split(line, markup) for line in lines]
-        requests = []
-        for line, source in enumerate(sources):
-            prefix = _encode_prefix(self, prefixes[line], first_line + line + 1) if prefixes is not None else ()
-            for number, part in enumerate(source.parts):
-                own = prefix if number == 0 else ()  # only the first part of a split line begins with its prefix
-                seed = (settings.seed, first_line + line, number) if settings.sample else ()
-                length, symbols = (
-                    self.max_length(len(part.ids), settings, len(own)),
-                    self.tokenizer.symbols_in(part.text),
-                )
-                requests.append(Request(part.ids, own, seed, length, symbols))
+        settings, sources = self.settings(**options), [self.split(line, markup) for line in lines]
+        is_strict = glossary is not None and (strict_terms or not self.has_learnt_terms)
+        if is_strict and settings.sample:
+            raise UsageError("strict terms need a beam search; leave out --sample or the glossary")
+        if glossary is not None:
+            terms, tokenizer = as_glossary(glossary), None if is_strict else self.tokenizer
+            sources = [with_terms(source, terms, tokenizer, self._max_tokens) for source in sources]
+        requests = list(_requests(self, sources, prefixes, settings, first_line, is_strict))
         distinct = list(dict.fromkeys(requests))  # equal requests are searched once
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
@@ -175,17 +176,38 @@ class Translator:
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request, in order."""
-        return search(self.search_model, self.device, requests, settings, self._n_threads, on_batch)
+        inner_ids = self.tokenizer.inner_tgt_ids if any(one.terms for one in requests) else ()
+        return search(self.search_model, self.device, requests, settings, self._n_threads, on_batch, inner_ids)
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
-        """How many tokens a translation of `n_src` tokens may have, of which the first `n_prefix` are given; one
-        position is left for the end symbol."""
+        """How many tokens a translation of `n_src` tokens may have, of which `n_prefix` are given; one position is
+        left for the end symbol."""
         if settings.max_length_ratio is not None:
             limit = int(n_src * settings.max_length_ratio) + 10
         else:
             usual = self.profile.usual_lengths(n_src + 1)[1] if self.profile is not None else 0
             limit = max(2 * n_src + 10, settings.min_length + 10, usual)
         return min(limit + n_prefix, self.n_positions - 1)
+
+
+def _requests(
+    translator: Translator,
+    sources: Sequence[SourceLine],
+    prefixes: Sequence[str] | None,
+    settings: DecodingConfig,
+    first_line: int,
+    is_strict: bool,
+) -> Iterator[Request]:
+    """One for each part of each line. `is_strict`: whether translations have all terms."""
+    tokenizer = translator.tokenizer
+    for line, source in enumerate(sources, first_line):
+        prefix = () if prefixes is None else _encode_prefix(translator, prefixes[line - first_line], line + 1)
+        for number, part in enumerate(source.parts):
+            own = prefix if number == 0 else ()  # only the first part of a split line begins with its prefix
+            seed = (settings.seed, line, number) if settings.sample else ()
+            terms = phrases_of(part.terms, tokenizer) if is_strict else ()
+            length = translator.max_length(len(part.ids), settings, sum(len(one.ids) for one in terms) + len(own))
+            yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text), terms)
 
 
 def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[list[str]], n_best: int) -> Translation:

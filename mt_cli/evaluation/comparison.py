@@ -174,6 +174,7 @@ class SetScores:
     note: str = ""  # on how it was scored
     loss: float | None = None
     sentences_per_second: float | None = None
+    terms: dict[str, float] | None = None  # of a glossary: how many the sources have, and the % that was used
     comparison: Comparison | None = None
     seeds: Seeds | None = None
 
@@ -204,6 +205,7 @@ class SetScores:
         if self.kind == "run":
             found |= {"loss": self.loss, "perplexity": None if self.loss is None else perplexity(self.loss)}
             found["sentences_per_second"] = self.sentences_per_second
+            found |= {"terms": self.terms} if self.terms is not None else {}
         found["intervals"] = {
             name: asdict(one) | {"signature": self.signature(name)} for name, one in self.intervals.items()
         }

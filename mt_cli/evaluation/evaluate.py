@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mt_cli.data.corpus import CorpusReport, read_lines, read_raw_pairs
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.decoding.parts import Translation
+from mt_cli.decoding.terms import Glossary, as_glossary
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
@@ -63,16 +64,24 @@ def evaluate(
     robustness: bool = False,
     device: str = "auto",
     to: str | None = None,
+    glossary: Glossary | Mapping[str, str] | str | Path | None = None,
+    strict_terms: bool = False,
     **search: Any,
 ) -> Evaluation:
     """The scores of runs on the sets of their configs, in each direction they learnt or in `to`; or on `src` and `ref`;
-    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `search`: keys of `decoding`. Warnings are logged.
-    Raises MTError, for text that cannot be read before anything is translated."""
+    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `glossary`, `strict_terms`: of `Translator.translations`; then
+    it is scored, too, how many terms were used. `search`: keys of `decoding`. Warnings are logged. Raises MTError, for text that
+    cannot be read before anything is translated."""
     if not runs and not (hyp and ref):
         raise UsageError("nothing to evaluate; give a run, or hyp and ref")
+    terms = {"glossary": as_glossary(glossary), "strict_terms": strict_terms} if glossary is not None else {}
     results = list(_file_scores(_paths(hyp), _paths(ref), tokenize, tgt_lang)) if hyp else []
     for run in map(RunDir.existing, _paths(runs)):
         planned = _planned(run, [Path(src), *_paths(ref)] if src is not None else [], to)
+        if terms and len(planned) > 1:
+            raise UsageError(
+                f"{run.path}: the terms of a glossary are of one direction; say by --to which one to score"
+            )
         for direction, sets in planned:
             for one in sets:
                 for warning in one.warnings:
@@ -81,7 +90,7 @@ def evaluate(
                 results += _baselines(run, direction, sets, tokenize)
         for name in [checkpoint] if isinstance(checkpoint, str) else checkpoint:
             for direction, sets in planned:
-                evaluator = RunEvaluator(run, name, direction, device, tokenize, **search)
+                evaluator = RunEvaluator(run, name, direction, device, tokenize, terms, **search)
                 for test_set in sets:
                     results.append(plain := evaluator.evaluate(test_set)[1])
                     languages = direction.data.src_lang, direction.data.tgt_lang
@@ -129,14 +138,15 @@ class RunEvaluator:
         direction: Direction,
         device: str,
         tokenize: str | None = None,
+        terms: Mapping[str, Any] | None = None,
         **search: Any,
     ):
-        """`search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
+        """`terms`: arguments of `Translator.translations`. `search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
         self._tokenize = _tokenizer_of(direction, tokenize)
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
-        self._run, self._search = str(run.path), search
+        self._run, self._search, self._terms = str(run.path), search, terms or {}
         decoding, products, inputs = self.translator.settings(**search), run.manifest.products, dict[str, str]()
         for product in [*(name for name in products if name.startswith("check")), "rehearsal", "monolingual"]:
             inputs |= products[product].inputs if product in products else {}  # the last ones without what the run made
@@ -160,7 +170,7 @@ class RunEvaluator:
         config, name, started = translator.config, f"{self._run}: {test_set.name}", time.monotonic()
         with tqdm(total=len(sources), desc=name, unit="sent", leave=False, disable=None) as bar:
             on_batch: Callable[[int], Any] = bar.update
-            translations = translator.translations(sources, on_batch=on_batch, **self._search)
+            translations = translator.translations(sources, on_batch=on_batch, **self._terms, **self._search)
         speed = len(sources) / max(time.monotonic() - started, 1e-9)
         outputs = [translation.text for translation in translations]
 
@@ -170,8 +180,18 @@ class RunEvaluator:
         loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), config.training.batch_tokens)
         counts = count_texts(outputs, references, self._tokenize, ter_of(config.data.tgt_lang))
         known = loss if math.isfinite(loss) else None
-        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, "", known, speed)
+        used = term_accuracy(translations) if self._terms else None
+        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, "", known, speed, used)
         return translations, scores
+
+
+def term_accuracy(translations: Sequence[Translation]) -> dict[str, float]:
+    """How many terms of a glossary the sources have, and the % of them that was used: as written, and by common beginning."""
+    n, used = sum(len(one.hits) for one in translations), dict[str, float]()
+    for name, by_beginning in (("as_written", False), ("by_beginning", True)):
+        n_unused = sum(len(one.unused_hits(by_beginning)) for one in translations)
+        used[name] = 100 * (n - n_unused) / max(1, n)
+    return {"n": n, **used}
 
 
 def _baselines(

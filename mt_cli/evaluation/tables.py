@@ -14,7 +14,7 @@ from mt_cli.evaluation.metrics import TITLES, perplexity
 
 Format = Literal["text", "latex", "markdown", "csv", "json"]
 _TEXT_COLUMNS = ("run", "translations", "checkpoint", "test set")  # which are aligned at their left
-_COLUMNS = (*_TEXT_COLUMNS, *TITLES.values(), "loss", "perplexity", "lines/s")
+_COLUMNS = (*_TEXT_COLUMNS, *TITLES.values(), "terms", "loss", "perplexity", "lines/s")
 _LATEX = str.maketrans(
     {char: rf"\{char}" for char in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
@@ -80,6 +80,8 @@ def _rows(results: Sequence[SetScores]) -> list[list[str]]:
         row |= {TITLES[name]: result.cell(name) for name in result.counts}
         if result.loss is not None:
             row |= {"loss": f"{result.loss:.3f}", "perplexity": f"{perplexity(result.loss):.2f}"}
+        if (of_terms := result.terms) is not None:
+            row["terms"] = f"{of_terms['as_written']:.1f} / {of_terms['by_beginning']:.1f} of {of_terms['n']:.0f}"
         if result.sentences_per_second is not None:
             row["lines/s"] = f"{result.sentences_per_second:.0f}"
         rows.append(row)
@@ -120,6 +122,10 @@ def _legend(results: Sequence[SetScores]) -> list[str]:
             f"(p): the same by paired bootstrap (bs:{N_RESAMPLES}), both with seed:{SEED}",
         ]
     lines += dict.fromkeys(result.note for result in results if result.note)
+    if any(result.terms for result in results):
+        lines.append(
+            "terms: % of the glossary's terms that were used, as written / by common beginning, and their number"
+        )
     for metric, title in TITLES.items():
         systems_of: dict[str, dict[str, None]] = {}
         for result in results:

@@ -17,8 +17,10 @@ from typing import NamedTuple
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import is_letter, words
 from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.spans import TERM_SYMBOLS
 from mt_cli.data.spelling import Respelling
 from mt_cli.decoding.parts import Part, Translation
+from mt_cli.decoding.terms import without_annotations
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.attention import CrossAttention, cross_attention
 
@@ -33,7 +35,7 @@ _MAX_SHOWN = 10  # words or characters that a doubt names
 
 
 class Doubt(NamedTuple):
-    kind: str  # looped, copied, length, unattended, unseen, numbers or placeholders
+    kind: str  # looped, copied, length, unattended, unseen, numbers, placeholders or term
     detail: str
 
 
@@ -66,7 +68,9 @@ def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttentio
     # The translation of a source that repeats itself repeats itself too.
     if n_tokens >= _MIN_LOOP_TOKENS and n_tokens > 2 * _longest_loop(part.src_ids)[0]:
         yield "looped", tokenizer.decode_tgt(stretch) or " ".join(tokenizer.tgt_pieces(stretch))  # spaces loop, too
-    elif copied := _copied_words(tokenizer.decode_src(part.src_ids), tokenizer.decode_tgt(best.ids)):
+    elif copied := _copied_words(
+        without_annotations(tokenizer.decode_src(part.src_ids)), tokenizer.decode_tgt(best.ids)
+    ):
         yield "copied", " ".join(copied[:_MAX_SHOWN])
     if not best.is_complete:
         yield "length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source"
@@ -82,7 +86,8 @@ def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttentio
     unattended = []
     for first, end in zip(starts, [*starts[1:], len(part.src_ids)], strict=True):
         word = tokenizer.decode_src(part.src_ids[first:end])
-        if float(attention.received[first:end].sum()) < MIN_ATTENTION * expected and any(map(str.isalnum, word)):
+        is_little = float(attention.received[first:end].sum()) < MIN_ATTENTION * expected
+        if is_little and any(map(str.isalnum, word)) and not {*TERM_SYMBOLS} & {*word}:
             unattended.append(word)
     if unattended:
         yield "unattended", " ".join(unattended[:_MAX_SHOWN])
@@ -103,6 +108,8 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
             yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])
     if lost := lost_placeholders(translation.source, translation.text):
         yield "placeholders", " ".join(lost[:_MAX_SHOWN])
+    if unused := translation.unused_hits():
+        yield "term", ", ".join(f"{hit.source} → {hit.target}" for hit in unused[:_MAX_SHOWN])
     if changed := changed_numbers(translation.source, translation.text):
         yield "numbers", changed
 

@@ -18,7 +18,7 @@ class Direction(NamedTuple):
     def data(self) -> DataConfig:
         """That of the pair, with the languages of this direction."""
         src, tgt = self.pair.tgt_lang, self.pair.src_lang
-        reverse = {"src_lang": src, "tgt_lang": tgt, "bleu_tokenize": "auto"}
+        reverse = {"src_lang": src, "tgt_lang": tgt, "bleu_tokenize": "auto", "terms": 0.0}
         return self.pair.model_copy(update=reverse) if self.is_reverse else self.pair
 
     @property

@@ -83,7 +83,7 @@ def test_a_bad_line_of_a_glossary_is_named(rows: str, said: str, tmp_path: Path)
 
 
 def test_of_two_translations_the_first_is_used_and_this_is_said_once(tmp_path: Path, said: Callable[[], Any]) -> None:
-    (file := tmp_path / "terms.csv").write_text("dog,Hund\ncat,Katze\ndog,Köter\ncat,Kater\ncat,Katze\n")
+    (file := tmp_path / "terms.csv").write_text("dog,Hund\ncat,Katze\ndog,Köter\ncat,Hund\ncat,Katze\n")
     assert Glossary.read(file).terms == {"dog": "Hund", "cat": "Katze"}
     [warning] = said()
     assert f"{file}:3: 'dog' is also 'Köter', but above it is 'Hund'" in warning and "1 more" in warning
@@ -91,6 +91,7 @@ def test_of_two_translations_the_first_is_used_and_this_is_said_once(tmp_path: P
 
 # A search that has all terms -------------------------------------------------------------------------------------------
 
+Mt = Callable[..., Any]
 CPU = torch.device("cpu")
 WORDS = [4, 5, 6]
 SOURCES = [[4, 5, 6], [5], [6, 4, 4, 5]]
@@ -170,7 +171,7 @@ def test_no_letter_follows_on_a_term_and_a_capital_may_begin_it(make_model: Call
 def test_terms_are_spelt_as_they_stand_within_a_text() -> None:
     text = ["the dog sees the tiger", "我有一只猫", "猫和狗", "Dog and Tiger"] * 5
     tokenizer = train_tokenizer([lambda: iter(text)], "bpe", 330)
-    spaced, unspaced = phrases_of([*Glossary({"x": "dog"}).hits("x"), *Glossary({"x": "一只猫"}).hits("x")], tokenizer)
+    spaced, unspaced = phrases_of(Glossary({"x": "dog", "y": "一只猫"}).hits("x y"), [5, 5], tokenizer)
     assert tokenizer.tgt_pieces([spaced.ids[0]])[0].startswith("▁") and spaced.is_spaced and not unspaced.is_spaced
     assert tokenizer.decode_tgt(list(unspaced.ids)) == "一只猫"
     assert not tokenizer.tgt_pieces([unspaced.ids[0]])[0].startswith("▁")
@@ -207,3 +208,103 @@ def test_only_a_tokenizer_for_terms_has_their_symbols() -> None:
     assert tokenizer.has_term_symbols and not plain.has_term_symbols
     text = f"a dog{annotation('cat')} sees"
     assert tokenizer.encode_src(text)[:2] == plain.encode_src("a dog")[:2] and tokenizer.decode_src(tokenizer.encode_src(text)) == text  # fmt: skip
+
+
+def trained_with_terms(tiny: Path, mt: Mt, n_steps: int, *more: str) -> Path:
+    settings = [
+        "data.terms=0.4",
+        "model.d_model=32",
+        f"training.max_steps={n_steps}",
+        f"training.validate_every_steps={n_steps}",
+    ]
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", *(f"--set={one}" for one in [*settings, *more]))
+    assert answer.code == 0, answer.err.decode()
+    return tiny / "run"
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_a_run_for_terms_reads_their_translations_and_another_does_not(
+    joint: str, tiny: Path, mt: Mt, trained_run: Path, no_estimates: None
+) -> None:
+    own = [f"tokenizer.joint={joint}"] + ["model.tie_embeddings=target"] * (joint == "false")
+    run = trained_with_terms(tiny, mt, 2, *own)
+    (tiny / "terms.tsv").write_text("cat\tHund\nred house\tBaum\n")
+    for path, is_strict, expected in (
+        (run, False, f"the cat{annotation('Hund')} sees the red house{annotation('Baum')}"),
+        (run, True, "the cat sees the red house"),
+        (trained_run, False, "the cat sees the red house"),
+    ):
+        translator = Translator.load(path, device="cpu")
+        [found] = translator.translations(["the cat sees the red house"], glossary="terms.tsv", strict_terms=is_strict)
+        [part] = found.parts
+        assert part.source.text == translator.tokenizer.decode_src(list(part.source.ids)) == expected
+        assert [hit.target for hit in found.hits] == ["Hund", "Baum"]
+        if "Hund" not in expected:
+            assert found.unused_hits(by_beginning=False) == []
+
+
+@pytest.mark.slow
+def test_a_run_learns_to_use_translations_that_are_not_its_own(tiny: Path, mt: Mt, no_estimates: None) -> None:
+    translator = Translator.load(trained_with_terms(tiny, mt, 350), device="cpu")
+    sources = [f"{one} sees {other}" for one in TINY_WORDS for other in TINY_WORDS if len({one, other, "sees"}) == 3]
+    found = translator.translations(sources, glossary={"cat": "Baum", "house": "Hund", "dog": "rot"})
+    assert [sum(len(one.hits) for one in found), sum(len(one.unused_hits()) < 1 for one in found) >= 25] == [30, True]
+
+
+# The commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_term_gets_the_place_of_the_usual_word(trained_run: Path) -> None:
+    translator = Translator.load(trained_run, device="cpu")
+    for source, usual, expected in (("the dog", "die Hund", "die Baum"), ("red dog", "rot Hund", "rot Baum")):
+        assert translator.translate(source) == usual
+        assert translator.translate(source, glossary={"dog": "Baum"}) == expected
+    assert translator.translate("the cat", glossary={"cat": "Xyλ"}, strict_terms=True).split()[-1] == "Xyλ"
+    with pytest.raises(UsageError, match="strict terms need a beam search"):
+        translator.translate("the dog", glossary={"dog": "Baum"}, sample=True)
+
+
+def test_translate_says_which_terms_were_used_and_doubts_the_others(
+    trained_run: Path, tmp_path: Path, mt: Mt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (terms := tmp_path / "terms.tsv").write_text("dog\tBaum\ncat\tKatze\n")
+    answer = mt("translate", trained_run, "--glossary", terms, stdin=b"the cat\nred\nred dog\nthe dog\n")
+    assert (answer.code, answer.lines) == (0, ["die Katze", "rot", "rot Baum", "die Baum"])
+    assert answer.said[-1] == "terms: 3 of 3 used"
+    monkeypatch.setattr("mt_cli.decoding.translator.phrases_of", lambda *_: ())
+    answer = mt("translate", trained_run, "--glossary", terms, "--doubts", stdin=b"the cat\nred\nred dog\nthe dog\n")
+    assert answer.said == [
+        "doubt: stdin:3: term: dog → Baum", "doubt: stdin:4: term: dog → Baum", "terms: 1 of 3 used; not used: dog → Baum (2)",
+    ]  # fmt: skip
+    for options, said in (
+        (["--strict-terms"], "--strict-terms is for the terms of a --glossary; give one"),
+        (["--glossary", tmp_path / "no.tsv"], "no such file"),
+    ):
+        answer = mt("translate", trained_run, *options, stdin=b"the dog\n")
+        assert answer.code != 0 and said in answer.said[-1].lower() and not answer.out
+
+
+def test_the_engine_of_another_program_refuses_strict_terms(trained_run: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    from mt_cli.export.engine import CTranslate2Translator
+
+    translator = CTranslate2Translator.load(trained_run, device="cpu")
+    with pytest.raises(UsageError, match="no search for the terms of a glossary; leave out one of the two"):
+        translator.translations(["the dog"], glossary={"dog": "Baum"}, beam_size=4, length_normalization="average")
+
+
+def test_evaluate_gives_the_share_of_terms_that_were_used(
+    trained_run: Path, tmp_path: Path, mt: Mt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.en").write_text("the dog\ncat\nthe cat\nhouse\n")
+    (tmp_path / "a.de").write_text("die Hund\nKatze\ndie Katze\nHaus\n")
+    (terms := tmp_path / "terms.tsv").write_text("dog\tHunden\ncat\tKatze\nhouse\tBaum\n")
+    monkeypatch.setattr("mt_cli.decoding.translator.phrases_of", lambda *_: ())  # nothing is done about them
+    files = ["--src", tmp_path / "a.en", "--ref", tmp_path / "a.de", "--glossary", terms]
+    answer = mt("evaluate", trained_run, *files)
+    # Of four, "Katze" stands twice as written, and "Hund" begins as "Hunden" does.
+    assert "50.0 / 75.0 of 4" in answer.lines[1] and "terms" in answer.lines[0].split()
+    [scores] = json.loads(mt("evaluate", trained_run, *files, "--json").out)
+    assert scores["terms"] == {"n": 4, "as_written": 50.0, "by_beginning": 75.0}
+    answer = mt("evaluate", "--hyp", tmp_path / "a.de", "--ref", tmp_path / "a.de", "--glossary", terms)
+    assert answer.code == 2 and "--hyp is scored without a model; leave out --glossary" in answer.said[-1]

@@ -1,7 +1,7 @@
 """Further training pairs with translations behind some words of their source, as a glossary adds them (decoding/terms.py).
 
-Half of these translations are not those of the text, which gets them, too: words that elsewhere follow on the same word, so that
-they agree with it. Otherwise a network that knows the usual translation would learn to overlook them. And half stand in the most
+Most of these translations are not those of the text, which gets them, too: words that elsewhere follow on the same word, so that
+they agree with it. Otherwise a network that knows the usual translation would learn to overlook them. And some stand in the most
 frequent form of the word, so that it learns to inflect (Bergmanis and Pinnis 2021, who have lemmas).
 """
 
@@ -19,7 +19,7 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.decoding.terms import TOKENS, Glossary, alike, annotation, is_unspaced, key_of
 
 _MOST = 6  # annotations of a sentence
-_ONE_MORE = _OTHER_WORD = _FREQUENT_FORM = 0.5  # chances
+_ONE_MORE, _OTHER_WORD, _FREQUENT_FORM = 0.5, 0.75, 0.3  # chances
 _LONGEST_OF_GRAMMAR = 3  # letters: articles, prepositions and the like are not terms
 
 Link = tuple[int, int, int, int]  # where the source's words begin and end, and those of the target

@@ -70,12 +70,7 @@ def _is_whole(source: SourcePart, translation: str) -> bool:
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
     """The translation with tags around the words that belong to theirs, and with spans that the model has lost. `weights`: what
     `cross_attention` gave."""
-    n_tags = len(tokenizer.src_tags)
-    src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
-    tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
-    matrix = of_tgt @ weights[: len(tgt_ids), n_tags : len(source.ids)].double().numpy() @ of_src.T
-    matrix /= np.maximum(of_tgt.sum(1, keepdims=True), 1)
-
+    src_words, tgt_words, matrix = _word_weights(source, tgt_ids, weights, tokenizer)
     rows, missing = list[int](), set(held(source.text))
     for row, word in enumerate(tgt_words):
         if word.text not in SYMBOLS or word.text in missing:
@@ -91,6 +86,34 @@ def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: T
         for mark in sorted([*source.marks, *lost], key=lambda mark: mark.place)
     ]
     return numbered_back(placed(words, marks, matrix[rows]), source.symbols)
+
+
+def _word_weights(
+    source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer
+) -> tuple[list[Word], list[Word], Weights]:
+    """The words of both sides, and the attention of each target word for each of the source."""
+    n_tags = len(tokenizer.src_tags)
+    src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
+    tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
+    matrix = of_tgt @ weights[: len(tgt_ids), n_tags : len(source.ids)].double().numpy() @ of_src.T
+    return src_words, tgt_words, matrix / np.maximum(of_tgt.sum(1, keepdims=True), 1)
+
+
+def usual_firsts(
+    translated: Sequence[tuple[SourcePart, Sequence[int]]], tokenizer: Tokenizer, model: Transformer
+) -> Iterator[list[int]]:
+    """For each part and the ids of its translation, which must have some: by which piece the word begins that stands for each of its
+    terms."""
+    weights = cross_attention(model, [(source.ids, ids) for source, ids in translated])
+    for (source, ids), of_part in zip(translated, weights, strict=True):
+        src_words, _, matrix = _word_weights(source, ids, of_part, tokenizer)
+        firsts = words_of(tokenizer.tgt_pieces(ids))[1].argmax(1)
+        ends = np.array(list(accumulate(len(word.space) + len(word.text) for word in src_words)))
+        found = list[int]()
+        for hit in source.terms:
+            is_own = (ends > hit.start) & (ends - [len(word.text) for word in src_words] < hit.end)
+            found.append(ids[firsts[matrix[:, is_own].sum(1).argmax()]])
+        yield found
 
 
 def _place(mark: Mark, words: Sequence[Word], ends: Sequence[int]) -> int:

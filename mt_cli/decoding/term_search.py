@@ -18,25 +18,26 @@ from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.beam import Beams, Finished
 from mt_cli.decoding.terms import Hit, is_unspaced
 
-TERM_WIDTH = 10  # of the beam at least: with half of it four terms in a sentence are used, but not where they belong
+TERM_WIDTH = 8  # of the beam at least, so that there is room for the pieces of several terms
 
 
 class Phrase(NamedTuple):
     ids: tuple[int, ...]
     other_first: int  # that may stand for the first: a capital, or the beginning of a line
     is_spaced: bool  # no letter may follow
+    usual_first: int = -1  # by which the word begins that the model would write for it
 
 
-def phrases_of(hits: Sequence[Hit], tokenizer: Tokenizer) -> tuple[Phrase, ...]:
+def phrases_of(hits: Sequence[Hit], usual_firsts: Sequence[int], tokenizer: Tokenizer) -> tuple[Phrase, ...]:
     """The translations of these terms, but for those that the tokenizer cannot spell."""
     found = list[Phrase]()
-    for target in (hit.target for hit in hits):
+    for (_, _, _, target), usual_first in zip(hits, usual_firsts, strict=True):
         is_spaced = not is_unspaced(target)
         ids = tokenizer.encode_tgt(target) if is_spaced else tokenizer.encode_tgt_within(target)
         other = tokenizer.encode_tgt(target[:1].upper() + target[1:])
         if ids and UNK_ID not in ids:
             first = other[0] if other[1:] == ids[1:] else ids[0]
-            found.append(Phrase(tuple(ids), first, is_spaced))
+            found.append(Phrase(tuple(ids), first, is_spaced, usual_first))
     return tuple(found)
 
 
@@ -56,6 +57,7 @@ class TermBeams(Beams):
         )
         self.lengths = torch.tensor([[len(one.ids) for one in own] for own in padded], device=device)  # (B,P)
         self.other_firsts = torch.tensor([[one.other_first for one in own] for own in padded], device=device)
+        self.usual_firsts = torch.tensor([[one.usual_first for one in own] for own in padded], device=device)
         self.is_spaced = torch.tensor([[one.is_spaced for one in own] for own in padded], device=device)
         self.inner_ids = torch.tensor(inner_ids, dtype=torch.long, device=device)
         self.n_written = torch.zeros(
@@ -77,7 +79,7 @@ class TermBeams(Beams):
 
     def keep(self, rows: list[int]) -> Tensor:
         index = super().keep(rows)
-        for name in ("ids", "lengths", "other_firsts", "is_spaced", "n_written", "is_word_whole"):
+        for name in ("ids", "lengths", "other_firsts", "usual_firsts", "is_spaced", "n_written", "is_word_whole"):
             setattr(self, name, getattr(self, name)[index])
         return index
 
@@ -96,6 +98,7 @@ class TermBeams(Beams):
 
         is_begun = is_open & (self.n_written > 0)
         is_next = is_open & (is_begun | ~is_begun.any(2, keepdim=True))  # a phrase that is begun goes on
+        self._like_usual(of_each, is_next & ~is_begun)
         places = torch.arange(self.beam_size, device=totals.device) * vocab_size
         best = of_each.argmax(2) + places
         forced = torch.where(is_next, self._next_ids(self.n_written) + places[:, None], best[:, :, None])
@@ -110,6 +113,17 @@ class TermBeams(Beams):
         place.masked_fill_(scores == -torch.inf, torch.iinfo(place.dtype).max)
         order = place.argsort(dim=1, stable=True)[:, : top.size(1)]
         return scores.gather(1, order), flat.gather(1, order)
+
+    def _like_usual(self, of_each: Tensor, may_begin: Tensor) -> None:
+        """Where a phrase may begin, its first token is as probable as that of what the model would write for the term: so it gets
+        the place of that, and does not stand somewhere besides."""
+        for n in range(may_begin.size(2)):
+            firsts, usual = (
+                ids[:, n, None, None].expand(-1, self.beam_size, 1) for ids in (self.ids[..., 0], self.usual_firsts)
+            )
+            own, likely = (of_each.gather(2, ids.clamp(min=0)) for ids in (firsts, usual))
+            is_known = may_begin[:, :, n, None] & (usual >= 0)
+            of_each.scatter_(2, firsts.clamp(min=0), torch.where(is_known, torch.maximum(own, likely), own))
 
     def _next_ids(self, n_written: Tensor) -> Tensor:
         """The next token of each phrase, (B,K,P); that of one which is complete means nothing."""

@@ -18,11 +18,11 @@ from mt_cli.data.languages import language
 from mt_cli.data.normalize import normalize
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spans import Markup, hold_pair
-from mt_cli.data.tokenizer import UNK_ID, Tokenizer
-from mt_cli.decoding.alignment import written
+from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
+from mt_cli.decoding.alignment import usual_firsts, written
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
-from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, Translation, with_terms
+from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, adapted_settings, search
 from mt_cli.decoding.term_search import phrases_of
@@ -140,7 +140,9 @@ class Translator:
         if glossary is not None:
             terms, tokenizer = as_glossary(glossary), None if is_strict else self.tokenizer
             sources = [with_terms(source, terms, tokenizer, self._max_tokens) for source in sources]
-        requests = list(_requests(self, sources, prefixes, settings, first_line, is_strict))
+        requests = list(_requests(self, sources, prefixes, settings, first_line))
+        if is_strict:
+            requests = _with_phrases(self, [part for source in sources for part in source.parts], requests, settings)
         distinct = list(dict.fromkeys(requests))  # equal requests are searched once
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
@@ -196,18 +198,31 @@ def _requests(
     prefixes: Sequence[str] | None,
     settings: DecodingConfig,
     first_line: int,
-    is_strict: bool,
 ) -> Iterator[Request]:
-    """One for each part of each line. `is_strict`: whether translations have all terms."""
+    """One for each part of each line."""
     tokenizer = translator.tokenizer
     for line, source in enumerate(sources, first_line):
         prefix = () if prefixes is None else _encode_prefix(translator, prefixes[line - first_line], line + 1)
         for number, part in enumerate(source.parts):
             own = prefix if number == 0 else ()  # only the first part of a split line begins with its prefix
             seed = (settings.seed, line, number) if settings.sample else ()
-            terms = phrases_of(part.terms, tokenizer) if is_strict else ()
-            length = translator.max_length(len(part.ids), settings, sum(len(one.ids) for one in terms) + len(own))
-            yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text), terms)
+            length = translator.max_length(len(part.ids), settings, len(own))
+            yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text))
+
+
+def _with_phrases(
+    translator: Translator, parts: Sequence[SourcePart], requests: list[Request], settings: DecodingConfig
+) -> list[Request]:
+    """The requests with phrases for the terms of their parts. Greedy translations show in which places these belong."""
+    tokenizer, most = translator.tokenizer, translator.n_positions - 1
+    chosen = [i for i, part in enumerate(parts) if part.terms]
+    greedy = translator.search([requests[i] for i in chosen], settings.model_copy(update={"beam_size": 1, "n_best": 1}))
+    translated = [(parts[i], one.ids or [EOS_ID]) for i, [one] in zip(chosen, greedy, strict=True)]
+    for i, firsts in zip(chosen, usual_firsts(translated, tokenizer, translator.model), strict=True):
+        terms = phrases_of(parts[i].terms, firsts, tokenizer)
+        length = min(most, requests[i].max_length + sum(len(one.ids) for one in terms))
+        requests[i] = requests[i]._replace(terms=terms, max_length=length)
+    return requests
 
 
 def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[list[str]], n_best: int) -> Translation:

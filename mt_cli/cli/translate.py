@@ -45,15 +45,20 @@ log = logging.getLogger(__name__)
 _MAX_REMARK = 120  # columns
 _N_NAMED = 10  # terms
 
+OutputOption = Annotated[
+    Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet. Documents need it.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts.")
+]
+
 
 @with_search_options()
 def translate(
     search: dict[str, Any],
     paths: RunsAndDocumentsArgument,
     to: ToOption = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet. Documents need it.")
-    ] = None,
+    output: OutputOption = None,
     checkpoint: CheckpointsOption = None,
     prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
     markup: Annotated[
@@ -61,10 +66,7 @@ def translate(
     ] = None,
     glossary: GlossaryOption = None,
     strict_terms: StrictTermsOption = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."),
-    ] = False,
+    as_json: JsonOption = False,
     show_doubts: Annotated[
         bool, typer.Option("--doubts", help="Say on stderr which translations look wrong, and why.")
     ] = False,
@@ -90,17 +92,19 @@ def translate(
     """
     runs, input_file = runs_and_input(paths, takes_folder=True)
     refuse_missing_checkpoints(runs, checkpoints := checkpoint or ["best"])
+    terms = term_options(glossary, strict_terms)
     if input_file is not None and (input_file.is_dir() or is_document(input_file)):
         of_lines = {"prefix": prefix, "markup": markup, "json": as_json, "bad_input": bad_input == "replace"}
         refuse_options("only lines of text have these", of_lines | {"n_best": search.get("n_best")})
         jobs = open_documents(input_file, output, column)
-        translate_documents(_load(runs, checkpoints, device, to, engine, search), jobs, search, takes_all, show_doubts)
+        translate_documents(
+            _load(runs, checkpoints, device, to, engine, search), jobs, search | terms, takes_all, show_doubts
+        )
         return
     refuse_options("only documents have these", {"column": column, "all": takes_all})
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; choose another --output")
     refuse_structured(input_file)
-    terms = term_options(glossary, strict_terms)
     with open_input(input_file) as source:
         translator = _load(runs, checkpoints, device, to, engine, search)
         name = str(input_file or "stdin")

@@ -21,6 +21,7 @@ from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)
 
+TERM_OPTIONS = ("glossary", "strict_terms")  # of `Translator.translations`, beside keys of `decoding`
 TOKENS = re.compile(rf"[{UNSPACED}\ue000-\uf8ff]|[^\s{UNSPACED}\ue000-\uf8ff{re.escape(EDGES)}]+|\S")
 _ANNOTATION = re.compile(f"{TERM_BEGIN}[^{TERM_END}]*{TERM_END}")
 # Letters, and the share of the longer word that is common: of the inflected forms in dictionaries of 14 languages 92 % were found
@@ -47,6 +48,9 @@ class Glossary:
             words = TOKENS.findall(term)
             self._longest = max(self._longest, len(words))
             self._like.setdefault(tuple(map(key_of, words)), []).append((words, term))
+
+    def __repr__(self) -> str:
+        return f"Glossary({self.terms})"
 
     @classmethod
     def read(cls, file: Path) -> Glossary:

@@ -135,8 +135,6 @@ class Translator:
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
         settings, sources = self.settings(**options), [self.split(line, markup) for line in lines]
         is_strict = glossary is not None and (strict_terms or not self.has_learnt_terms)
-        if is_strict and settings.sample:
-            raise UsageError("strict terms need a beam search; leave out --sample or the glossary")
         if glossary is not None:
             terms, tokenizer = as_glossary(glossary), None if is_strict else self.tokenizer
             sources = [with_terms(source, terms, tokenizer, self._max_tokens) for source in sources]
@@ -214,6 +212,8 @@ def _with_phrases(
     translator: Translator, parts: Sequence[SourcePart], requests: list[Request], settings: DecodingConfig
 ) -> list[Request]:
     """The requests with phrases for the terms of their parts. Greedy translations show in which places these belong."""
+    if settings.sample:
+        raise UsageError("strict terms need a beam search; leave out --sample or the glossary")
     tokenizer, most = translator.tokenizer, translator.n_positions - 1
     chosen = [i for i, part in enumerate(parts) if part.terms]
     greedy = translator.search([requests[i] for i in chosen], settings.model_copy(update={"beam_size": 1, "n_best": 1}))

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from mt_cli.data.languages import is_other_language
 from mt_cli.data.spans import Markup
+from mt_cli.decoding.terms import TERM_OPTIONS
 from mt_cli.decoding.translator import Translator
 from mt_cli.documents.document import Document, Segment, Written
 from mt_cli.errors import DataError
@@ -62,13 +63,15 @@ class Finished(dict[str, Written]):
 
 
 class DocumentTranslator:
-    """A translator with its options, keys of the config's `decoding`, for documents."""
+    """A translator with its options, keys of the config's `decoding` and those for terms, for documents."""
 
     def __init__(self, translator: Translator, options: dict[str, Any], finished: Finished):
         self._translator, self._options, self._finished = translator, options, finished
         weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
-        settings = translator.settings(**options).model_dump_json()
-        self._identity = [type(translator).__name__, *weights, settings, translator.config.data.tgt_lang]
+        search = {name: value for name, value in options.items() if name not in TERM_OPTIONS}
+        of_terms = [str(options[name]) for name in TERM_OPTIONS if name in options]
+        settings = translator.settings(**search).model_dump_json()
+        self._identity = [type(translator).__name__, *weights, settings, *of_terms, translator.config.data.tgt_lang]
 
     def translate(self, document: Document, name: str, takes_all: bool, has_remarks: bool) -> list[Written | None]:
         """For each segment its translation, None for one that stays: where the file has a translation, unless `takes_all`, or

@@ -31,7 +31,7 @@ NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on PATH")
 LINES = [
     "the red cat sees a house", "  THE RED CAT ", "the <br> red cat 😀 sees https://example.org/a, {name}!", "“the dog”", "", "123",
-    "the dog sees the tree. the cat sees the house\x0bthe cat", "the żółw sees\u200b the cat ﬁ ２", "- the cat…", "the red " * 60,
+    "the dog sees the tree. the cat sees the house\x0bthe cat", "the żółw sees\u200b the cat ﬁ ２", "- the cat…", "The Red Cat Sees The House", "the red " * 60,
 ]  # fmt: skip
 
 

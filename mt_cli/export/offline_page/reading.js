@@ -1,6 +1,6 @@
 // Reads text as people write it in the way of the training text, in parts that the model reads at once: `data/normalize.py`,
 // `spans.py`, `splitting.py`, `reading.py` and `decoding/parts.py`, whose patterns and tables are in the data of the page.
-// Two things are left out: text in title case is read as it is, and tags are spans like all others.
+// Tags are spans like all others.
 
 const [INSIDE, OUTSIDE, MOST, N_SYMBOLS] = [0xf0000, 0x100000, 0xfffe, 8]; // the private use of `spans.py`
 const SYMBOLS = Array.from({ length: N_SYMBOLS }, (_, n) => String.fromCodePoint(0xe000 + n));
@@ -142,10 +142,12 @@ class Reader {
     return isUpper && core.match(/\p{Uppercase}/gu).length >= 4 && this.capitals.get(core.toLowerCase()) !== core;
   }
 
-  /** A line in capitals, or without any, with the capitals that its words have in training. */
+  /** A line in capitals, without any, or in title case, with the capitals that its words have in training. */
   withCapitals(core, isInCapitals) {
     const hasNone = core === core.toLowerCase() && core !== core.toUpperCase();
-    if (!isInCapitals && !hasNone) return core;
+    const isTitle = core.split(" ").length >= 4 && /[\p{Uppercase}\p{Lt}]/u.test(core)
+      && !/(^|\P{Cased})\p{Lowercase}|\p{Cased}[\p{Uppercase}\p{Lt}]/u.test(core);
+    if (!isInCapitals && !hasNone && !isTitle) return core;
     const cased = core.replace(patterns.WORD, (word) => this.capitals.get(word.toLowerCase()) ?? word.toLowerCase());
     return this.style.has_capital_starts ? cased.replace(/^./su, (char) => char.toUpperCase()) : cased;
   }

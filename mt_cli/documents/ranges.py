@@ -81,7 +81,7 @@ class Source:
             found = f"{self.name}:{line}: the translation has {char!r}, which {self.encoding} cannot write"
             raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
 
-    @property
+    @cached_property
     def newline(self) -> str:
         return "\r\n" if "\r\n" in self.text else "\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from browser import CHROMIUM, needs_chromium
 
 from mt_cli.cli.explain import attend
 from mt_cli.config import Config
@@ -174,10 +174,6 @@ def embedded(page: Path) -> Any:
     """The data of a page."""
     found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
     return json.loads(found[0])
-
-
-CHROMIUM = shutil.which("chromium")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 
 
 def browse(page: Path) -> tuple[str, list[str]]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_explain import CHROMIUM, HOSTILE, browse, embedded, needs_chromium
+from browser import CHROMIUM, needs_chromium
+from test_explain import HOSTILE, browse, embedded
 
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.evaluation import comparison

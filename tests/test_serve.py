@@ -252,7 +252,7 @@ def test_deepls_own_client(locked):
     glossary = api.create_glossary("own", "EN", "DE", {"cat": "Kater"})
     assert (glossary.entry_count, glossary.ready) == (1, True)
     assert api.get_glossary_entries(glossary) == {"cat": "Kater"} and len(api.list_glossaries()) == 1
-    api.translate_text("red cat", source_lang="EN", target_lang="DE", glossary=glossary)
+    assert "Kater" in api.translate_text("red cat", source_lang="EN", target_lang="DE", glossary=glossary).text
     api.delete_glossary(glossary)
     with pytest.raises(deepl.GlossaryNotFoundException):
         api.get_glossary(glossary.glossary_id)

@@ -193,7 +193,13 @@ def _do(served: Served, task: Task, lines: list[str]) -> list[Any]:
         options["n_best"] = task.n_best
         if type(served.translator) is not Translator:
             options["length_normalization"] = "average"  # the one that CTranslate2 has
-    translations = served.translator.translations(lines, markup=task.markup, **options)
+    translator = served.translator
+    if task.glossary:
+        options["glossary"] = dict(task.glossary)
+        if type(translator) is not Translator:  # CTranslate2 has no search for terms
+            parts = translator.models, translator.tokenizer, translator.config, translator.profile, translator.origin
+            translator = Translator(*parts)
+    translations = translator.translations(lines, markup=task.markup, **options)
     if task.kind == "explained":
         return explained(served, translations)
     if task.kind == "scored":

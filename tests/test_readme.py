@@ -115,6 +115,7 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     config["training"] |= {"max_steps": 2, "validate_every_steps": 1}
     config["decoding"] = {"max_length_ratio": 0.1}
     Path("mine.yaml").write_text(yaml.safe_dump(config))
+    Path("terms.tsv").write_text("cat\tBaum\n", encoding="utf-8")
     kept = Path(shutil.copytree(trained_run, "runs/phrasebook")) / "config.yaml"
     kept.write_text(kept.read_text().replace("- train.", "- configs/train."))  # what it was trained on
     Path("configs").mkdir()

@@ -48,7 +48,7 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     src_ids, tgt_ids = translator.encode_pair(source, output)
     hypothesis = Hypothesis(options.get("ids", tgt_ids), 0.0, options.get("is_complete", True))
     part = SourcePart("", tuple(src_ids), source, (), (), Sentence("", source, ""))
-    own, n_parts = CrossAttention(torch.full((len(src_ids) + 1,), received), []), options.get("n_parts", 1)
+    own, n_parts = CrossAttention(torch.full((1, len(src_ids) + 1), received), []), options.get("n_parts", 1)
     translation = Translation(source, [output], [0.0], [Part(part, [hypothesis])] * n_parts)
     doubts = find_doubts(translator, translation, [own] * n_parts)
     assert doubts == sorted(doubts) and len(doubts) == len(dict(doubts))

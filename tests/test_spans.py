@@ -6,12 +6,15 @@ import random
 import time
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.augment.variation import varied
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import N_SYMBOLS, SYMBOLS, held, hold, hold_pair, numbered_anew, numbered_back, put_back
+from mt_cli.data.tokenizer import EOS_ID
+from mt_cli.decoding.constraints import Constraints
 from mt_cli.evaluation.robustness import with_typing_errors
 
 
@@ -113,3 +116,17 @@ def test_typing_errors_are_in_a_share_of_the_letters_and_in_nothing_else() -> No
     assert changed != text and [char for char in changed if not char.isalpha()] == [char for char in text if not char.isalpha()]  # fmt: skip
     assert abs(len(changed) - len(text)) < 0.05 * len(text)
     assert with_typing_errors("我有一只猫。42", 1.0, rng) == "我有一只猫。42"
+
+
+# The search ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_gets_its_own_symbols_once_and_no_others() -> None:
+    constraints = Constraints(symbols=[[5], [5, 6]], all_symbols=[5, 6, 7])
+    tokens = torch.tensor([[4, 4], [4, 5], [5, 6]])
+    allowed = constraints.apply(torch.zeros(3, 9), tokens, [0, 1, 1]).isfinite()
+    assert [row[[EOS_ID, 5, 6, 7, 8]].tolist() for row in allowed] == [
+        [False, True, False, False, True],
+        [False, False, True, False, True],
+        [True, False, False, False, True],
+    ]

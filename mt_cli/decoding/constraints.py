@@ -21,7 +21,8 @@ class Constraints:
     prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with; () for no prefixes
     symbols: Sequence[
         Sequence[int]
-    ] = ()  # which of the symbols of spans each sentence's translation has, once; () for none
+    ] = ()  # the symbols of spans that each sentence's translation has, once; () for none
+    all_symbols: Sequence[int] = ()  # of which a translation has no others
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
         """log_probs (R,V) with -inf for what is forbidden after tokens (R,t); `sentences` names the rows' sentences.
@@ -49,7 +50,7 @@ class Constraints:
 
     def _require_symbols(self, allowed: Tensor, tokens: Tensor, sentences: list[int]) -> None:
         """Forbids symbols that a sentence has not or that were written, and the end before all were."""
-        ids = torch.tensor(sorted(set().union(*self.symbols)), device=tokens.device)
+        ids = torch.tensor(sorted({*self.all_symbols}.union(*self.symbols)), device=tokens.device)
         is_own = torch.tensor([[i in own for i in ids.tolist()] for own in self.symbols], device=tokens.device)
         is_due = is_own[sentences] & ~(tokens[:, :, None] == ids).any(1)  # (R, number of ids)
         allowed[:, ids] = allowed[:, ids].masked_fill(~is_due, -torch.inf)

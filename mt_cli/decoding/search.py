@@ -8,6 +8,7 @@ for how hypotheses are ranked, in `draw` of sampling.py for how a token is drawn
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -73,17 +74,20 @@ def search(
     n_threads: int,
     on_batch: Callable[[int], None] | None = None,
     inner_ids: Sequence[int] = (),
+    symbol_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each request, in order; sentences of similar length are searched in one batch, whose size `on_batch`
-    gets. `inner_ids`: pieces that continue a word, which do not follow on a term."""
+    gets. `inner_ids`: pieces that continue a word, which do not follow on a term; `symbol_ids`: those of all symbols."""
     results: list[list[Hypothesis]] = [[] for _ in requests]
     order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
-    kinds = [[i for i in order if bool(requests[i].terms) == has_terms] for has_terms in (False, True)]
+    kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
+    for i in order:
+        kinds[bool(requests[i].terms), bool(requests[i].symbols)].append(i)
     size = settings.batch_size or usual_batch_size(device)
-    batches = [own[start : start + size] for own in kinds for start in range(0, len(own), size)]
+    batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
 
     def search_one(chosen: list[int]) -> list[list[Hypothesis]]:
-        return search_batch(model, device, [requests[i] for i in chosen], settings, inner_ids)
+        return search_batch(model, device, [requests[i] for i in chosen], settings, inner_ids, symbol_ids)
 
     with _parallel_map(len(batches), device, n_threads) as parallel_map:
         # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
@@ -106,6 +110,7 @@ def search_batch(
     batch: Sequence[Request],
     settings: DecodingConfig,
     inner_ids: Sequence[int] = (),
+    symbol_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each request; all of them have terms, or none has."""
     limits = [one.max_length for one in batch]
@@ -116,6 +121,7 @@ def search_batch(
         settings.no_repeat_ngram,
         prefixes if any(prefixes) else (),
         symbols if any(symbols) else (),
+        symbol_ids if any(symbols) else (),
     )
     used_constraints = None if constraints == Constraints() else constraints
     if settings.sample:

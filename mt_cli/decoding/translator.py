@@ -177,7 +177,10 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request, in order."""
         inner_ids = self.tokenizer.inner_tgt_ids if any(one.terms for one in requests) else ()
-        return search(self.search_model, self.device, requests, settings, self._n_threads, on_batch, inner_ids)
+        symbol_ids = tuple(self.tokenizer.symbol_ids.values())
+        return search(
+            self.search_model, self.device, requests, settings, self._n_threads, on_batch, inner_ids, symbol_ids
+        )
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
         """How many tokens a translation of `n_src` tokens may have, of which `n_prefix` are given; one position is

@@ -507,7 +507,8 @@ def test_any_bytes_as_a_corpus_are_trained_on_or_refused_in_words(mt, tiny, tmp_
     run = tmp_path_factory.mktemp("any") / "run"
     answer = mt("train", "tiny.yaml", "--run-dir", run, *(word for one in sets for word in ("--set", one)))
     if answer.code == 0:
-        assert answer.said[-1].startswith("finished at step 1 ")
+        [line] = [line for line in answer.said if line.startswith("finished at step 1 ")]
+        assert answer.said[-1] == line or "that have words" in answer.said[-1]  # for the estimate of dev
     else:
         assert answer.code == 1 and answer.said[-1].startswith("error: ") and "Traceback" not in answer.err.decode()
 

@@ -82,10 +82,8 @@ class Translator:
         return cls(models, first.tokenizer, first.config, first.profile, origin)
 
     def __repr__(self) -> str:
-        data, n_weights = (
-            self.config.data,
-            sum(weight.numel() for model in self.models for weight in model.parameters()),
-        )
+        data = self.config.data
+        n_weights = sum(weight.numel() for model in self.models for weight in model.parameters())
         names = (
             ", ".join(f"{run.path} ({checkpoint})" for run, checkpoint in self.origin) or f"{len(self.models)} models"
         )

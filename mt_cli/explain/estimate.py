@@ -142,6 +142,8 @@ def fit_estimate(
 
         translations = translator.translations([pair.src for pair in pairs], on_batch=count, n_best=1)
     kept = [i for i, one in enumerate(translations) if one.parts]  # in which there is something to translate
+    if len(kept) < _MIN_LINES:
+        raise DataError(f"it takes {_MIN_LINES} lines of a dev set that have words, and there are {len(kept)}")
     features = _features(translator, piece_counts, explain_lines(translator, [translations[i] for i in kept]))
     chrf = np.array(sentence_chrf([translations[i].text for i in kept], [pairs[i].tgt for i in kept]))
     weights = fit_weights(features, chrf)

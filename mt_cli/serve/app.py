@@ -47,11 +47,12 @@ def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: 
     if opens_browser:
         threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong is said in the answer
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    handlers = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         server(service).run(sockets=[listener])
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         translators.close()
         service.batcher.close()
 

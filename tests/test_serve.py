@@ -158,6 +158,8 @@ def test_a_list_gives_lists(client):
 def test_tags_stay_around_their_words_and_text_stays_text(client):
     assert client.translate("<b>red</b> cat", format="html") == {"translatedText": "<b>rot</b> Katze"}
     assert client.translate("cat &lt;b&gt;", format="html")["translatedText"] == "Katze &lt;b&gt;"
+    within = client.translate("the &amp; cat", format="html")["translatedText"]
+    assert within.count("&amp;") == within.count("&") == 1
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,10 @@ class LineSplitter:
             gap += first
             visible = self._reader.visible(text, spans, markup)
             for number, one in enumerate(self._sentences(self.respell(normalize(visible)))):
+                n_of_markup = len(spans)
                 sentence = self._reader.sentence(one, spans)
+                if markup is not None:  # what the tokenizer does not know is text, unlike tags
+                    spans[n_of_markup:] = map(escaped, spans[n_of_markup:])
                 gap += (self.space if number else "") + sentence.before
                 for n, part in enumerate(self._parts(sentence.text, sentence, spans)):
                     parts.append(replace(part, before=gap + (self.space if n else "")))

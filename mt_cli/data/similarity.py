@@ -12,6 +12,10 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAX_COMPARED = 1000  # characters of a line that are looked at
 
@@ -20,6 +24,7 @@ MAX_COMPARED = 1000  # characters of a line that are looked at
 NEAR = 0.65
 _BITS = 16  # of an n-gram: 4 letters of an alphabet or 2 of Chinese; many sentences share shorter ones by chance
 _MANY = 6  # times the length of an n-gram: n-grams of a sentence that can be recognized within a longer one
+_MANY_POSSIBLE = 100
 _DISTANCE = 50  # couples: far enough for another story, near enough for the same part of a mixed corpus
 
 # Accents and points, too; the apostrophes that Unicode calls letters; the line that lengthens Arabic words. But not the
@@ -82,18 +87,22 @@ class NearIndex:
         self._n = gram_length(sentences)
         self._own = [grams(sentence, self._n) for sentence in sentences]
         frequency = Counter(gram for own in self._own for gram in own)
-        holders: defaultdict[str, list[int]] = defaultdict(list)
+        rare: defaultdict[str, list[int]] = defaultdict(list)
+        others: defaultdict[str, list[int]] = defaultdict(list)
         n_needed = []
         for number, own in enumerate(self._own):
             # Looking for the rarer half of the n-grams is quicker by far. Who shows the share `NEAR` of all n-grams lacks
             # so few that the rest must be in this half (prefix filtering, Chaudhuri, Ganti and Kaushik 2006).
-            rarer = sorted(own, key=frequency.__getitem__)[: (len(own) + 1) // 2]
-            n_needed.append(len(rarer) - (len(own) - math.ceil(NEAR * len(own) - 1e-9)))
-            for gram in rarer:
-                holders[gram].append(number)
-        self._holders = {gram: np.array(numbers, dtype=np.int32) for gram, numbers in holders.items()}
-        self._grams = frozenset(holders)
+            ordered, n_rarer = sorted(own, key=frequency.__getitem__), (len(own) + 1) // 2
+            n_needed.append(n_rarer - (len(own) - math.ceil(NEAR * len(own) - 1e-9)))
+            for holders, grams_of_half in ((rare, ordered[:n_rarer]), (others, ordered[n_rarer:])):
+                for gram in grams_of_half:
+                    holders[gram].append(number)
+        self._rare, self._others = (
+            {gram: np.array(numbers, dtype=np.int32) for gram, numbers in holders.items()} for holders in (rare, others)
+        )
         self._n_needed = np.maximum(n_needed, 1)
+        self._n_grams = np.array([len(own) for own in self._own])
 
     def near(self, sentence: str) -> list[int]:
         """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least. A short
@@ -101,10 +110,19 @@ class NearIndex:
         import numpy as np
 
         found = grams(sentence, self._n)
-        holders = [self._holders[gram] for gram in found & self._grams]
-        if not holders:
-            return []
-        n_shown = np.bincount(np.concatenate(holders), minlength=len(self._n_needed))
-        possible = np.flatnonzero(n_shown >= self._n_needed).tolist()
-        n_recognized = min(len(found), _MANY * self._n)
-        return [i for i in possible if len(self._own[i] & found) >= NEAR * max(len(self._own[i]), n_recognized)]
+        n_shown, n_recognized = self._n_shown(found, self._rare), min(len(found), _MANY * self._n)
+        possible = np.flatnonzero(n_shown >= self._n_needed)
+        if len(possible) > _MANY_POSSIBLE:  # in text made from patterns; to count all at once is slower for a few
+            n_shown += self._n_shown(found, self._others)
+            is_near = n_shown >= NEAR * np.maximum(self._n_grams, n_recognized)
+            return [int(i) for i in possible[is_near[possible]]]
+        return [
+            i for i in possible.tolist() if len(self._own[i] & found) >= NEAR * max(len(self._own[i]), n_recognized)
+        ]
+
+    def _n_shown(self, found: set[str], holders: dict[str, npt.NDArray]) -> npt.NDArray:
+        """How many of these n-grams each sentence has, among those that it holds there."""
+        import numpy as np
+
+        arrays = [holders[gram] for gram in found & holders.keys()] or [np.empty(0, np.int32)]
+        return np.bincount(np.concatenate(arrays), minlength=len(self._own))

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.config import DecodingConfig
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.search import Request
+from mt_cli.decoding.search import Request, usual_batch_size
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.ctranslate2 import write_ctranslate2
@@ -68,7 +68,7 @@ class CTranslate2Translator(Translator):
         patience = max([10, *limits]) if settings.length_penalty > 1 else 10
         results = self._engine.translate_batch(
             [self.tokenizer.src_pieces(one.src_ids) for one in requests],
-            max_batch_size=settings.batch_size or 64,
+            max_batch_size=settings.batch_size or usual_batch_size(self.device),
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
             patience=patience if is_beam else 1,

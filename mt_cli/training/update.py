@@ -194,7 +194,8 @@ class Gradients:
         smoothing, strengths = training.label_smoothing, {0.0, training.r_drop}
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
         self._loss_of: Callable[..., Tensor] = summed_loss  # of packed batches
-        self._recorder = Recorder(self._device) if self._device.type == "cuda" else None
+        # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
+        self._recorder = Recorder(self._device) if self._device.type == "cuda" and self.is_fused else None
         self._recorded: dict[tuple[Any, ...], _Recorded] = {}
 
     def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:

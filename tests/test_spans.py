@@ -37,6 +37,8 @@ def test_spans_are_found_whole(text: str, spans: list[str]) -> None:
     found = hold(text)
     assert found[1] == spans and len(held(found[0])) == len(spans)
     assert put_back(*found) == text
+    for span in spans:  # also where a line has nothing else that spans have
+        assert hold(span)[1] == [span]
 
 
 @given(st.text(alphabet=st.sampled_from("ab %s{}<>&;😀\ue000\U000f0000\U00100000@.-1:/")))

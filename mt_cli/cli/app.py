@@ -32,8 +32,7 @@ COMMANDS = (
 
 
 def main() -> None:
-    """Runs the command line and exits: 0, 1 (data, model, runtime), 2 (usage, config), or 129, 130, 143 (a signal,
-    saved)."""
+    """Runs the command line and exits: 0, 1 (data, model, runtime), 2 (usage, config), or 129, 130, 143 (a signal, saved)."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by 2>&-: the next file that is opened would get its number
             descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)  # using it still fails
@@ -88,6 +87,7 @@ class TerminalHandler(logging.Handler):
 
 
 def _run() -> int:
+    """Runs the command that is named, and returns the exit code of its end. What it does not know is a bug of ours."""
     try:
         names = tuple(name for name in COMMANDS if sys.argv[1:2] == [name])
         result = _make_command(names or COMMANDS).main(prog_name="mt", standalone_mode=False)
@@ -107,7 +107,26 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        return _report_failure(error)
+        # Typer carries its own copy of click, whose usage errors have no public name.
+        if hasattr(error, "format_message"):
+            message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+            context = getattr(error, "ctx", None)
+            log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
+            return 2
+        if is_out_of_memory(error):
+            log.error("out of memory; use a smaller model, batch or beam, or raise the limit (ulimit -v)")
+        elif is_out_of_threads(error):
+            log.error("the system starts no more threads; close other programs, or raise the limit (ulimit -u)")
+        elif is_device_failure(error):
+            log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
+        elif isinstance(error, OSError) and error.filename is not None:
+            log.error(f"{error.filename}: {error.strerror}")
+        elif isinstance(error, OSError):
+            log.error(f"cannot write the output: {error.strerror}")
+            silence(sys.stdout)  # what is buffered cannot be written either
+        else:
+            raise
+        return 1
 
 
 def command_of(name: str) -> Any:
@@ -129,27 +148,3 @@ def _make_command(names: tuple[str, ...]) -> Any:
     for name in names:
         app.command(name)(command_of(name))
     return typer.main.get_command(app)
-
-
-def _report_failure(error: Exception) -> int:
-    """Shows an error that is not an MTError and returns its exit code. Raises it again if it is a bug."""
-    # Typer carries its own copy of click, whose usage errors have no public name.
-    if hasattr(error, "format_message"):
-        message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-        context = getattr(error, "ctx", None)
-        log.error(f"{message}; see {context.command_path} --help" if context is not None else message)
-        return 2
-    if is_out_of_memory(error):
-        log.error("out of memory; use a smaller model, batch or beam, or raise the limit (ulimit -v)")
-    elif is_out_of_threads(error):
-        log.error("the system starts no more threads; close other programs, or raise the limit (ulimit -u)")
-    elif is_device_failure(error):
-        log.error(f"the device failed: {str(error).splitlines()[0]}; start again, or choose another --device")
-    elif isinstance(error, OSError) and error.filename is not None:
-        log.error(f"{error.filename}: {error.strerror}")
-    elif isinstance(error, OSError):
-        log.error(f"cannot write the output: {error.strerror}")
-        silence(sys.stdout)  # what is buffered cannot be written either
-    else:
-        raise error
-    return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +12,6 @@ import typer
 from mt_cli.cli import options
 from mt_cli.corpus_config import read_config
 from mt_cli.errors import UsageError
-
-log = logging.getLogger(__name__)
 
 
 def check(
@@ -50,8 +47,8 @@ def check(
         print(json.dumps(objects if len(pairs) > 1 else objects[pairs[0].name], indent=1, ensure_ascii=False))
     else:
         width = min(80, max(40, shutil.get_terminal_size((80, 24)).columns))
-        tables = {name: report.as_table(width) for name, report in reports.items()}
-        print("\n\n".join(f"{name}\n\n{table}" if len(pairs) > 1 else table for name, table in tables.items()))
+        titles = {name: f"{name}\n\n" if len(pairs) > 1 else "" for name in reports}
+        print("\n\n".join(titles[name] + report.as_table(width) for name, report in reports.items()))
     if dropped is not None:
         reports[pairs[0].name].write_dropped(dropped)
     return 1 if any(report.is_fatal for report in reports.values()) else 0

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mt_cli.cli.options import (
-    CheckpointsOption,
-    DeviceOption,
-    GlossaryOption,
-    StrictTermsOption,
-    ToOption,
-    only_file,
-    refuse_missing_checkpoints,
-    refuse_options,
-    refuse_structured,
-    refuse_without_effect,
-    term_options,
-    with_search_options,
-)
+from mt_cli.cli import options
 from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run.run_dir import RunDir
 
@@ -53,7 +40,7 @@ FormatOption = Annotated[
 ]
 
 
-@with_search_options("n_best")
+@options.with_search_options("n_best")
 def evaluate(
     search: dict[str, Any],
     runs: RunsOption = None,
@@ -61,14 +48,14 @@ def evaluate(
     references: ReferencesOption = None,
     hypotheses: HypothesesOption = None,
     tgt_lang: TgtLangOption = None,
-    checkpoint: CheckpointsOption = None,
+    checkpoint: options.CheckpointsOption = None,
     tokenize: TokenizeOption = None,
     baselines: BaselinesOption = False,
     robustness: RobustnessOption = False,
-    device: DeviceOption = "auto",
-    to: ToOption = None,
-    glossary: GlossaryOption = None,
-    strict_terms: StrictTermsOption = False,
+    device: options.DeviceOption = "auto",
+    to: options.ToOption = None,
+    glossary: options.GlossaryOption = None,
+    strict_terms: options.StrictTermsOption = False,
     form: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -81,20 +68,22 @@ def evaluate(
     """
     if as_json and form not in {None, "json"}:
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
-    src, ref, checkpoints, runs = only_file("--src", sources), references or [], checkpoint or ["best"], runs or []
-    terms = term_options(glossary, strict_terms)
+    src, ref, runs, checkpoints = options.only_file("--src", sources), references or [], runs or [], list[str]()
+    terms = options.term_options(glossary, strict_terms)
     more = {"baselines": baselines, "robustness": robustness}
-    refuse_structured(src, *ref, *hypotheses or ())
+    options.refuse_structured(src, *ref, *hypotheses or ())
     if hypotheses:
         if not ref:
             raise UsageError("--hyp needs --ref, the references to score against")
         needs_model = {"src": src, "checkpoint": checkpoint, "to": to, "glossary": glossary, **more, **search}
-        refuse_options("--hyp is scored without a model", needs_model)
+        options.refuse_options("--hyp is scored without a model", needs_model)
         if runs:
             raise UsageError(f"{runs[0]}: --hyp is scored without a run; leave one out")
     else:
-        refuse_options("the language of translations is that of their run", {"tgt_lang": tgt_lang})
-        _refuse_runs(runs, src, ref, checkpoints, search)
+        options.refuse_options("the language of translations is that of their run", {"tgt_lang": tgt_lang})
+        if (src is None) != (not ref):
+            raise UsageError("--src and --ref go together")
+        checkpoints = _existing(runs, checkpoint, search)
 
     from mt_cli.evaluation.evaluate import Evaluation
     from mt_cli.evaluation.evaluate import evaluate as evaluated
@@ -105,24 +94,21 @@ def evaluate(
         if hypotheses:
             results += evaluated(hyp=hypotheses, ref=ref, tokenize=tokenize, tgt_lang=tgt_lang)
         for run, name in product(runs, checkpoints):
-            options = {"tokenize": tokenize, "device": device, "to": to, **more, **terms, **search}
-            results += evaluated(run, src=src, ref=ref, checkpoint=name, **options)
+            of_run = {"tokenize": tokenize, "device": device, "to": to, **more, **terms, **search}
+            results += evaluated(run, src=src, ref=ref, checkpoint=name, **of_run)
     finally:
         if results:  # also those before a failure
             print(as_table(Evaluation(results) if runs else results, "json" if as_json else form or "text"))
 
 
-def _refuse_runs(
-    runs: list[Path], src: Path | None, ref: list[Path], checkpoints: list[str], search: dict[str, Any]
-) -> None:
+def _existing(runs: list[Path], requested: list[str] | None, search: dict[str, Any]) -> list[str]:
     from mt_cli.decoding.search import adapted_settings
 
     if not runs:
         raise UsageError("nothing to evaluate; give a RUN, or --hyp and --ref")
-    if (src is None) != (not ref):
-        raise UsageError("--src and --ref go together")
     if files := [run for run in runs if run.is_file()]:
         raise RunDirError(f"{files[0]}: a file, expected a run directory; name files by --src and --ref")
-    refuse_missing_checkpoints(runs, checkpoints)
+    checkpoints = options.existing_checkpoints(runs, requested)
     for run in runs:
-        refuse_without_effect(search, adapted_settings(RunDir(run).load_config().decoding, search))
+        options.refuse_without_effect(search, adapted_settings(RunDir(run).load_config().decoding, search))
+    return checkpoints

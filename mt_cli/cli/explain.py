@@ -37,17 +37,11 @@ def explain(
     With --attention the translations are printed instead, and a page shows what was attended to.
     """
     runs, input_file = options.runs_and_input(paths)
-    checkpoints = checkpoint or ["best"]
-    options.refuse_missing_checkpoints(runs, checkpoints)
+    checkpoints = options.existing_checkpoints(runs, checkpoint)
     options.refuse_structured(input_file)
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
-        from mt_cli.decoding.translator import Translator
-        from mt_cli.device import keep_freed_memory
-
-        keep_freed_memory()
-        translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
-        options.catch_ctrl_c()
+        translator = options.load_translator(runs, checkpoints, device, to)
         process = partial(attend, translator, page) if page is not None else partial(trace, translator)
         process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,24 +16,18 @@ from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
+_OF_OUT = "The folder to write, or NAME.html with --to html; must not exist yet."
+_OF_QUANTIZATION = "For ctranslate2 (float32 by default) and argos (int8 by default). On a processor without VNNI, set CT2_USE_MKL=1 where you load int8."
+_OF_TGT_LANG = "The language to translate into, of a run that has learnt several. A page has all of them by default."
+Quantization = Literal["float32", "float16", "bfloat16", "int8"] | None
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write, or NAME.html with --to html; must not exist yet.")],
+    out: Annotated[Path, typer.Argument(help=_OF_OUT)],
     to: Annotated[Literal["ctranslate2", "marian", "argos", "html"], typer.Option(help="The format.")],
-    quantization: Annotated[
-        Literal["float32", "float16", "bfloat16", "int8"] | None,
-        typer.Option(
-            help="For ctranslate2 (float32 by default) and argos (int8 by default). On a processor without VNNI, set CT2_USE_MKL=1 where you load int8."
-        ),
-    ] = None,
-    tgt_lang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LANG",
-            help="The language to translate into, of a run that has learnt several. A page has all of them by default.",
-        ),
-    ] = None,
+    quantization: Annotated[Quantization, typer.Option(help=_OF_QUANTIZATION)] = None,
+    tgt_lang: Annotated[str | None, typer.Option(metavar="LANG", help=_OF_TGT_LANG)] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
     """Write a run as a model of another engine, or as a page that translates in a browser by itself. The engines are CTranslate2,
@@ -47,17 +39,30 @@ def export(
         raise UsageError(f"--to {to} writes {written}; leave out --quantization")
     if to == "html":
         refuse_page(out, "name")
-        _export_page(run_dir, out, tgt_lang, checkpoint)
-        return
-    if out.exists():
+    elif out.exists():
         raise UsageError(f"{out} exists already; delete it or choose another folder")
 
     from mt_cli.decoding.translator import Translator
+    from mt_cli.run.checkpoint import load_model
+    from mt_cli.run.directions import choose_direction, describe_directions, directions_of
 
-    with _of_target_language():
-        translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
-    tags, note = translator.tokenizer.src_tags, ""
+    config = run_dir.load_config()
+    try:
+        is_chosen = to != "html" or tgt_lang is not None
+        chosen = [choose_direction(config, tgt_lang, run)] if is_chosen else directions_of(config)
+    except UsageError as error:  # other commands have --to for a language
+        raise UsageError(str(error).replace("--to ", "--tgt-lang ")) from None
     catch_ctrl_c()
+    if to == "html":
+        from mt_cli.export.offline import write_offline
+
+        loaded = load_model(run_dir, checkpoint)
+        write_offline([loaded.for_direction(one, run_dir) for one in chosen], out)
+        size = out.stat().st_size / 1e6
+        log.info(f"{out} ({size:.1f} MB) translates {describe_directions(chosen)}; open it in a browser")
+        return
+    translator = Translator.load(run, checkpoint=checkpoint, device="cpu", to=tgt_lang)
+    tags = translator.tokenizer.src_tags
     with new_folder(out) as unfinished:
         if to == "marian":
             from mt_cli.export.marian import write_marian
@@ -71,27 +76,3 @@ def export(
             write(translator, unfinished, quantization or ("int8" if to == "argos" else "float32"))
             note = f"; put {' '.join(tags)} before the pieces of each source"
     log.info(f"{to} model in {out}{note if tags else ''}")
-
-
-def _export_page(run: RunDir, page: Path, tgt_lang: str | None, checkpoint: str) -> None:
-    from mt_cli.export.offline import write_offline
-    from mt_cli.run.checkpoint import load_model
-    from mt_cli.run.directions import choose_direction, describe_directions, directions_of
-
-    config = run.load_config()
-    with _of_target_language():
-        chosen = directions_of(config) if tgt_lang is None else [choose_direction(config, tgt_lang, run.path)]
-    loaded = load_model(run, checkpoint)
-    catch_ctrl_c()
-    write_offline([loaded.for_direction(one, run) for one in chosen], page)
-    size = page.stat().st_size / 1e6
-    log.info(f"{page} ({size:.1f} MB) translates {describe_directions(chosen)}; open it in a browser")
-
-
-@contextmanager
-def _of_target_language() -> Iterator[None]:
-    """Errors about languages name the option of this command; other commands have --to."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(str(error).replace("--to ", "--tgt-lang ")) from None

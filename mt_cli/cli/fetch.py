@@ -20,7 +20,7 @@ import urllib.request
 import zlib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -34,9 +34,7 @@ CORPORA: dict[str, dict[str, Any]] = tomllib.loads((resources.files("mt_cli") / 
 _TIMEOUT = 30  # seconds without a byte
 
 
-class _Text(NamedTuple):  # of a file, once it is unzipped
-    size: int
-    sha256: str
+Text = tuple[int, str]  # of a file, once it is unzipped: its size and its SHA-256
 
 
 def fetch(
@@ -64,21 +62,21 @@ def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--to {target}: {error.strerror}; choose another folder") from None
-    files = {target / file: _Text(*text) for file, text in corpus["files"].items()}
-    for path, text in files.items():
+    for file, text in corpus["files"].items():
+        path = target / file
         if os.path.lexists(path):
             if difference := _difference(_read(str(path), text), text):
                 raise DataError(f"{path}: is there, but {difference}; delete or move it, then run the command again")
-            log.info(f"{path.name}: already there")
+            log.info(f"{file}: already there")
         else:
-            write_bytes(path, _packed(source.rstrip("/"), path.name, text))
-            log.info(f"{path.name}: fetched")
+            write_bytes(path, _packed(source.rstrip("/"), file, text))
+            log.info(f"{file}: fetched")
     elsewhere = "" if target == Path("data") / name else f", with the paths of {target} in the config"
-    log.info(f"{name}: {len(files)} files in {target}")
+    log.info(f"{name}: {len(corpus['files'])} files in {target}")
     log.info(f"terms of use: {corpus['terms']}")
     log.info(f"cite: {corpus['citation']}")
     log.info(f"next: {corpus['next_step']}{elsewhere}")
-    return list(files)
+    return [target / file for file in corpus["files"]]
 
 
 def _is_url(source: str) -> bool:
@@ -86,7 +84,7 @@ def _is_url(source: str) -> bool:
     return scheme.lower() in ("http", "https") and bool(rest.strip("/"))
 
 
-def _packed(source: str, file: str, text: _Text) -> bytes:
+def _packed(source: str, file: str, text: Text) -> bytes:
     """The gzip file, as the source has it or made of its plain file."""
     plain = file.removesuffix(".gz")
     for place in (f"{source}/{file}", f"{source}/{plain}"):
@@ -102,17 +100,16 @@ def _packed(source: str, file: str, text: _Text) -> bytes:
     raise DataError(f"{source}: has neither {file} nor {plain}; name another source with --from")
 
 
-def _read(place: str, text: _Text) -> bytes:
+def _read(place: str, text: Text) -> bytes:
     """The content of a file or URL. Raises FileNotFoundError where there is none, and DataError where a server gives none."""
-    most_bytes = text.size + 1024  # whatever a server sends: gzip adds a header, and does not shrink a very short text
+    most_bytes = text[0] + 1024  # whatever a server sends: gzip adds a header, and does not shrink a very short text
     if not _is_url(place):
         refuse_special_file(Path(place))
         with Path(place).open("rb") as file:
             return file.read(most_bytes)
     try:
         with urllib.request.urlopen(place, timeout=_TIMEOUT) as body:
-            content: bytes = body.read(most_bytes)
-            return content
+            return bytes(body.read(most_bytes))
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (404, 410):
@@ -123,19 +120,20 @@ def _read(place: str, text: _Text) -> bytes:
         raise _unusable(place, " ".join(str(getattr(reason, "strerror", None) or reason).split())) from None
 
 
-def _difference(packed: bytes, text: _Text) -> str:
+def _difference(packed: bytes, text: Text) -> str:
     """How the text of a gzip file differs from the expected one, or nothing."""
+    size, sha256 = text
     try:
         with gzip.open(io.BytesIO(packed)) as file:
-            content = file.read(text.size + 1)  # no further: a small file can unzip to a huge one
+            content = file.read(size + 1)  # no further: a small file can unzip to a huge one
     except (OSError, EOFError, zlib.error) as error:
         return f"its gzip data is damaged ({error})"
-    if len(content) > text.size:
-        return f"its text has more than the {text.size} bytes expected"
+    if len(content) > size:
+        return f"its text has more than the {size} bytes expected"
     found = hashlib.sha256(content).hexdigest()
-    if found == text.sha256:
+    if found == sha256:
         return ""
-    return f"its text has sha256 {found[:12]}… ({len(content)} bytes), not {text.sha256[:12]}… ({text.size} bytes)"
+    return f"its text has sha256 {found[:12]}… ({len(content)} bytes), not {sha256[:12]}… ({size} bytes)"
 
 
 def _unusable(place: str, reason: str) -> DataError:

@@ -15,7 +15,6 @@ from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
 
-
 _OF_FOLDER = "Has config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm."
 
 

@@ -7,7 +7,7 @@ import inspect
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,9 @@ from mt_cli.config import DecodingConfig
 from mt_cli.config_file import read_search_options
 from mt_cli.errors import RunDirError, UsageError
 from mt_cli.run.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.decoding.translator import Translator
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
 RunsAndInputArgument = Annotated[
@@ -69,16 +72,17 @@ StrictTermsOption = Annotated[
 
 def term_options(glossary: Path | None, is_strict: bool) -> dict[str, Any]:
     """The arguments for terms of `Translator.translations` and `evaluate`."""
+    if glossary is None:
+        if is_strict:
+            raise UsageError("--strict-terms is for the terms of a --glossary; give one")
+        return {}
     from mt_cli.decoding.terms import Glossary
 
-    if glossary is None and is_strict:
-        raise UsageError("--strict-terms is for the terms of a --glossary; give one")
-    return {} if glossary is None else {"glossary": Glossary.read(glossary), "strict_terms": is_strict}
+    return {"glossary": Glossary.read(glossary), "strict_terms": is_strict}
 
 
 def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each key of `decoding`, and `--set`; it gets those given as one argument,
-    `search`."""
+    """Gives a command an option for each key of `decoding`, and `--set`; it gets those given as one argument, `search`."""
     keys = [key for key in DecodingConfig.model_fields if key not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -107,19 +111,10 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
 def _option_of_key(key: str) -> Any:
     """The option for a key of `decoding`: its type is the key's, its help the first sentence of the key's description."""
     field = DecodingConfig.model_fields[key]
-    annotation: Any = field.annotation
-    if type(None) in get_args(annotation):  # such as float | None
-        annotation = get_args(annotation)[0]
     summary = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
     name = f"--{key.replace('_', '-')}"  # given by name, so that a flag gets no opposite such as --no-sample
+    annotation: Any = field.annotation
     return Annotated[annotation | None, typer.Option(name, help=f"{summary}.")]
-
-
-def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -> None:
-    """Raises UsageError when an option was given that the search would ignore."""
-    unused = settings.keys_without_effect()
-    if ignored := [key for key in search if key in unused]:
-        refuse_options(f"only {unused[ignored[0]]} has these options", dict.fromkeys(ignored, True))
 
 
 def refuse_options(reason: str, options: Mapping[str, Any]) -> None:
@@ -127,6 +122,13 @@ def refuse_options(reason: str, options: Mapping[str, Any]) -> None:
     given = [name.replace("_", "-") for name, value in options.items() if value is not None and value is not False]
     if given:
         raise UsageError(f"{reason}; leave out --{' and --'.join(given)}")
+
+
+def refuse_without_effect(search: Mapping[str, Any], settings: DecodingConfig) -> None:
+    """Raises UsageError when an option was given that the search would ignore."""
+    unused = settings.keys_without_effect()
+    if ignored := [key for key in search if key in unused]:
+        refuse_options(f"only {unused[ignored[0]]} has these options", dict.fromkeys(ignored, True))
 
 
 def only_file(option: str, files: list[Path] | None) -> Path | None:
@@ -152,27 +154,42 @@ def refuse_structured(*files: Path | None) -> None:
 
 def runs_and_input(paths: list[Path], takes_folder: bool = False) -> tuple[list[Path], Path | None]:
     """Directories are runs; the file that may come after them is the input, or a folder that is no run."""
-
-    def is_input(path: Path) -> bool:
-        is_folder = takes_folder and path is not paths[0] and not RunDir(path).config_file.exists()
-        return not path.is_dir() or is_folder
-
-    runs = [path for path in paths if not is_input(path)]
-    others = [path for path in paths if is_input(path)]
     if not paths[0].is_dir():
         if paths[0].is_file():
             raise RunDirError(f"{paths[0]}: a file, expected a run directory, as `mt train` makes it, then the file")
         RunDir.existing(paths[0])  # raises what is wrong with it
-    if len(others) > 1 or (others and paths[-1] != others[0]):
-        raise UsageError(f"{others[0]}: not a run directory; give runs first, then one INPUT file")
-    return runs, others[0] if others else None
+    is_run = [path.is_dir() and (not takes_folder or RunDir(path).config_file.exists()) for path in paths[1:]]
+    if False in is_run[:-1]:
+        raise UsageError(f"{paths[1 + is_run.index(False)]}: not a run directory; give runs first, then one INPUT file")
+    has_input = is_run[-1:] == [False]
+    return (paths[:-1], paths[-1]) if has_input else (paths, None)
 
 
-def refuse_missing_checkpoints(runs: list[Path], checkpoints: list[str]) -> None:
-    """Raises RunDirError or CheckpointError, before torch is loaded."""
+def existing_checkpoints(runs: list[Path], requested: list[str] | None = None) -> list[str]:
+    """Those requested, or the best. Raises RunDirError or CheckpointError, before torch is loaded."""
+    checkpoints = requested or ["best"]
     for run in runs:
         for name in checkpoints:
             RunDir.existing(run).find_checkpoint(name)
+    return checkpoints
+
+
+def load_translator(
+    runs: list[Path], checkpoints: list[str], device: str, to: str | None, engine: str = "mt"
+) -> Translator:
+    from mt_cli.decoding.translator import Translator
+    from mt_cli.device import keep_freed_memory
+
+    keep_freed_memory()
+    kind = Translator
+    if engine != "mt":
+        from mt_cli.export.engine import CTranslate2Translator, Int8Translator
+
+        kind = Int8Translator if engine == "ctranslate2-int8" else CTranslate2Translator
+        device = "cpu" if device == "auto" else device
+    translator = kind.load(*runs, checkpoint=checkpoints, device=device, to=to)
+    catch_ctrl_c()
+    return translator
 
 
 def catch_ctrl_c() -> None:

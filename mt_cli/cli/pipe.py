@@ -102,20 +102,19 @@ def _read_batches(
     n_before, size = 0, 1 if is_interactive else _MAX_LINES
     for arrived in _read_arriving(source, is_interactive):
         for start in range(0, len(arrived), size):
-            texts = list[str]()
-            try:
-                for number, raw in enumerate(arrived[start : start + size], n_before + 1):
-                    try:
-                        texts.append(decode_line(raw, number, name))
-                    except NotUtf8Error as error:
-                        if not replaces_bad_input:
-                            raise DataError(f"{error}; fix the line, or use --bad-input replace") from None
-                        texts.append(raw.decode("utf-8", errors="replace"))
-            except DataError:
-                if texts:
-                    yield n_before, texts
-                raise
-            yield n_before, texts
+            texts, failure = list[str](), None
+            for number, raw in enumerate(arrived[start : start + size], n_before + 1):
+                try:
+                    texts.append(decode_line(raw, number, name))
+                except NotUtf8Error as error:
+                    if not replaces_bad_input:
+                        failure = DataError(f"{error}; fix the line, or use --bad-input replace")
+                        break
+                    texts.append(raw.decode("utf-8", errors="replace"))
+            if texts:
+                yield n_before, texts
+            if failure is not None:
+                raise failure
             n_before += len(texts)
             bar.update(len(texts))
 

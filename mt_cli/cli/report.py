@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import DeviceOption, catch_ctrl_c, refuse_missing_checkpoints
+from mt_cli.cli.options import DeviceOption, catch_ctrl_c, existing_checkpoints
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def report(
     for run in runs:
         RunDir.existing(run)
     if checkpoint != "best":  # which a run that has just begun lacks
-        refuse_missing_checkpoints(runs, [checkpoint])
+        existing_checkpoints(runs, [checkpoint])
 
     from mt_cli.device import keep_freed_memory
     from mt_cli.explain import report as page

@@ -39,19 +39,12 @@ def score(
     where a side is blank or longer than the model can read.
     """
     src, ref = options.only_file("--src", sources), options.only_file("--ref", references)
-    checkpoints = checkpoint or ["best"]
     assert ref is not None
     options.refuse_structured(src, ref)
-    options.refuse_missing_checkpoints(runs, checkpoints)
+    checkpoints, name = options.existing_checkpoints(runs, checkpoint), str(src or "stdin")
     with open_input(src) as source:
-        from mt_cli.decoding.translator import Translator
-        from mt_cli.device import keep_freed_memory
-
-        keep_freed_memory()
-        translator = Translator.load(*runs, checkpoint=checkpoints, device=device, to=to)
-        name = str(src or "stdin")
+        translator = options.load_translator(runs, checkpoints, device, to)
         process = partial(score_lines, translator, iter(read_lines(ref)), name)
-        options.catch_ctrl_c()
         process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mt_cli.cli.options import DeviceOption, refuse_missing_checkpoints
+from mt_cli.cli.options import DeviceOption, existing_checkpoints
 from mt_cli.errors import UsageError, missing_extra
 
 
@@ -53,7 +53,7 @@ def serve(
     for name in ("starlette", "uvicorn", "python_multipart"):
         if importlib.util.find_spec(name) is None:
             raise missing_extra("mt serve", name.replace("_", "-"), "serve")
-    refuse_missing_checkpoints(runs, ["best"])
+    existing_checkpoints(runs, ["best"])
     from mt_cli.serve.guard import Access, is_loopback
 
     if not is_loopback(host) and not api_key and not is_open:

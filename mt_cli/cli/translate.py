@@ -123,14 +123,14 @@ def translate_lines(
             raise error if prefix is None else UsageError(f"--prefix: {str(error).partition(': ')[2]}") from None
         for number, one in enumerate(translations, n_before + 1):
             if len(one.parts) > 1 and not was_split:
-                why, was_split = "longer than training lines are, or of more sentences", True
-                log.info(
-                    f"note: {name}:{number}: {why}; translated in {len(one.parts)} parts, and so are all such lines"
-                )
+                was_split, why = True, "longer than training lines are, or of more sentences"
+                how = f"translated in {len(one.parts)} parts, and so are all such lines"
+                log.info(f"note: {name}:{number}: {why}; {how}")
             n_terms += len(one.hits)
             lacking.update(f"{hit.source} → {hit.target}" for hit in one.unused_hits())
+        output = _as_text(translations, n_before, "n_best" in settings)
         if not (is_json or shows_doubts or is_talking):
-            yield _as_text(translations, n_before, "n_best" in settings)
+            yield output
             continue
         explained = explain_lines(translator, translations)
         estimated = estimate.of(translator, explained) if estimate is not None else [None] * len(explained)
@@ -138,21 +138,13 @@ def translate_lines(
         for number, of_line in enumerate(reasons if shows_doubts else (), n_before + 1):
             for reason in of_line:
                 log.info(f"doubt: {name}:{number}: {reason}")
-        # It is written when the next line of this function runs.
-        yield (
-            to_json(translator, explained, estimated)
-            if is_json
-            else _as_text(translations, n_before, "n_best" in settings)
-        )
+        yield to_json(translator, explained, estimated) if is_json else output  # is written when the next line runs
         for of_line, chrf in zip(reasons if is_talking else (), estimated, strict=False):
             if estimate and chrf is not None and chrf < estimate.low:
                 of_line.insert(0, f"estimated chrF {chrf:.0f}, on the dev set {estimate.dev_chrf:.0f}")
             if of_line:
-                log.info(
-                    shortened(
-                        f"may be wrong: {'; '.join(of_line)}", min(_MAX_REMARK, shutil.get_terminal_size().columns)
-                    )
-                )
+                width = min(_MAX_REMARK, shutil.get_terminal_size().columns)
+                log.info(shortened(f"may be wrong: {'; '.join(of_line)}", width))
     if "glossary" in settings:
         named = [f"{term} ({n})" for term, n in lacking.most_common(_N_NAMED)]
         why = f"; not used: {', '.join(named)}{' ...' * (len(lacking) > _N_NAMED)}" if lacking else ""

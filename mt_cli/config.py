@@ -594,7 +594,7 @@ _NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files
 def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list[str]:
     """`section.key is X here, Y there` for each difference that no run may have. `names`: sections or keys, in each
     pair."""
-    here, there = _flat(mine.model_dump()), _flat(theirs.model_dump())
+    here, there = flat_keys(mine.model_dump()), flat_keys(theirs.model_dump())
     found = []
     for key in here | there:
         name = re.sub(r"pairs\.\d+\.", "", key)
@@ -605,7 +605,7 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
     return found
 
 
-def _flat(values: dict[str, Any], section: str = "") -> dict[str, Any]:
+def flat_keys(values: dict[str, Any], section: str = "") -> dict[str, Any]:
     """Each key, such as data.train.0.weight, and its value, or `given` for names of files."""
     flat = dict[str, Any]()
     for name, value in values.items():
@@ -615,7 +615,7 @@ def _flat(values: dict[str, Any], section: str = "") -> dict[str, Any]:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             value = {str(number): one for number, one in enumerate(value)}
         if isinstance(value, dict) and key not in _FREE_TO_CHANGE:
-            flat |= _flat(value, f"{key}.")
+            flat |= flat_keys(value, f"{key}.")
         else:
             flat[key] = "given" if value is not None and name in _NAMES_OF_FILES else value
     return flat

@@ -51,8 +51,7 @@ class Judgement:
 
 
 def judge(outputs: Sequence[str], references: Sequence[str], sources: Sequence[str], chrf: float) -> Judgement:
-    """Compares translations, whose chrF is `chrf`, with copies of the sources and with one translation for all
-    sentences. Translations of the same words are not different."""
+    """Compares translations, whose chrF is `chrf`. Translations of the same words are not different."""
     sample = references[:: -(-len(references) // _N_SENTENCES)]
     metric = CHRF(references=[sample])
     [(frequent, _)] = Counter(outputs).most_common(1)
@@ -74,12 +73,10 @@ _MAX_CHARACTERS = 1_000  # of a sentence that are looked at
 
 
 class TranslationMemory:
-    """Translates by the most similar sentence: the highest cosine of TF-IDF weights of bigrams and trigrams of
-    characters."""
+    """Translates by the most similar sentence: the highest cosine of TF-IDF weights of character bigrams and trigrams."""
 
     def __init__(self, pairs: Iterable[SentencePair], sources: Sequence[str] = (), spelling: Spelling | None = None):
-        """Keeps the first translation of sentences of 5,000,000 characters, and of `sources`. `spelling`: of the
-        pairs."""
+        """Keeps the first translation of sentences of 5,000,000 characters, and of `sources`. `spelling`: of the pairs."""
         self._respell = Respelling(spelling or {})
         wanted = {self._respell(normalize(source)) for source in sources}
         self._equal, sample, n_characters = dict[str, str](), dict[str, str](), 0

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics import TER
 
-from mt_cli.config import Config, DecodingConfig
+from mt_cli.config import Config, DecodingConfig, flat_keys
 from mt_cli.evaluation.metrics import TITLES, Counts, perplexity, scores_of
 from mt_cli.run.logs import versions
 
@@ -31,6 +31,7 @@ _AT_ONCE = 32
 _LEVEL = 0.05
 
 Floats = npt.NDArray[np.floating]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ def paired_tests(baseline: Counts, system: Counts, is_seed: bool = False) -> Pai
     """Paired bootstrap (Koehn 2004) and paired approximate randomization (Riezler and Maxwell 2005). `is_seed`: the
     same config with another seed, which differs by chance.
 
-    The second p is two-sided. The first, as sacrebleu's, takes absolute values before it subtracts their mean: about
-    half.
+    The second p is two-sided. The first, as sacrebleu's, takes absolute values before it subtracts their mean: about half.
     """
     difference = system.score() - baseline.score()
     if difference == 0:  # sacrebleu counts larger ones only, and would be sure that a system differs from itself
@@ -113,9 +113,7 @@ def _exchanged(first: Counts, second: Counts) -> Floats:
     return np.array(differences)
 
 
-# Tests of significance ------------------------------------------------------------------------------------------------
-
-log = logging.getLogger(__name__)
+# Test sets, and what systems make of them ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,46 +203,50 @@ class SetScores:
         if self.kind == "run":
             found |= {"loss": self.loss, "perplexity": None if self.loss is None else perplexity(self.loss)}
             found["sentences_per_second"] = self.sentences_per_second
-            found |= {"terms": self.terms} if self.terms is not None else {}
+        if self.terms is not None:
+            found["terms"] = self.terms
         found["intervals"] = {
             name: asdict(one) | {"signature": self.signature(name)} for name, one in self.intervals.items()
         }
-        if self.comparison:
+        if self.comparison is not None:
             compared = asdict(self.comparison)
             found["comparison"] = {"with": compared.pop("baseline"), **compared}
-        found |= {"seeds": asdict(self.seeds)} if self.seeds else {}
-        found |= {"n_sentences": len(self.outputs), "test_sha256": self.test_set.sha256}
-        return found | self.facts | {"versions": versions()}
+        if self.seeds is not None:
+            found["seeds"] = asdict(self.seeds)
+        return found | {
+            "n_sentences": len(self.outputs),
+            "test_sha256": self.test_set.sha256,
+            **self.facts,
+            "versions": versions(),
+        }
 
 
 def with_comparisons(results: list[SetScores]) -> list[SetScores]:
-    """The results, each compared with the first of its test set; those of one config get `seeds`. The rest is
-    logged."""
-    groups: dict[tuple[str, ...], dict[int, SetScores]] = {}
-    for result in results:
-        if result.kind == "run":
-            signatures = result.scores.signatures.values()
-            origin = result.facts["config_sha256"], result.facts.get("checkpoint", "best")
-            same = (*origin, result.test_set.sha256, *signatures)
-            groups.setdefault(same, {}).setdefault(result.facts["seed"], result)
+    """The results, each compared with the first of its test set; those of one config get `seeds`."""
+    groups = dict[tuple[str, ...], dict[int, SetScores]]()
+    for one in results:
+        if one.kind == "run":
+            origin = one.facts["config_sha256"], one.facts.get("checkpoint", "best"), one.test_set.sha256
+            groups.setdefault((*origin, *one.scores.signatures.values()), {}).setdefault(one.facts["seed"], one)
     for group in groups.values():
         if len(group) > 1:
-            scores = dict[str, Spread]()
-            for name in next(iter(group.values())).counts:
-                values = [getattr(result.scores, name) for result in group.values()]
-                scores[name] = Spread(statistics.mean(values), statistics.stdev(values))
-            seeds = Seeds([result.label for result in group.values()], list(group), scores)
-            for result in group.values():
-                result.seeds = seeds
+            values = {
+                name: [getattr(one.scores, name) for one in group.values()]
+                for name in next(iter(group.values())).counts
+            }
+            spreads = {name: Spread(statistics.mean(own), statistics.stdev(own)) for name, own in values.items()}
+            seeds = Seeds([one.label for one in group.values()], list(group), spreads)
+            for one in group.values():
+                one.seeds = seeds
 
     by_text, by_name = dict[str, SetScores](), dict[str, SetScores]()
-    for result in results:
-        first = by_text.setdefault(result.test_set.sha256, result)
-        namesake = by_name.setdefault(result.test_set.name, result)
-        if first.label != result.label:
-            result.comparison = _compare(first, result)
-        elif namesake.test_set.sha256 != result.test_set.sha256:
-            what = f"{result.test_set.name} of {result.label} is another text than that of {namesake.label}"
+    for one in results:
+        first = by_text.setdefault(one.test_set.sha256, one)
+        namesake = by_name.setdefault(one.test_set.name, one)
+        if first.label != one.label:
+            one.comparison = _compare(first, one)
+        elif namesake.test_set.sha256 != one.test_set.sha256:
+            what = f"{one.test_set.name} of {one.label} is another text than that of {namesake.label}"
             log.warning(f"{what}; to compare them, give --src and --ref")
     return results
 
@@ -262,16 +264,6 @@ def _compare(first: SetScores, result: SetScores) -> Comparison:
 def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> str:
     """Of all that has an effect on translations but the seed. Text is known by its hash, wherever it lies."""
     training = {"seed", "device", "n_samples", "report"}
-    sections = config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}})
-    sections["data"] = _without_files(sections["data"])
+    sections = flat_keys(config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}}))
     search = decoding.model_dump(exclude={"batch_size", *decoding.keys_without_effect()})
     return hashlib.sha256(json.dumps([sections, search, dict(data_sha256)], sort_keys=True).encode()).hexdigest()
-
-
-def _without_files(value: Any) -> Any:
-    """The settings of a corpus, of a word list or of language pairs, without the names of files."""
-    if isinstance(value, list):
-        return [_without_files(one) for one in value if not isinstance(one, str)]
-    if isinstance(value, dict):
-        return {key: _without_files(one) for key, one in value.items() if key not in {"files", "dev", "test"}}
-    return value

@@ -141,7 +141,8 @@ class RunEvaluator:
         terms: Mapping[str, Any] | None = None,
         **search: Any,
     ):
-        """`terms`: arguments of `Translator.translations`. `search` replaces keys of the config's `decoding`. Raises MTError where the checkpoint cannot be used so."""
+        """`terms`: arguments of `Translator.translations`. `search` replaces keys of the config's `decoding`. Raises MTError
+        where the checkpoint cannot be used so."""
         self._tokenize = _tokenizer_of(direction, tokenize)
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
@@ -179,19 +180,14 @@ class RunEvaluator:
         fitting = [TokenPair(*pair, 0) for pair in pairs if all(0 < len(side) <= most for side in pair)]
         loss = mean_loss(translator.model, TokenDataset.in_memory(fitting), config.training.batch_tokens)
         counts = count_texts(outputs, references, self._tokenize, ter_of(config.data.tgt_lang))
-        known = loss if math.isfinite(loss) else None
-        used = term_accuracy(translations) if self._terms else None
-        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts, "", known, speed, used)
+        scores = SetScores("run", self._run, test_set, outputs, counts, self._facts)
+        scores.loss, scores.sentences_per_second = loss if math.isfinite(loss) else None, speed
+        if self._terms:
+            n, unused = sum(len(one.hits) for one in translations), dict[str, int]()
+            for key, by_beginning in (("as_written", False), ("by_beginning", True)):
+                unused[key] = sum(len(one.unused_hits(by_beginning)) for one in translations)
+            scores.terms = {"n": n, **{key: 100 * (n - n_unused) / max(1, n) for key, n_unused in unused.items()}}
         return translations, scores
-
-
-def term_accuracy(translations: Sequence[Translation]) -> dict[str, float]:
-    """How many terms of a glossary the sources have, and the % of them that was used: as written, and by common beginning."""
-    n, used = sum(len(one.hits) for one in translations), dict[str, float]()
-    for name, by_beginning in (("as_written", False), ("by_beginning", True)):
-        n_unused = sum(len(one.unused_hits(by_beginning)) for one in translations)
-        used[name] = 100 * (n - n_unused) / max(1, n)
-    return {"n": n, **used}
 
 
 def _baselines(
@@ -199,11 +195,11 @@ def _baselines(
 ) -> Iterator[SetScores]:
     """The scores of the copied sources, and of a translation memory. Raises DataError without the training text."""
     memory = memory_of(run, direction, [source for test_set in test_sets for source in test_set.sources])
+    tokenizer, ter = _tokenizer_of(direction, tokenize), ter_of(direction.data.tgt_lang)
     for one in test_sets:
         translated = list(map(memory.translate, one.sources))
         for name, outputs in (("copy of the source", one.sources), ("translation memory", translated)):
-            ter = ter_of(direction.data.tgt_lang)
-            counts = count_texts(outputs, one.references, _tokenizer_of(direction, tokenize), ter)
+            counts = count_texts(outputs, one.references, tokenizer, ter)
             yield SetScores("baseline", name, one, outputs, counts, {})
 
 
@@ -212,15 +208,15 @@ def _tokenizer_of(direction: Direction, requested: str | None) -> str:
 
 
 def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[Direction, list[TestSet]]]:
-    """The directions in which a run is scored, and the sets of each, or `files`; all are read before one is
-    translated."""
+    """The directions in which a run is scored, and the sets of each, or `files`; all are read before one is translated."""
     config = run.load_config()
+    known = directions_of(config)
     if files:
         direction = choose_direction(config, to, run.path)
         return [(direction, [read_set(direction.pair, files[0].name, [str(file) for file in files])])]
     planned = []
-    for direction in directions_of(config) if to is None else [choose_direction(config, to, run.path)]:
-        sets = _sets_of(run, config, direction, f" {direction.name}" if len(directions_of(config)) > 1 else "")
+    for direction in known if to is None else [choose_direction(config, to, run.path)]:
+        sets = _sets_of(run, config, direction, f" {direction.name}" if len(known) > 1 else "")
         own = {one.sha256 for one in sets}
         planned.append((direction, sets + [one for one in _sets_of_parent(config, direction) if one.sha256 not in own]))
     return planned
@@ -246,10 +242,10 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
         theirs = parent.load_config()
         same = [one for one in directions_of(theirs) if one.name == direction.name]
         sets = [one for found in same for one in _sets_of(parent, theirs, found, f" of {parent.path.name}")]
-        return [one for one in sets if not one.name.startswith("dev of ")]
     except (ConfigError, DataError, RunDirError) as error:  # the run itself does not need it any more
         log.warning(f"{error}; so nothing tells what was forgotten of {parent.path}")
         return []
+    return [one for one in sets if not one.name.startswith("dev of ")]
 
 
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:

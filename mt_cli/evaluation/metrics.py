@@ -65,8 +65,7 @@ class Counts:
 
 
 def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
-    """sacrebleu's tokenizer; `auto`: by characters without spaces between words, where 13a sees one. Raises
-    UsageError."""
+    """sacrebleu's tokenizer; `auto`: of characters without spaces between words, where 13a sees one. Raises UsageError."""
     if requested == "auto":
         code = language(tgt_lang)  # a Korean word has its particles in it
         return "zh" if code == "zh" else "13a" if writes_spaces(code) and code != "ko" else "char"
@@ -80,8 +79,7 @@ def bleu_tokenizer(requested: str, tgt_lang: str) -> str:
 
 
 def ter_of(tgt_lang: str) -> TER | None:
-    """sacrebleu's TER: of words between spaces, or of Chinese and Japanese characters; None for others without
-    spaces."""
+    """sacrebleu's TER of words between spaces, or of Chinese and Japanese characters; None for others without spaces."""
     is_asian = language(tgt_lang) in {"zh", "ja"}
     return TER(normalized=is_asian, asian_support=is_asian) if is_asian or writes_spaces(tgt_lang) else None
 

@@ -123,9 +123,8 @@ def _legend(results: Sequence[SetScores]) -> list[str]:
         ]
     lines += dict.fromkeys(result.note for result in results if result.note)
     if any(result.terms for result in results):
-        lines.append(
-            "terms: % of the glossary's terms that were used, as written / by common beginning, and their number"
-        )
+        how = "as written / by common beginning, and their number"
+        lines.append(f"terms: % of the glossary's terms that were used, {how}")
     for metric, title in TITLES.items():
         systems_of: dict[str, dict[str, None]] = {}
         for result in results:

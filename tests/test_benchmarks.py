@@ -148,6 +148,25 @@ def test_decoding_runs_mt_beside_an_engine_with_the_same_weights(trained_run: Pa
         assert (row["p95_ms"] is not None) == (row["batch_size"] == 1)
 
 
+def test_the_table_of_robustness_is_made_for_a_run_and_for_what_another_engine_translated(
+    tiny: Path, trained_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def table(*options: object) -> dict[str, list[str]]:
+        command = ["robustness.py", "test.en", "test.de", *map(str, options)]
+        monkeypatch.setattr(sys, "argv", command)
+        load("robustness").main()
+        rows = [line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+        return {name.strip(): [cell.strip() for cell in cells] for name, *cells in rows}
+
+    assert table("other") == {}
+    for source in Path("other").glob("*.src"):  # an engine that copies, and loses emoji
+        source.with_suffix(".out").write_text(source.read_text("utf-8").replace("😀", ""), "utf-8")
+    copied, own = table("other"), table("own", "--run", trained_run)
+    assert copied.keys() == own.keys() and copied["emoji alone"][3] == "0.0%"
+    assert own["invisible mark in front"][:3] == [*own["as it is"][:2], "0.0%"]
+    assert own["emoji alone"][1:] == ["100.0", "0.0%", "100.0%"] and own["tag within"][3] == "100.0%"
+
+
 def test_a_line_that_another_engine_translates_otherwise_is_counted() -> None:
     module = load("decoding")
     case = module.Case(1, 4)

@@ -7,7 +7,6 @@ import math
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import SetScores, TestSet, config_sha256, with_comparisons
 from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, language_of_script, mean_loss, ter_of
-from mt_cli.evaluation.robustness import changed_sets, note_on
+from mt_cli.evaluation.robustness import changed_sets, held
 from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.directions import Direction, choose_direction, directions_of
@@ -93,10 +92,7 @@ def evaluate(
                 evaluator = RunEvaluator(run, name, direction, device, tokenize, terms, **search)
                 for test_set in sets:
                     results.append(plain := evaluator.evaluate(test_set)[1])
-                    languages = direction.data.src_lang, direction.data.tgt_lang
-                    for change, one in changed_sets(test_set, *languages) if robustness else ():
-                        scores = evaluator.evaluate(one)[1]
-                        results.append(replace(scores, note=note_on(change, plain, scores)))
+                    results += evaluator.under_changes(plain) if robustness else ()
     return Evaluation(results)
 
 
@@ -188,6 +184,14 @@ class RunEvaluator:
                 unused[key] = sum(len(one.unused_hits(by_beginning)) for one in translations)
             scores.terms = {"n": n, **{key: 100 * (n - n_unused) / max(1, n) for key, n_unused in unused.items()}}
         return translations, scores
+
+    def under_changes(self, plain: SetScores) -> Iterator[SetScores]:
+        """The scores of the test set under each change that people make in text; `note` says what that does."""
+        data = self.translator.config.data
+        for change, test_set in changed_sets(plain.test_set, data.src_lang, data.tgt_lang):
+            scores = self.evaluate(test_set)[1]
+            scores.note = f"{test_set.name}: {held(change, plain.outputs, scores.outputs)}"
+            yield scores
 
 
 def _baselines(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import operator
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import UNSPACED
-from mt_cli.evaluation.comparison import SetScores, TestSet
+from mt_cli.display import escaped
+from mt_cli.evaluation.comparison import TestSet
 
 _LETTER = re.compile(rf"[^\W\d_{UNSPACED}]")  # of a script that is typed letter by letter
 
@@ -54,27 +55,31 @@ class Change:
 
 def changes(src_lang: str, tgt_lang: str) -> list[Change]:
     """The changes that make sense between two languages."""
-    around = [("quotation marks", "“{}”"), ("brackets", "({})"), ("dash", "- {}")]
+
+    def within(span: str, space: str, language: str) -> Edit:
+        return lambda text: _within(text, span, space, language)
+
+    around = {"quotation marks": "“{}”", "brackets": "({})", "dash": "- {}"}
+    twice = "{0}\u2028{0}".format
     return [
         Change("invisible mark in front", "\u200f{}".format),
-        Change("invisible joiner within", lambda text: _within(text, "\u200d", "", src_lang)),
+        Change("invisible joiner within", within("\u200d", "", src_lang)),
         Change("emoji in front", "😀 {}".format, "😀 {}".format, "😀"),
         Change("emoji at the end", "{} 😀".format, "{} 😀".format, "😀"),
-        *(Change(name, form.format, form.format) for name, form in around),
+        Change("emoji alone", "😀{:.0}".format, "😀{:.0}".format, "😀"),
+        *(Change(name, form.format, form.format) for name, form in around.items()),
+        Change("line break within", twice, twice, "\u2028"),
+        Change("full-width forms", lambda text: re.sub("[0-9A-Z]", lambda found: chr(ord(found[0]) + 0xFEE0), text)),
         Change("other punctuation", _other_punctuation),
         Change("no full stop", _without_end, _without_end),
         Change("typing errors", lambda text: with_typing_errors(text, _SHARE_OF_ERRORS, random.Random(text))),
-        *(_with_span(name, span, src_lang, tgt_lang) for name, span in _SPANS.items()),
+        *(
+            Change(f"{name} within", within(span, " ", src_lang), within(span, " ", tgt_lang), span)
+            for name, span in _SPANS.items()
+        ),
         Change("capitals", str.upper, str.upper),
         Change("no capitals", str.lower),
     ]
-
-
-def _with_span(name: str, span: str, src_lang: str, tgt_lang: str) -> Change:
-    def edit(language: str) -> Edit:
-        return lambda text: _within(text, span, " ", language)
-
-    return Change(f"{name} within", edit(src_lang), edit(tgt_lang), span)
 
 
 def _within(text: str, span: str, space: str, language: str) -> str:
@@ -105,12 +110,21 @@ def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[C
             yield change, TestSet(f"{one.name}, {change.name}", sources, references, one.lines)
 
 
-def note_on(change: Change, plain: SetScores, changed: SetScores) -> str:
-    """How many translations are other ones than the change alone makes them, and how many spans are kept."""
-    expected = map(change.edit_reference, plain.outputs)
-    share = sum(map(operator.ne, expected, changed.outputs)) / len(plain.outputs)
-    note = f"{changed.test_set.name}: {share:.1%} of the translations differ by more than the change"
-    if change.span:
-        kept = sum(output.count(change.span) == 1 for output in changed.outputs) / len(changed.outputs)
-        note += f"; {change.span} is kept in {kept:.1%}"
-    return note
+@dataclass(frozen=True)
+class Held:
+    """What a translator makes of a change."""
+
+    differing: float  # share of the translations that are other ones than the change alone makes them
+    kept: float | None  # share that has the span of the change once; None where it has none
+    span: str
+
+    def __str__(self) -> str:
+        differ = f"{self.differing:.1%} of the translations differ by more than the change"
+        return differ if self.kept is None else f"{differ}; {escaped(self.span)} is kept in {self.kept:.1%}"
+
+
+def held(change: Change, plain: Sequence[str], changed: Sequence[str]) -> Held:
+    """`plain`: the translations of the sources as they are; `changed`: those of the changed ones."""
+    differing = sum(map(operator.ne, map(change.edit_reference, plain), changed)) / len(plain)
+    kept = sum(output.count(change.span) == 1 for output in changed) / len(changed) if change.span else None
+    return Held(differing, kept, change.span)

@@ -1,12 +1,10 @@
-"""The objective trains as it is defined; the fused and the compiled loss are used where they compute the same."""
+"""The objective trains as it is defined; the fused loss is used where it computes the same."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,14 +12,10 @@ from test_packing import SHAPE, some_pairs
 from tiny_trainer import trainer_of
 from torch import Tensor
 
-from mt_cli.config import TrainingConfig
 from mt_cli.data.packing import pack
 from mt_cli.training import objective, update
 from mt_cli.training.objective import loss_of_logits, summed_loss
-from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.update import Gradients, is_worth_compiling
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler has some of its own
 SHORT = ["training.max_steps=4", "training.validate_every_steps=4", "training.n_samples=0", "training.precision=fp32"]
 
 
@@ -74,112 +68,10 @@ def test_defined_and_fused_losses_train_alike(make_model, r_drop):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-# Compiled ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def counters() -> Iterator[dict[str, Any]]:
-    import torch._dynamo as dynamo
-
-    dynamo.reset()
-    dynamo.utils.counters.clear()
-    yield dynamo.utils.counters
-    dynamo.reset()
-
-
-def compiled(model: Any, r_drop: float = 0.0) -> Gradients:
-    """Of a network, after a trial with a batch."""
-    training = TrainingConfig(r_drop=r_drop, label_smoothing=0.1)
-    made = Gradients(Optimizer(model, training, torch.float32), training, some_pairs(12))
-    made.compile([(pack(some_pairs(12), [0, 1, 2], SHAPE), 2 if r_drop else 1)])
-    return made
-
-
-def refuse_difference(made: Gradients, model: Any, r_drop: float = 0.0) -> None:
-    for chosen in ([0, 1, 2], [3], [4, 5, 6, 7, 8]):
-        batch = pack(some_pairs(12), chosen, SHAPE)
-        expected = summed_loss(model, batch, 0.1, r_drop)
-        found = made(batch, 2 if r_drop else 1)
-        torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=0)
-        for one, other in zip(found[1], torch.autograd.grad(expected, list(model.parameters())), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("r_drop", "switches"), [(0.0, {"positions": "rotary"}), (2.0, {})])
-def test_one_graph_serves_every_batch_with_the_gradients_of_the_plain_loss(make_model, counters, r_drop, switches):
-    model = make_model(n_encoder_layers=1, n_decoder_layers=1, **switches)
-    made = compiled(model, r_drop)
-    refuse_difference(made, model, r_drop)
-    assert made._loss_of is not summed_loss and counters["stats"]["unique_graphs"] == 1
-
-
-class _WithoutGradient(torch.autograd.Function):
-    """As torch 2.11 compiled a loss that was changed in place."""
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor) -> Tensor:
-        return loss.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0] * 0
-
-
-def failing(*args: Any) -> Tensor:
-    raise ValueError("no compiler here\nnor there")
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (failing, "ValueError: no compiler here"),
-        (lambda *args: _WithoutGradient.apply(summed_loss(*args)), "ArithmeticError: other gradients"),
-    ],
-)
-def test_a_loss_that_is_compiled_wrong_or_not_at_all_is_computed_as_it_is(make_model, monkeypatch, said, fault, reason):
-    monkeypatch.setattr(torch, "compile", lambda function, **settings: fault)
-    model = make_model()
-    made = compiled(model)
-    refuse_difference(made, model)
-    assert made._loss_of is summed_loss
-    assert said() == [f"training without compiled kernels, which takes longer ({reason})"]
-
-
-def test_another_draw_of_dropout_is_no_wrong_gradient(make_model, monkeypatch):
-    """Compiled kernels draw other numbers from the same seed."""
-    draws = iter(range(100))
-
-    def other_draw(*args: Any) -> Tensor:
-        update.seed_dropout(1, next(draws))
-        return summed_loss(*args)
-
-    monkeypatch.setattr(torch, "compile", lambda function, **settings: other_draw)
-    assert compiled(make_model(dropout=0.3).train())._loss_of is not summed_loss
-
-
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), torch.AcceleratorError("CUDA error")])
-def test_a_device_that_fails_or_has_no_memory_left_is_not_the_compilers_fault(make_model, monkeypatch, error):
-    fail = lambda *args: (_ for _ in ()).throw(error)  # noqa: E731
-    monkeypatch.setattr(torch, "compile", lambda function, **settings: fail)
-    with pytest.raises(type(error)):
-        compiled(make_model())
-
-
-def test_only_long_trainings_with_large_batches_are_compiled():
-    large = {"batch_tokens": 12_500}
-    trainings = {"max_steps": 500, **large}, {"max_steps": 100_000, **large}, {"minutes": 5.0, **large}
-    trainings = *trainings, {"minutes": 60.0, **large}, {"minutes": 60.0}
-    assert [is_worth_compiling(TrainingConfig(**one)) for one in trainings] == [False, True, False, True, False]
-
-
 def test_packed_updates_are_those_of_padded_ones(tiny, monkeypatch):
-    """Also where a batch is cut into pieces, is shared by two processes, is learnt backwards, or passes twice; compiled,
-    as it may be, before the first."""
+    """Also where a batch is cut into pieces, is shared by two processes, is learnt backwards, or passes twice."""
     seen = []
     monkeypatch.setattr(update, "summed_loss", lambda *args: seen.append(args[1]) or summed_loss(*args))
-    monkeypatch.setattr(torch, "compile", lambda function, **settings: function)
-    monkeypatch.setattr(update, "is_worth_compiling", lambda training: True)
     monkeypatch.setattr(update, "packed_kernel_works", lambda *given: True)
     real = update.packed_shape
     monkeypatch.setattr(update, "packed_shape", lambda *args: real(*args)._replace(n_tgt=256))

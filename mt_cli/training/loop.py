@@ -64,7 +64,8 @@ class Trainer:
             self.metrics.progress_bar(),
             contextlib.closing(self.metrics),
         ):
-            updates.begin()
+            if not updates.gradients.is_fused:
+                log.info("training with loss_of_logits (objective.py): fused_loss.py, the faster one, differs from it")
             self.metrics.restart_clock()
             while True:
                 if state.is_validation_due and not self.ranks.any(self.signals.is_stopping):

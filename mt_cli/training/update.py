@@ -5,15 +5,14 @@ share every operation, as torch does by default, they wait for each other a thou
 
 On a GPU there is one part, packed where attention has a kernel for that, and the CPU makes the next batch meanwhile. A step
 of a small model is a thousand short kernels, and to launch them takes ten times as long as to compute them (measured on an
-H100); so the kernels of packed batches, which all have one shape, are recorded once and replayed at all other steps. Long
-trainings with large batches compile them before.
+H100); so the kernels of packed batches, which all have one shape, are recorded once and replayed at all other steps. To
+compile them before gains a fourteenth of the time of a large model, which was not worth its code.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
@@ -26,7 +25,6 @@ from mt_cli.config import TrainingConfig
 from mt_cli.data.batching import Batch, epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedBatch, pack, packed_shape, pieces
-from mt_cli.errors import is_device_failure, is_out_of_memory
 from mt_cli.model.attention import MultiHeadAttention, attend, attend_packed, has_packed_kernel
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.packed_mask import PackedMask, Packing
@@ -34,10 +32,8 @@ from mt_cli.model.recorder import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import Phase, all_phases, phase
+from mt_cli.training.schedule import Phase, phase
 from mt_cli.training.state import TrainingState
-
-log = logging.getLogger(__name__)
 
 AnyBatch = Batch | PackedBatch
 MakeBatch = Callable[[], AnyBatch]
@@ -45,8 +41,6 @@ LossAndGradients = tuple[Tensor, tuple[Tensor, ...]]
 
 _TOKENS_OF_A_PART = 1000  # with fewer, matrix products lose more than parallel work gains
 _TRIED_LOGITS = 1 << 21  # a few sentences
-# Compiling takes minutes, which shorter trainings do not gain; smaller batches wait for the optimizer's kernels.
-_COMPILED_STEPS, _COMPILED_MINUTES, _COMPILED_BATCH = 20_000, 30, 8_000
 
 
 class Portion(NamedTuple):
@@ -106,15 +100,6 @@ class Updates:
         self._ahead = ThreadPoolExecutor(1) if device.type == "cuda" else None
         self._portions = self._remaining_portions()
         self._next: Portion | None = None
-
-    def begin(self) -> None:
-        """Says where the objective is one of its own, and compiles it where that is worth its time."""
-        if not self.gradients.is_fused:
-            log.info("training with loss_of_logits (objective.py): fused_loss.py, the faster one, differs from it")
-        if self._shape is not None and is_worth_compiling(self._state.config.training):
-            pairs, phases = list(range(min(len(self._dataset), self._shape.n_pairs))), all_phases(self._state.settings)
-            examples = [(self.portion([pairs], one).parts[0][1](), one.n_passes) for one in phases]
-            self.gradients.compile(examples)
 
     def compute(self) -> Update:
         """The next one, as `gradient` computes it. Advances the progress in the epoch."""
@@ -193,47 +178,24 @@ class Gradients:
         targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
         smoothing, strengths = training.label_smoothing, {0.0, training.r_drop}
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
-        self._loss_of: Callable[..., Tensor] = summed_loss  # of packed batches
         # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
         self._recorder = Recorder(self._device) if self._device.type == "cuda" and self.is_fused else None
         self._recorded: dict[tuple[Any, ...], _Recorded] = {}
 
     def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
         """Summed over the target tokens of the batch. They hold until the next call."""
-        loss_of = self._loss_of if isinstance(batch, PackedBatch) else summed_loss
         if self._recorder is None or not isinstance(batch, PackedBatch):
-            return self._compute(loss_of, batch.to(self._device), n_passes)
+            return self._compute(batch.to(self._device), n_passes)
         kind = n_passes, *(tensor.shape for tensor in batch.tensors)
         if kind not in self._recorded:
-            compute = partial(self._compute, loss_of, n_passes=n_passes)
+            compute = partial(self._compute, n_passes=n_passes)
             self._recorded[kind] = _Recorded(compute, batch.to(self._device), self._recorder)
         return self._recorded[kind](batch)
 
-    def _compute(self, loss_of: Callable[..., Tensor], batch: AnyBatch, n_passes: int) -> LossAndGradients:
+    def _compute(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
         r_drop, smoothing = self._training.r_drop if n_passes == 2 else 0.0, self._training.label_smoothing
-        loss = loss_of(self._optimizer.network, batch, smoothing, r_drop, self.is_fused)
+        loss = summed_loss(self._optimizer.network, batch, smoothing, r_drop, self.is_fused)
         return loss.detach(), torch.autograd.grad(loss, self._optimizer.network_weights)
-
-    def compile(self, batches: Iterable[tuple[AnyBatch, int]]) -> None:
-        """Compiles the loss of packed batches, if that gives the same gradients. `batches`: one for each kind of
-        step."""
-        torch.compiler.reset()  # only a few shapes are compiled in a process, and each training has shapes of its own
-        try:
-            self._loss_of = torch.compile(summed_loss, dynamic=False, fullgraph=True)
-            for batch, n_passes in batches:
-                seed_dropout(0)
-                expected = self._compute(summed_loss, batch.to(self._device), n_passes)
-                seed_dropout(0)
-                if not _are_close(self(batch, n_passes), expected):
-                    raise ArithmeticError("other gradients")
-        except Exception as error:  # a compiler fails in many ways, and none of them need end a training
-            if is_out_of_memory(error) or is_device_failure(error):
-                raise
-            reason = next(iter(str(error).strip().splitlines()), "")[:150]
-            log.info(f"training without compiled kernels, which takes longer ({type(error).__name__}: {reason})")
-            torch.compiler.reset()
-            self._loss_of = summed_loss
-            self._recorded.clear()
 
 
 class _Recorded:
@@ -250,23 +212,6 @@ class _Recorded:
             own.copy_(given.pin_memory(), non_blocking=True)
         self._graph.replay()
         return self._results
-
-
-def _are_close(found: LossAndGradients, expected: LossAndGradients) -> bool:
-    """Near enough for what dropout leaves: compiled kernels draw other numbers from the same seed."""
-    errors, norms = (
-        torch.stack([x.float().norm() for x in tensors]).norm()
-        for tensors in (torch._foreach_sub(found[1], expected[1]), expected[1])
-    )
-    return bool(errors < 0.8 * norms) and bool((found[0] - expected[0]).abs() < 0.1 * expected[0].abs())
-
-
-def is_worth_compiling(training: TrainingConfig) -> bool:
-    """By the whole length of the training: one that is continued computes as it began."""
-    is_long = training.max_steps >= _COMPILED_STEPS
-    if training.minutes is not None:
-        is_long = training.minutes >= _COMPILED_MINUTES
-    return is_long and training.batch_tokens >= _COMPILED_BATCH
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpora import Places, TextSet, TrainingText, joined_sha256
+from mt_cli.data.corpora import Places, TextSet, TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.profile import ProfileBuilder
@@ -92,7 +92,7 @@ class PairText:
     @cached_property
     def inputs(self) -> dict[str, str | None]:
         """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
-        found: dict[str, str | None] = {f"train{self.suffix}": joined_sha256([one.sha256 for one in self.sets])}
+        found: dict[str, str | None] = {f"train{self.suffix}": self.text.sha256()}
         if self.data.dev is not None:
             found[f"dev{self.suffix}"] = sha256_of(self.data.dev)
         if self.words is not None:

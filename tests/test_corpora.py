@@ -104,7 +104,7 @@ def test_the_check_names_the_corpus_and_the_line(two, tmp_path):
     for side, text in zip(("en", "de"), Path("b.tsv").read_text().splitlines()[0].split("\t"), strict=True):
         change(f"dev.{side}", 2, text)
     report = quick_check(data_of(*TWO, dev=["dev.en", "dev.de"]))
-    dropped = {(*place, kind) for place, kind in report.dropped if kind != "repeated"}
+    dropped = {(*place, kind) for place, kind in report.dropped.items() if kind != "repeated"}
     assert dropped == {(0, 5, "empty"), (1, 7, "copied")}
     table = report.as_table()
     assert "    b.tsv:7: the cat" in table and "    a.en:5: " in table and "    2: (train b.tsv:1)" in table

@@ -325,7 +325,7 @@ def _alignment_findings(report: Report) -> list[Finding]:
                     )
                     stretches.append(found)
                     for pair in pairs:
-                        report.dropped.add(pair.place, kind)
+                        report.dropped.drop(pair.place, kind)
                 yield from ((Kind.WRONG_PARTNER, chunk[index]) for index in alignment.wrong_partners())
 
     wrong = list(findings_of(wrong_partners(), report.n_pairs, report.text, report.dropped))

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from mt_cli.checking.faults import Kind, Severity
-from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpora import Places, TrainingText
 from mt_cli.data.corpus import Place, SentencePair
 from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
@@ -96,32 +96,19 @@ class Finding:
         return lines + [f"    {line}" for line in _wrapped(f"→ {self.advice}", width - 4)]
 
 
-class Dropped:
-    """The places that a cleaned corpus leaves out, each with its first reason. Memory: a byte a line."""
+class Dropped(Places):
+    """The places that a cleaned corpus leaves out, each with its first reason."""
 
     _KINDS = (None, *Kind)
 
-    def __init__(self) -> None:
-        self._codes = defaultdict[int, bytearray](bytearray)  # of a corpus: for each line, from 0, an index of `_KINDS`
-
-    def add(self, place: Place, kind: Kind) -> None:
-        corpus, line = place
-        codes = self._codes[corpus]
-        codes.extend(bytes(max(0, line + 1 - len(codes))))
-        codes[line] = codes[line] or self._KINDS.index(kind)
-
-    def __iter__(self) -> Iterator[tuple[Place, Kind]]:
-        for corpus, codes in sorted(self._codes.items()):
-            for line, code in enumerate(codes):
-                if kind := self._KINDS[code]:
-                    yield (corpus, line), kind
+    def drop(self, place: Place, kind: Kind) -> None:
+        self.add(place, self._KINDS.index(kind))
 
     def kind_of(self, place: Place) -> Kind | None:
-        codes = self._codes.get(place[0], b"")
-        return self._KINDS[codes[place[1]]] if place[1] < len(codes) else None
+        return self._KINDS[self.mark_of(place)]
 
-    def __contains__(self, place: object) -> bool:
-        return self.kind_of(cast(Place, place)) is not None
+    def items(self) -> Iterator[tuple[Place, Kind]]:
+        return ((place, kind) for place in self if (kind := self.kind_of(place)))
 
 
 def findings_of(
@@ -134,7 +121,7 @@ def findings_of(
         if len(examples[kind]) < _N_EXAMPLES:
             examples[kind].append(pair)
         if kind.is_dropped:
-            dropped.add(pair.place, kind)
+            dropped.drop(pair.place, kind)
     for kind, count in counts.items():
         yield Finding.of(kind, count, count / n_pairs, examples[kind], of)
 
@@ -187,7 +174,7 @@ class Report:
         for finding in sorted(self.findings, key=lambda one: get_args(Severity).index(one.severity)):
             lines += ["", *finding.as_table(width)]
         last = [] if self.findings else ["No faults found."]
-        if kinds := Counter(kind for _, kind in self.dropped):
+        if kinds := Counter(kind for _, kind in self.dropped.items()):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
             last.append(f"mt train --clean would leave these out, and train on {_pairs(n_left)}: {reasons}.")
@@ -214,14 +201,14 @@ class Report:
             "src": asdict(self.sides[0]),
             "tgt": asdict(self.sides[1]),
             "findings": [asdict(finding) for finding in self.findings],
-            "dropped": [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped],
+            "dropped": [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped.items()],
             "is_fatal": self.is_fatal,
         }
         return json.dumps(report, ensure_ascii=False, indent=1)
 
     def write_dropped(self, path: Path) -> None:
         """Writes a table of the pairs left out: line, reason, source, target. A line that cannot be read has no texts."""
-        bad = (SentencePair("", "", *place[::-1]) for place, kind in self.dropped if kind == Kind.NOT_UTF8)
+        bad = (SentencePair("", "", *place[::-1]) for place, kind in self.dropped.items() if kind == Kind.NOT_UTF8)
         rows = (
             (kind, pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt)))
             for pair in heapq.merge(self.read(), bad, key=lambda pair: pair.place)

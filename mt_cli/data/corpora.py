@@ -4,11 +4,12 @@ refuses those that cannot be meant."""
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mt_cli.config import DataConfig, is_memory
 from mt_cli.data.corpus import CorpusReport, Place, SentencePair, read_pairs, read_raw_pairs, sha256_of
@@ -16,25 +17,36 @@ from mt_cli.data.languages import language, languages_of_files
 from mt_cli.errors import UsageError
 
 FormatPlace = Callable[[Place], str]
+_CORPUS_COLUMNS = "\tcorpus\tfile"
 
 
 class Places:
-    """Some places of the training text. Memory: a byte for each line."""
+    """Some places of the training text, each with a mark from 1 to 255. Memory: a byte for each line."""
 
     def __init__(self, places: Iterable[Place] = ()):
-        self._is_in: dict[int, bytearray] = {}  # by corpus and line
-        for corpus, line in places:
-            lines = self._is_in.setdefault(corpus, bytearray())
-            lines.extend(bytes(max(0, line + 1 - len(lines))))
-            lines[line] = 1
+        self._marks = defaultdict[int, bytearray](bytearray)  # by corpus and line
+        for place in places:
+            self.add(place)
+
+    def add(self, place: Place, mark: int = 1) -> None:
+        """A place that has a mark keeps it."""
+        corpus, line = place
+        marks = self._marks[corpus]
+        marks.extend(bytes(max(0, line + 1 - len(marks))))
+        marks[line] = marks[line] or mark
+
+    def mark_of(self, place: Place) -> int:
+        """0 of a place that is not among them."""
+        marks = self._marks.get(place[0], b"")
+        return marks[place[1]] if place[1] < len(marks) else 0
 
     def __contains__(self, place: object) -> bool:
-        corpus, line = cast(Place, place)
-        lines = self._is_in.get(corpus, b"")
-        return line < len(lines) and lines[line] == 1
+        return self.mark_of(cast(Place, place)) > 0
 
     def __iter__(self) -> Iterator[Place]:
-        return ((corpus, line) for corpus, lines in self._is_in.items() for line, is_in in enumerate(lines) if is_in)
+        """In the order of the text."""
+        of_corpora = sorted(self._marks.items())
+        return ((corpus, line) for corpus, marks in of_corpora for line, mark in enumerate(marks) if mark)
 
 
 @dataclass(frozen=True)
@@ -57,30 +69,21 @@ class TextSet:
     def of_words(cls, data: DataConfig) -> TextSet | None:
         if (words := data.words) is None:
             return None
-        number = len(data.corpora)
         columns = data.columns_of(words.files, words.columns)
-        return cls("words", "words", words.files, columns, data.on_bad_line, dedup=True, corpus=number)
+        return cls("words", "words", words.files, columns, data.on_bad_line, dedup=True, corpus=len(data.corpora))
 
     @cached_property
     def sha256(self) -> str:
         return sha256_of(self.files)
 
     @property
-    def reading(self) -> dict[str, object]:
+    def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
         return {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
-        return read_pairs(
-            self.files,
-            columns=self.columns,
-            on_bad_line=self.on_bad_line,
-            dedup=self.dedup,
-            report=report,
-            sha256=self.sha256,
-            corpus=self.corpus,
-        )
+        return read_pairs(self.files, **self.reading, report=report, sha256=self.sha256, corpus=self.corpus)
 
 
 class TrainingText:
@@ -119,7 +122,8 @@ class TrainingText:
 
     def sha256(self) -> str:
         """Of all files: `sha256_of` those of one corpus, or a hash of these hashes."""
-        return joined_sha256([one.sha256 for one in self.sets])
+        found = [one.sha256 for one in self.sets]
+        return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
     def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
@@ -134,9 +138,7 @@ class TrainingText:
             report = CorpusReport()
             if reports is not None:
                 reports.append(report)
-            yield from read_raw_pairs(
-                one.files, columns=one.columns, on_bad_line="skip", report=report, corpus=one.corpus
-            )
+            yield from read_raw_pairs(one.files, one.columns, "skip", report, one.corpus)
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
         """The lines of a table of pairs, each with its line and the reason why it is there; of several corpora also with the
@@ -149,9 +151,6 @@ class TrainingText:
             yield f"{pair.line}\t{said}\t{src}\t{tgt}{own}\n"
 
 
-_CORPUS_COLUMNS = "\tcorpus\tfile"
-
-
 def places_in_table(rows: Iterator[str]) -> Places:
     """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
     if not (header := next(rows, "")):
@@ -161,8 +160,13 @@ def places_in_table(rows: Iterator[str]) -> Places:
     return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
 
 
-def joined_sha256(sha256: list[str]) -> str:
-    return sha256[0] if len(sha256) == 1 else hashlib.sha256(" ".join(sha256).encode()).hexdigest()
+def _named_files(data: DataConfig) -> dict[str, list[str]]:
+    """What the training text, the sets and the list of words of a language pair are read from, by their keys."""
+    corpora, words = data.corpora, data.words
+    found = {f"train.{number}" if len(corpora) > 1 else "train": one.files for number, one in enumerate(corpora)}
+    found |= {"dev": data.dev} if data.dev else {}
+    found |= {"words.files": words.files} if words is not None else {}
+    return found | {f"test.{name}": files for name, files in data.test.items()}
 
 
 def refuse_exchanged(data: DataConfig) -> None:
@@ -171,18 +175,14 @@ def refuse_exchanged(data: DataConfig) -> None:
     from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
 
     for pair in data.directions:
-        named = [*(one.files for one in pair.corpora), *filter(None, (pair.dev, *pair.test.values()))]
-        sets = [(files, pair.columns_of(files, pair.columns)) for files in named]
-        sets += (
-            [] if pair.words is None else [(pair.words.files, pair.columns_of(pair.words.files, pair.words.columns))]
-        )
-        for files, columns in sets:
+        for key, files in _named_files(pair).items():
+            columns = pair.words.columns if pair.words is not None and key == "words.files" else pair.columns
             found: tuple[str | None, str | None] | None
             if len(files) == 2:
                 found, said = languages_of_files(*files), "by their names"
                 advice = "exchange the two, or rename them"
             elif Path(files[0]).is_file():
-                layout = find_layout(Path(files[0]), columns)
+                layout = find_layout(Path(files[0]), pair.columns_of(files, columns))
                 found, said = layout.languages, "by its header"
                 advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
             else:
@@ -195,28 +195,21 @@ def refuse_exchanged(data: DataConfig) -> None:
                 )
 
 
-def refuse_missing_files(data: DataConfig, key: str, is_trained: bool) -> list[str]:
-    """What is wrong with the files that a language pair names; `key`: before the names of their keys. Test sets and
+def refuse_missing_files(data: DataConfig, at: str, is_trained: bool) -> list[str]:
+    """What is wrong with the files that a language pair names; `at`: before the names of their keys. Test sets and
     monolingual text are read before the first checkpoint only."""
-    named = {f"{key}train": data.corpora[0].files}
-    if len(data.corpora) > 1:
-        named = {f"{key}train.{number}": corpus.files for number, corpus in enumerate(data.corpora)}
-    named[f"{key}dev"] = data.dev or []
-    named[f"{key}words.files"] = data.words.files if data.words is not None else []
-    if not is_trained:
-        named |= {f"{key}test.{name}": files for name, files in data.test.items()}
-        if data.monolingual is not None:
-            named[f"{key}monolingual.tgt"] = data.monolingual.tgt
-            named[f"{key}monolingual.src"] = data.monolingual.src or []
+    named = {key: files for key, files in _named_files(data).items() if not (is_trained and key.startswith("test."))}
+    if data.monolingual is not None and not is_trained:
+        named |= {"monolingual.tgt": data.monolingual.tgt, "monolingual.src": data.monolingual.src or []}
     problems, training_files = [], [Path(file) for corpus in data.corpora for file in corpus.files]
-    for name, files in named.items():
+    for key, files in named.items():
         for path in map(Path, files):
             if not path.is_file():
                 found = "is not a regular file" if path.exists() else "no such file"
-                problems.append(f"{path}: {found}; check data.{name} (paths are relative to where mt is started)")
-            elif "monolingual" in name and any(file.exists() and file.samefile(path) for file in training_files):
-                advice = f"give data.{name} text that is not translated yet"
+                problems.append(f"{path}: {found}; check data.{at}{key} (paths are relative to where mt is started)")
+            elif key.startswith("monolingual") and any(one.exists() and one.samefile(path) for one in training_files):
+                advice = f"give data.{at}{key} text that is not translated yet"
                 problems.append(f"{path} is a file of data.train, too; {advice}")
         if len(files) == 2 and all(Path(file).is_file() for file in files) and Path(files[0]).samefile(files[1]):
-            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{name}")
+            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{at}{key}")
     return problems

@@ -18,9 +18,11 @@ from mt_cli.data.normalize import normalize
 from mt_cli.errors import DataError
 
 Place = tuple[int, int]  # where a pair is: the number of its corpus, from 0, and its line there, from 1
+_Row = tuple[int, tuple[bytes, ...]]  # the line where it begins; source and target, or a line of one file
 
 _SAVE_FILE = "fix the line, or save the file as UTF-8"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
+_N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
 
 
 class SentencePair(NamedTuple):
@@ -32,10 +34,6 @@ class SentencePair(NamedTuple):
     @property
     def place(self) -> Place:
         return self.corpus, self.line
-
-
-def format_line(place: Place) -> str:
-    return f"line {place[1]}"
 
 
 class UnequalLinesError(DataError):
@@ -64,9 +62,6 @@ class CorpusReport:
         return [line, *(f"{name}: {note}" for note in self.notes)]
 
 
-_N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
-
-
 def read_pairs(
     files: list[str],
     *,
@@ -81,9 +76,7 @@ def read_pairs(
     or unreadable files, too many empty sides, no pair, and, after the last, files whose hash is not `sha256`."""
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
-    for pair in read_raw_pairs(
-        files, columns=columns, on_bad_line=on_bad_line, report=report, corpus=corpus, more_advice=_LEAVE_OUT
-    ):
+    for pair in read_raw_pairs(files, columns, on_bad_line, report, corpus, _LEAVE_OUT):
         src, tgt = normalize(pair.src), normalize(pair.tgt, keep_no_break_spaces=True)
         if not src or not tgt:
             report.dropped["with an empty side"] += 1
@@ -113,83 +106,81 @@ def read_pairs(
 
 def read_raw_pairs(
     files: list[str],
-    *,
     columns: str | None = None,
-    on_bad_line: str,
-    report: CorpusReport,
+    on_bad_line: str = "error",
+    report: CorpusReport | None = None,
     corpus: int = 0,
     more_advice: str = "",
 ) -> Iterator[SentencePair]:
-    """The pairs as they are in the files, one at a time: not normalized, with those that have an empty side."""
+    """The pairs as they are in the files: not normalized, with those that have an empty side."""
     refuse_special_files(files)
+    report = CorpusReport() if report is None else report
     is_table = len(files) == 1
+    rows = _rows_of_table(files[0], columns, report) if is_table else _rows_of_two(*files)
     advice = (SAVE_AS_UTF_8 if is_table else _SAVE_FILE) + more_advice
-    for line, *sides in _rows_of_one(files[0], columns, report) if is_table else _rows_of_two(*files):
-        report.n_pairs += 1
-        try:
-            src, tgt = (decode_line(raw, line, file) for raw, file in zip(sides, (files[0], files[-1]), strict=True))
-        except NotUtf8Error as error:
-            if on_bad_line == "error":
-                raise DataError(f"{error}; {advice}") from None
-            report.dropped["not UTF-8"] += 1
-            report.bad_lines.append(line)
-            continue
+    for line, (src, tgt) in _decoded(rows, [files[0], files[-1]], on_bad_line, report, advice):
         yield SentencePair(src, tgt, line, corpus)
-
-
-def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[tuple[int, bytes, bytes]]:
-    rows = zip_longest(raw_lines(Path(src_file)), raw_lines(Path(tgt_file)))
-    for number, (src, tgt) in enumerate(rows, 1):
-        if src is None or tgt is None:
-            n_longer = number + sum(1 for _ in rows)
-            n_src, n_tgt = (number - 1, n_longer) if src is None else (n_longer, number - 1)
-            found = f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}"
-            error = UnequalLinesError(f"{found}; make them parallel")
-            error.files = src_file, tgt_file
-            raise error
-        yield number, src, tgt
-
-
-def _rows_of_one(file: str, columns: str | None, report: CorpusReport) -> Iterator[tuple[int, bytes, bytes]]:
-    """The rows of a table, each with the line where it begins; says in `report` how the table was read."""
-    from mt_cli.data.tables import find_layout, read_rows  # here, because translations need no tables
-
-    layout = find_layout(Path(file), columns)
-    if not layout.is_plain:
-        report.notes.append(str(layout))
-    for line, *cells in read_rows(layout):
-        src, tgt = (_LINE_END.sub(" ", cell).encode("utf-8", "surrogateescape") for cell in cells)
-        yield line, src, tgt
-
-
-_LINE_END = re.compile("\r?\n|\r")  # within a cell: a pair has a line on either side
 
 
 def read_lines(path: Path) -> list[str]:
     """All lines of a small file, such as a test set. Raises DataError for a device, which may have no end."""
     if not path.is_fifo() and path != Path(os.devnull):
         refuse_special_files([path])
-    try:
-        return [decode_line(raw, number, str(path)) for number, raw in enumerate(raw_lines(path), 1)]
-    except NotUtf8Error as error:
-        raise DataError(f"{error}; {_SAVE_FILE}") from None
+    return [text for _, (text,) in _decoded(_rows_of_text(path), [str(path)], "error", CorpusReport(), _SAVE_FILE)]
 
 
 def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusReport) -> Iterator[str]:
     """The lines as they are in the files, counted in `report`. Raises DataError for files without any."""
     for file in files:
         refuse_special_files([file])
-        number = 0
-        for number, raw in enumerate(raw_lines(Path(file)), 1):
-            report.n_pairs += 1
-            try:
-                yield decode_line(raw, number, file)
-            except NotUtf8Error as error:
-                if on_bad_line == "error":
-                    raise DataError(f"{error}; {_SAVE_FILE}{_LEAVE_OUT}") from None
-                report.dropped["not UTF-8"] += 1
-        if not number:
+        n_before, rows = report.n_pairs, _rows_of_text(Path(file))
+        for _, (text,) in _decoded(rows, [file], on_bad_line, report, _SAVE_FILE + _LEAVE_OUT):
+            yield text
+        if report.n_pairs == n_before:
             raise DataError(f"{file}: no lines; give a file with a sentence on each line")
+
+
+def _decoded(
+    rows: Iterable[_Row], files: list[str], on_bad_line: str, report: CorpusReport, advice: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows as text, counted in `report`; those that are not UTF-8 are left out or raise DataError."""
+    for line, raw in rows:
+        report.n_pairs += 1
+        try:
+            yield line, [decode_line(side, line, file) for side, file in zip(raw, files, strict=True)]
+        except NotUtf8Error as error:
+            if on_bad_line == "error":
+                raise DataError(f"{error}; {advice}") from None
+            report.dropped["not UTF-8"] += 1
+            report.bad_lines.append(line)
+
+
+def _rows_of_text(file: Path) -> Iterator[_Row]:
+    return ((number, (raw,)) for number, raw in enumerate(raw_lines(file), 1))
+
+
+def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[_Row]:
+    rows = zip_longest(raw_lines(Path(src_file)), raw_lines(Path(tgt_file)))
+    for number, (src, tgt) in enumerate(rows, 1):
+        if src is None or tgt is None:
+            n_longer = number + sum(1 for _ in rows)
+            n_src, n_tgt = (number - 1, n_longer) if src is None else (n_longer, number - 1)
+            error = UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel")
+            error.files = src_file, tgt_file
+            raise error
+        yield number, (src, tgt)
+
+
+def _rows_of_table(file: str, columns: str | None, report: CorpusReport) -> Iterator[_Row]:
+    """The rows of a table; says in `report` how the table was read. A line end within a cell becomes a space."""
+    from mt_cli.data.tables import find_layout, read_rows  # here, because translations need no tables
+
+    layout = find_layout(Path(file), columns)
+    if not layout.is_plain:
+        report.notes.append(str(layout))
+    for line, *cells in read_rows(layout):
+        src, tgt = (re.sub("\r?\n|\r", " ", cell).encode("utf-8", "surrogateescape") for cell in cells)
+        yield line, (src, tgt)
 
 
 def write_copy(pairs: Iterable[SentencePair], file: Path) -> None:
@@ -199,7 +190,6 @@ def write_copy(pairs: Iterable[SentencePair], file: Path) -> None:
 
 
 def read_copy(file: Path) -> Iterator[SentencePair]:
-    """The pairs that `write_copy` wrote."""
     with file.open(encoding="utf-8", newline="\n") as handle:
         for row in handle:
             corpus, line, src, tgt = row.removesuffix("\n").split("\t")
@@ -208,14 +198,12 @@ def read_copy(file: Path) -> Iterator[SentencePair]:
 
 def sha256_of(files: Iterable[str]) -> str:
     """One hash of the bytes of all files, in order. Raises DataError when one cannot be read."""
-    files = list(files)
+    files, digest = list(files), hashlib.sha256()
     refuse_special_files(files)
-    digest = hashlib.sha256()
     for name in files:
         try:
             with Path(name).open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    digest.update(chunk)
+                hashlib.file_digest(file, lambda: digest)
         except OSError as error:
             raise DataError(f"{name}: {error.strerror}; give the path of a text file, plain or .gz") from None
         digest.update(b"\0")

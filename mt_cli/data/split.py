@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from mt_cli.data.corpora import FormatPlace
-from mt_cli.data.corpus import Place, SentencePair, format_line
+from mt_cli.data.corpus import Place, SentencePair
 from mt_cli.data.similarity import MAX_COMPARED, NearIndex, compare_neighbours, letters
 from mt_cli.errors import DataError
 
@@ -80,7 +80,7 @@ def split(
     seed: int,
     with_test: bool,
     unfit: Container[Place] = (),
-    format_place: FormatPlace = format_line,
+    format_place: FormatPlace = lambda place: f"line {place[1]}",
     read_others: ReadPairs = lambda: (),
 ) -> Split:
     """A dev set, a test set if asked for, and what training leaves out because of them. Raises DataError when the corpus is

@@ -450,7 +450,7 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
 def _kept_pairs(pair: PairText, mixture: Mixture) -> Iterator[SentencePair]:
     """Those whose ids are in the mixture, in the order of both."""
     for one, part in zip(pair.sets, mixture.parts, strict=True):
-        lines = map(part.dataset.line, range(len(part.dataset)))
+        lines = map(int, part.dataset.lines)
         wanted = next(lines, None)
         for found in pair.trained(one):
             if found.line == wanted:

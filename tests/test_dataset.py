@@ -36,10 +36,10 @@ def lengths(dataset: TokenDataset | Mixture, indices: Any) -> list[list[int]]:
 def test_pairs_are_read_back_as_they_were_written_also_elsewhere(tmp_path, vocab_size, dtype):
     pairs = [*PAIRS, TokenPair([vocab_size - 1], [vocab_size - 2], 10)]
     dataset = TokenDataset.build(tmp_path / "d", iter(pairs), (vocab_size, vocab_size))
-    assert content(dataset) == pairs and dataset.src(0).dtype == dtype
+    assert content(dataset) == pairs and dataset.sides[0].ids.dtype == dtype
     shutil.move(tmp_path / "d", tmp_path / "elsewhere")
     assert content(TokenDataset.mapped(tmp_path / "elsewhere", (vocab_size, vocab_size))) == pairs
-    memory: Any = dataset.src(0)
+    memory: Any = dataset.sides[0].ids
     while isinstance(memory, np.ndarray):
         memory = memory.base
     assert isinstance(memory, mmap.mmap)

@@ -82,8 +82,8 @@ def test_each_way_has_its_tag_its_languages_and_its_profile(run):
         assert translator.profile.longest_src == expected
     data = prepare(run.load_config(), run)
     tags = [raw.tags.get(tag) for tag in ("<2gn>", "<2es>")]
-    assert [int(way.src(7)[0]) for way in (data.train, data.train.backwards())] == tags
-    assert int(data.pairs[0].dev.src(0)[0]) == tags[0]
+    assert [way.pair(7).src[0] for way in (data.train, data.train.backwards())] == tags
+    assert data.pairs[0].dev.pair(0).src[0] == tags[0]
     assert pair_of(run).load_profile(is_reverse=True).length_ratio < 1 < pair_of(run).load_profile().length_ratio
 
 
@@ -168,9 +168,9 @@ def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_
     assert {"ids train es-gn", "ids dev es-quy", "statistics es-quy"} <= of_pairs.manifest.products.keys()
     data = prepare(of_pairs.load_config(), of_pairs)
     first, last = (data.tokenizer.tags.get(tag) for tag in ("<2gn>", "<2quy>"))
-    assert int(data.train.src(0)[0]) == first and int(data.train.src(len(data.train) - 1)[0]) == last
-    assert int(data.train.backwards().src(0)[0]) == data.tokenizer.tags.get("<2es>")
-    assert [int(pair.dev.src(0)[0]) for pair in data.pairs] == [first, last]
+    assert data.train.pair(0).src[0] == first and data.train.pair(len(data.train) - 1).src[0] == last
+    assert data.train.backwards().pair(0).src[0] == data.tokenizer.tags.get("<2es>")
+    assert [pair.dev.pair(0).src[0] for pair in data.pairs] == [first, last]
 
 
 def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):

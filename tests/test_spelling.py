@@ -105,7 +105,7 @@ def targets(data: dict[str, Any], run: RunDir, *overrides: str) -> str:
     run.path.mkdir(exist_ok=True)
     config = load_config(run.config_file) if run.config_file.exists() else config_of(data, [*SMALL, *overrides])
     prepared = prepare(config, run)
-    return " ".join(prepared.tokenizer.decode_tgt(prepared.train.tgt(i).tolist()) for i in range(len(prepared.train)))
+    return " ".join(prepared.tokenizer.decode_tgt(prepared.train.pair(i).tgt) for i in range(len(prepared.train)))
 
 
 def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_path, said):

@@ -217,7 +217,7 @@ def test_columns_that_are_missing_are_a_mistake_of_the_command_line():
         ("es,gn\n", ": no lines; give a file with a sentence on each line"),
         ("a,b\n".encode("utf-16-le"), ":1: UTF-16 text, expected UTF-8; "),
         (gzip.compress(b"a,b\n", mtime=0), ":1: gzip file, expected text; unpack it"),
-        ("Español;Guaraní\nuno dos;tres\n".encode("cp1252"), ":1: not UTF-8; save the table as UTF-8: in Excel by"),
+        ("Español;Guaraní\nuno dos;tres\n".encode("cp1252"), ":1: invalid UTF-8 at byte 5 (0xf1); save the table as UTF-8: in Excel by"),
         ("es;gn\naño;tres\nseñor;b\n".encode("cp1252"), ":2: invalid UTF-8 at byte 2 (0xf1); save the table as UTF-8: in Excel by Save As"),
     ],
 )  # fmt: skip

@@ -72,7 +72,8 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def make_batch(dataset: TokenDataset | Mixture, indices: Sequence[int]) -> Batch:
-    return batch_of([dataset.src(i).tolist() for i in indices], [dataset.tgt(i).tolist() for i in indices])
+    sides = (np.split(ids, lengths.cumsum()[:-1]) for ids, lengths in dataset.rows(indices))
+    return batch_of(*([sentence.tolist() for sentence in side] for side in sides))
 
 
 def batch_of(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Batch:

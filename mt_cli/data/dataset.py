@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -25,6 +25,7 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 Ids = npt.NDArray[np.integer]
 Lengths = npt.NDArray[np.int64]
+Row = tuple[Ids, Lengths]  # the ids of some sentences one after another, and how many each has
 Block = list[tuple[int, int]]  # stretches of pairs: first, and the one after the last
 
 
@@ -42,12 +43,17 @@ class Side(NamedTuple):
     ids: Ids
     starts: Ids  # where each sentence begins, and where the last one ends
 
+    def row(self, indices: Lengths) -> Row:
+        starts, lengths = self.starts[indices], self.starts[indices + 1] - self.starts[indices]
+        return self.ids[np.arange(lengths.sum()) + np.repeat(starts - lengths.cumsum() + lengths, lengths)], lengths
+
 
 class TokenDataset:
     """One corpus."""
 
     def __init__(self, src: Side, tgt: Side, lines: Ids):
-        self.sources, self.targets, self._lines = src, tgt, lines
+        """`lines`: of the pairs in the files that they were read from, counted from 1."""
+        self.sides, self.lines = (src, tgt), lines
 
     @classmethod
     def in_memory(cls, pairs: Sequence[TokenPair]) -> TokenDataset:
@@ -89,21 +95,7 @@ class TokenDataset:
         return cls(Side(src_ids, src_starts), Side(tgt_ids, tgt_starts), lines)
 
     def __len__(self) -> int:
-        return len(self._lines)
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.sources, self.targets
-
-    def src(self, index: int) -> Ids:
-        return self.sources.ids[self.sources.starts[index] : self.sources.starts[index + 1]]
-
-    def tgt(self, index: int) -> Ids:
-        return self.targets.ids[self.targets.starts[index] : self.targets.starts[index + 1]]
-
-    def line(self, index: int) -> int:
-        """The line of the pair in the files it was read from, counted from 1."""
-        return int(self._lines[index])
+        return len(self.lines)
 
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
@@ -111,9 +103,14 @@ class TokenDataset:
         src, tgt = (side.starts[first + 1] - side.starts[first] for side in self.sides)
         return src, tgt
 
+    def rows(self, indices: npt.ArrayLike) -> tuple[Row, Row]:
+        """The sources and the targets of these pairs. As whole arrays: a GPU would wait for a loop over pairs."""
+        src, tgt = (side.row(np.asarray(indices, np.int64)) for side in self.sides)
+        return src, tgt
+
     def backwards(self) -> TokenDataset:
         """The same pairs from target to source."""
-        return TokenDataset(self.targets, self.sources, self._lines)
+        return TokenDataset(*self.sides[::-1], self.lines)
 
 
 def _dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:
@@ -138,6 +135,11 @@ class Part:
     back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
     is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
 
+    def rows(self, indices: Lengths) -> tuple[Row, Row]:
+        (src, n_src), tgt = self.dataset.rows(indices)
+        begins = np.repeat(n_src.cumsum() - n_src, len(self.src_tags))
+        return (np.insert(src, begins, np.tile(self.src_tags, len(n_src))), n_src + len(self.src_tags)), tgt
+
     def backwards(self) -> Part:
         if self.is_synthetic:
             return self
@@ -154,57 +156,39 @@ class Mixture:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def _find(self, index: int) -> tuple[Part, int]:
-        number = int(np.searchsorted(self._firsts, index, side="right")) - 1 if len(self.parts) > 1 else 0
-        return self.parts[number], index - int(self._firsts[number])
-
-    def src(self, index: int) -> Ids:
-        part, own_index = self._find(index)
-        ids = part.dataset.src(own_index)
-        return np.concatenate([np.asarray(part.src_tags, ids.dtype), ids]) if part.src_tags else ids
-
-    def tgt(self, index: int) -> Ids:
-        part, own_index = self._find(index)
-        return part.dataset.tgt(own_index)
+    def _by_part(self, indices: npt.ArrayLike) -> Iterator[tuple[npt.NDArray[np.bool_], Part, Lengths]]:
+        """Which of these pairs are of each part, and their indices there."""
+        places = np.asarray(indices, np.int64)
+        numbers = np.searchsorted(self._firsts, places, side="right") - 1
+        for number in np.unique(numbers):
+            is_own = numbers == number
+            yield is_own, self.parts[number], places[is_own] - self._firsts[number]
 
     def pair(self, index: int) -> TokenPair:
-        part, own_index = self._find(index)
-        return TokenPair(self.src(index).tolist(), self.tgt(index).tolist(), part.dataset.line(own_index))
+        ((_, part, own),), ((src, _), (tgt, _)) = self._by_part([index]), self.rows([index])
+        return TokenPair(src.tolist(), tgt.tolist(), int(part.dataset.lines[own[0]]))
 
     def format_location(self, index: int) -> str:
         """The line of the pair, such as `12` or `web.tsv:12`."""
-        part, own_index = self._find(index)
-        line = part.dataset.line(own_index)
+        ((_, part, own),) = self._by_part([index])
+        line = part.dataset.lines[own[0]]
         return f"{part.name}:{line}" if part.name else str(line)
 
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
-        places = np.asarray(indices, np.int64)
-        numbers = np.searchsorted(self._firsts, places, side="right") - 1
-        src, tgt = np.empty_like(places), np.empty_like(places)
-        for number in np.unique(numbers):
-            is_own, part = numbers == number, self.parts[number]
-            src[is_own], tgt[is_own] = part.dataset.lengths(places[is_own] - self._firsts[number])
-            src[is_own] += len(part.src_tags)
+        src, tgt = np.empty((2, np.size(indices)), np.int64)
+        for is_own, part, own in self._by_part(indices):
+            n_src, tgt[is_own] = part.dataset.lengths(own)
+            src[is_own] = n_src + len(part.src_tags)
         return src, tgt
 
-    def rows(self, indices: npt.ArrayLike) -> tuple[tuple[Ids, Lengths], tuple[Ids, Lengths]]:
-        """The source ids of these pairs one after another, and how many each has; and the same of the targets. As whole
-        arrays: a GPU would wait for a loop over pairs."""
-        places, lengths = np.asarray(indices, np.int64), self.lengths(indices)
-        numbers = np.searchsorted(self._firsts, places, side="right") - 1
-        rows = [np.empty(own.sum(), np.int64) for own in lengths]
-        begins = [own.cumsum() - own for own in lengths]
-        for number in np.unique(numbers):
-            is_own, part = numbers == number, self.parts[number]
-            own = places[is_own] - self._firsts[number]
-            tags = np.array(part.src_tags, np.int64)
-            rows[0][begins[0][is_own][:, None] + np.arange(len(tags))] = tags
-            for side, n_tags, row, begin in zip(part.dataset.sides, (len(tags), 0), rows, begins, strict=True):
-                first, n = side.starts[own], side.starts[own + 1] - side.starts[own]
-                within = np.arange(n.sum()) - np.repeat(n.cumsum() - n, n)
-                row[np.repeat(begin[is_own] + n_tags, n) + within] = side.ids[np.repeat(first, n) + within]
-        return (rows[0], lengths[0]), (rows[1], lengths[1])
+    def rows(self, indices: npt.ArrayLike) -> tuple[Row, Row]:
+        """The sources and the targets of these pairs."""
+        n_src, n_tgt = self.lengths(indices)
+        src, tgt = np.empty(n_src.sum(), np.int64), np.empty(n_tgt.sum(), np.int64)
+        for is_own, part, own in self._by_part(indices):
+            (src[np.repeat(is_own, n_src)], _), (tgt[np.repeat(is_own, n_tgt)], _) = part.rows(own)
+        return (src, n_src), (tgt, n_tgt)
 
     @property
     def n_pairs(self) -> float:
@@ -214,13 +198,17 @@ class Mixture:
     @property
     def n_sources(self) -> int:
         """Source tokens of an epoch, tags and end symbols included."""
-        own = ((one, len(one.dataset.sources.ids) + (len(one.src_tags) + 1) * len(one.dataset)) for one in self.parts)
-        return round(sum(part.weight * n for part, n in own))
+        return round(
+            sum(
+                one.weight * (len(one.dataset.sides[0].ids) + (len(one.src_tags) + 1) * len(one.dataset))
+                for one in self.parts
+            )
+        )
 
     @property
     def n_targets(self) -> int:
         """Target tokens of an epoch, end symbols included."""
-        return round(sum(part.weight * (len(part.dataset.targets.ids) + len(part.dataset)) for part in self.parts))
+        return round(sum(one.weight * (len(one.dataset.sides[1].ids) + len(one.dataset)) for one in self.parts))
 
     @property
     def longest(self) -> int:
@@ -238,7 +226,7 @@ class Mixture:
         """How often each source id occurs in all corpora, once each."""
         total = np.zeros(vocab_size, np.int64)
         for part in self.parts:
-            ids = part.dataset.sources.ids
+            ids = part.dataset.sides[0].ids
             for first in range(0, len(ids), _NUMBERS_AT_ONCE):  # numpy makes 8 bytes of each
                 total += np.bincount(ids[first : first + _NUMBERS_AT_ONCE], minlength=vocab_size)
             total[list(part.src_tags)] += len(part.dataset)

@@ -24,13 +24,14 @@ from pathlib import Path
 
 from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
-from mt_cli.data.lines import SAVE_AS_UTF_8, raw_lines, refuse_other_formats
+from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines
 from mt_cli.data.normalize import is_letter
 from mt_cli.data.units import first_keys, languages_of_units, read_units, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
 
 Cells = list[str]
+Row = tuple[int, Cells]  # the line where it begins, or its number
 
 _MAX_UNPACKED = 1 << 30  # bytes: a sheet of a million long sentence pairs has a third of it
 _MAX_MEMORY = 2 << 30  # bytes of the process that reads
@@ -92,26 +93,24 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     Raises DataError for a file that is no table and where it is not clear which columns are source and target, UsageError
     for `columns` that are missing.
     """
-    delimiter, is_quoted, sheet, suffix = "\t", False, "", suffix_of(file)
     if is_memory(str(file)):
         languages, pair = languages_of_units(file, columns.split(",") if columns else None)
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
-    keys = first_keys(file) if suffix == ".jsonl" else ()
-    if keys:
-        delimiter, rows = (
-            "",
-            [cells for _, cells in islice(_rows_of_units(file, keys), _MAX_SAMPLE_ROWS)],
-        )
+    delimiter, is_quoted, sheet, suffix = "", False, "", suffix_of(file)
+    if suffix == ".jsonl":
+        rows, _ = _sample(_rows_of_units(file, first_keys(file)))
     elif suffix == ".csv":
         is_quoted = True
         delimiter, rows = _delimiter_of(file)
     elif suffix in (".tsv", ".txt"):
-        rows, _ = _sample(file, delimiter, is_quoted)
+        delimiter = "\t"
+        rows, _ = _sample(_rows_of_text(file, delimiter, is_quoted))
         if is_quoted := _is_surely_quoted(rows):
-            rows, _ = _sample(file, delimiter, is_quoted)
+            rows, _ = _sample(_rows_of_text(file, delimiter, is_quoted))
     else:
-        delimiter, (sheet, found) = "", read_workbook(file)
-        rows = [cells for _, cells in islice(found, _MAX_SAMPLE_ROWS)]
+        found = read_workbook(file)
+        _, [sheet] = next(found)
+        rows, _ = _sample(found)
     rows = [row for row in rows if any(map(str.strip, row))]
     if not rows:
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
@@ -119,11 +118,10 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     n_columns = max(2, widths.most_common(1)[0][0] if delimiter else max(widths))
     given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
     if suffix == ".txt" and n_columns > max(widths):
-        raise DataError(
-            f"{file}: no tabs; give two text files, source and target, or a table with a tab between the two"
-        )
+        advice = "give two text files, source and target, or a table with a tab between the two"
+        raise DataError(f"{file}: no tabs; {advice}")
     header = None
-    if keys or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
+    if suffix == ".jsonl" or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
         header = tuple(cell.strip() for cell in rows.pop(0))
         n_columns = max(n_columns, len(header))
     names = [*(header or ()), *[""] * n_columns][:n_columns]
@@ -148,19 +146,15 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
     elif suffix_of(file) == ".jsonl":
         found = _rows_of_units(file, layout.header or ())
     else:
-        found = read_workbook(file)[1]
+        next(found := read_workbook(file))
     rows = ((line, cells) for line, cells in found if any(map(str.strip, cells)))
     src, tgt = layout.columns
     for line, cells in islice(rows, layout.header is not None, None):
         if not delimiter:
             cells += [""] * n_columns  # empty cells at the end of a row are not saved
         elif len(cells) <= max(src, tgt) or any(map(str.strip, cells[n_columns:])):
-            advice = (
-                "delete the tab within the text"
-                if delimiter == "\t"
-                else "put a cell with a comma or semicolon in quotes"
-            )
-            advice = "complete the row or delete it" if len(cells) < n_columns else advice
+            in_text = "delete the tab within the text", "put a cell with a comma or semicolon in quotes"
+            advice = "complete the row or delete it" if len(cells) < n_columns else in_text[delimiter != "\t"]
             raise DataError(f"{file}:{line}: {len(cells)} columns, expected {n_columns}; {advice}")
         yield line, cells[src], cells[tgt]
 
@@ -168,7 +162,7 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
 # How it is written ----------------------------------------------------------------------------------------------------
 
 
-def _rows_of_units(file: Path, header: tuple[str, ...]) -> Iterator[tuple[int, Cells]]:
+def _rows_of_units(file: Path, header: tuple[str, ...]) -> Iterator[Row]:
     """Of objects: their keys as a header, and the values of each."""
     yield 0, list(header)
     yield from ((number, [texts.get(name, "") for name in header]) for number, texts in read_units(file))
@@ -178,14 +172,14 @@ class _QuoteError(DataError):
     """A quote that opens a cell is not closed, or text follows the one that closes it."""
 
 
-def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[tuple[int, Cells]]:
+def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[Row]:
     """Each row, with the line where it begins. What is not UTF-8 becomes lone surrogates; in the first line it is an error."""
-    lines = (raw.decode("utf-8", "surrogateescape") for raw in raw_lines(file))
-    if first := next(lines, ""):
-        refuse_other_formats(first.encode("utf-8", "surrogateescape"), str(file))
-        if any("\ud800" <= char <= "\udfff" for char in first):
-            raise DataError(f"{file}:1: not UTF-8; {SAVE_AS_UTF_8}")
-    rows = chain([first.removeprefix("\ufeff")] if first else [], lines)
+    lines = raw_lines(file)
+    try:
+        first = f"{decode_line(next(lines, b''), 1, str(file))}\n"
+    except NotUtf8Error as error:
+        raise DataError(f"{error}; {SAVE_AS_UTF_8}") from None
+    rows = chain([first], (raw.decode("utf-8", "surrogateescape") for raw in lines))
     if not is_quoted:
         for number, line in enumerate(rows, 1):
             yield number, line.removesuffix("\n").removesuffix("\r").split(delimiter)
@@ -201,12 +195,11 @@ def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[tuple
         raise _QuoteError(f"{file}:{start}: {found}; {advice}") from None
 
 
-def _sample(file: Path, delimiter: str, is_quoted: bool) -> tuple[list[Cells], _QuoteError | None]:
-    """The first rows, and the fault that ends them."""
-    rows: list[Cells] = []
-    n_chars = 0
+def _sample(found: Iterator[Row]) -> tuple[list[Cells], _QuoteError | None]:
+    """The cells of the first rows, and the fault that ends them."""
+    rows, n_chars = list[Cells](), 0
     try:
-        for _, cells in islice(_rows_of_text(file, delimiter, is_quoted), _MAX_SAMPLE_ROWS):
+        for _, cells in islice(found, _MAX_SAMPLE_ROWS):
             rows.append(cells)
             n_chars += sum(map(len, cells))
             if n_chars > _MAX_SAMPLE_CHARS:
@@ -218,7 +211,7 @@ def _sample(file: Path, delimiter: str, is_quoted: bool) -> tuple[list[Cells], _
 
 def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
     """The delimiter of a .csv file, by which most of the first rows have as many cells; and these rows."""
-    samples = {delimiter: _sample(file, delimiter, is_quoted=True) for delimiter in _DELIMITERS}
+    samples = {delimiter: _sample(_rows_of_text(file, delimiter, is_quoted=True)) for delimiter in _DELIMITERS}
 
     def rank(delimiter: str) -> tuple[bool, bool, bool, float]:
         rows, fault = samples[delimiter]
@@ -232,9 +225,8 @@ def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
     if not rows and fault is not None:
         raise fault
     if rows and max(map(len, rows)) < 2:
-        raise DataError(
-            f"{file}:1: one column, expected source and target with a comma, a semicolon or a tab between them"
-        )
+        expected = "expected source and target with a comma, a semicolon or a tab between them"
+        raise DataError(f"{file}:1: one column, {expected}")
     return delimiter, rows
 
 
@@ -328,20 +320,15 @@ def format_columns_option(src: int, tgt: int) -> str:
 # Workbooks ------------------------------------------------------------------------------------------------------------
 
 
-def read_workbook(file: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """Which sheet is read, if there are others, and each row that is not empty of the first visible one, with its number,
-    counted from 1. A formula is its value as it was saved; an error such as #REF! is an empty cell. Raises DataError for
-    a file that cannot be read, UsageError if calamine is missing."""
+def read_workbook(file: Path) -> Iterator[Row]:
+    """0 and which sheet is read, if there are others; then each row that is not empty of the first visible one. A formula is its
+    value as it was saved, an error such as #REF! an empty cell. Raises DataError for a file that cannot be read.
+
+    `_write_rows` reads it in a process of its own: a damaged or hostile file makes calamine ask for any amount of memory, or
+    abort.
+    """
     if importlib.util.find_spec("python_calamine") is None:
         raise missing_extra(f"{file}: reading {file.suffix}", "python-calamine", "xlsx")
-    rows = _rows(file)
-    _, [sheet] = next(rows)
-    return sheet, rows
-
-
-def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """What `_write_rows` writes in a process of its own: a damaged or hostile file makes calamine ask for any amount of
-    memory, or abort."""
     try:
         with file.open("rb") as handle:
             is_zip = zipfile.is_zipfile(handle)
@@ -371,12 +358,15 @@ def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _write_rows() -> None:
-    """Writes a line for each row: its number and its cells; before them 0 and which sheet it is, at the end None and what
-    went wrong."""
+    """Writes each row of `read_workbook` as a line, at the end None and what went wrong."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # where memory cannot be limited
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+
+    def write(number: int | None, content: Cells | str) -> None:
+        sys.stdout.write(f"{json.dumps((number, content))}\n")
+
     error = ""
     try:
         from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
@@ -387,24 +377,18 @@ def _write_rows() -> None:
                 raise DataError("no sheet with cells; save the table as .csv")
             name = next((sheet for sheet in sheets if sheet.visible == SheetVisibleEnum.Visible), sheets[0]).name
             others = f" ({len(sheets) - 1} other{'s' * (len(sheets) > 2)} not read)"
-            _write(0, [f'sheet "{shortened(name)}"{others}' if len(sheets) > 1 else ""])
+            write(0, [f'sheet "{shortened(name)}"{others}' if len(sheets) > 1 else ""])
             sheet = workbook.get_sheet_by_name(name)
             left = [""] * (sheet.start or (0, 0))[1]  # the empty columns before the first one
             for number, row in enumerate(sheet.iter_rows(), 1):
-                values = (
-                    int(one) if isinstance(one, float) and one.is_integer() else one for one in row[:_MAX_COLUMNS]
-                )
-                cells = left + list(map(str, values))
+                own = row[:_MAX_COLUMNS]
+                cells = left + [str(int(one) if isinstance(one, float) and one.is_integer() else one) for one in own]
                 while cells and not cells[-1]:
                     cells.pop()
                 if cells:
-                    _write(number, cells)
+                    write(number, cells)
     except DataError as problem:
         error = str(problem)
     except BaseException as problem:  # also a panic of the library in Rust
         error = _DAMAGED.format(shortened(f"{type(problem).__name__}: {problem}", 100))
-    _write(None, error)
-
-
-def _write(number: int | None, content: list[str] | str) -> None:
-    sys.stdout.writelines(f"{json.dumps((number, content))}\n")
+    write(None, error)

@@ -29,7 +29,7 @@ from mt_cli.data.corpora import Places, TextSet, TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.profile import ProfileBuilder
-from mt_cli.data.spelling import AS_IT_IS, CharacterCounter, count_characters, format_spelling, respelled
+from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
 from mt_cli.data.split import Split, repetitions
 from mt_cli.data.split import split as split_text
 from mt_cli.data.splitting import AbbreviationCounter
@@ -68,7 +68,7 @@ class PairText:
         self.of_runs = inputs_of_runs(run, parent=self.parent, reverse=self.reverse)
         self.made, self._changes = dict[str, str](), list[Change]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
-        self.characters = CharacterCounter(), CharacterCounter()  # of what no machine translated
+        self.characters = Counter[str](), Counter[str]()  # of what no machine translated
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
         self._problems, self._open = dict[str, None](), ExitStack()  # each problem once
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from mt_cli.augment.fine_tuning import same_pair
 from mt_cli.build import prepare, train
 from mt_cli.checking.check import check
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.spelling import CharacterCounter, Respelling, format_spelling, other_spelling
+from mt_cli.data.corpus import SentencePair
+from mt_cli.data.spelling import Respelling, count_characters, format_spelling, other_spelling
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.doubts import explain_lines
@@ -26,7 +28,11 @@ PAD = "e s t a u r n i o " * 6000
 
 
 def spelling(train: list[str], dev: list[str]) -> dict[str, str]:
-    return other_spelling(CharacterCounter(train), CharacterCounter(dev))
+    counts = [(Counter(), Counter()) for _ in range(2)]
+    for own, texts in zip(counts, (train, dev), strict=True):
+        for text in texts:
+            count_characters(own, SentencePair(text, "", 1))
+    return other_spelling(counts[0][0], counts[1][0])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
-from mt_cli.checking.faults import CorpusStatistics, FaultFinder, Sample
+from mt_cli.checking.faults import FaultFinder, Sample
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
 from mt_cli.data.corpora import TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_monolingual, read_pairs, sha256_of
@@ -164,7 +164,7 @@ class Selection:
             self._src_characters.update(*same.spellings()[0].values())
             held_out += map(iter, same.cut_sets().values())
         self._near_held_out = NearIndex([letters(pair.tgt) for pair in chain(*held_out)])
-        self._finder = FaultFinder(CorpusStatistics(sample.pairs), data.src_lang, data.tgt_lang)
+        self._finder = FaultFinder(sample.pairs, data.src_lang, data.tgt_lang)
 
     def lines(self, report: CorpusReport) -> Iterator[str]:
         """Those of the text, normalized, that are to be translated."""

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mt_cli.checking.alignment import Alignment
-from mt_cli.checking.faults import CorpusStatistics, FaultFinder, Kind, Sample, Severity, cut
+from mt_cli.checking.faults import FaultFinder, Kind, Sample, Severity, cut
 from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, findings_of
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpora import FormatPlace, TrainingText, refuse_exchanged
@@ -27,8 +27,7 @@ from mt_cli.data.similarity import letters
 from mt_cli.data.spelling import (
     APOSTROPHES,
     AS_IT_IS,
-    CharacterCounter,
-    CharacterCounters,
+    CharacterCounts,
     Spellings,
     count_characters,
     format_spelling,
@@ -86,7 +85,7 @@ class HeldOut:
         if self._exact.get(key, pair.place) is None:
             self._exact[key] = pair.place
 
-    def findings(self, statistics: CorpusStatistics, has_parent: bool, format_place: FormatPlace) -> Iterator[Finding]:
+    def findings(self, finder: FaultFinder, has_parent: bool, format_place: FormatPlace) -> Iterator[Finding]:
         """Once all training pairs have passed. A network that `has_parent` knows words and characters of other text."""
         found: dict[Kind, list[tuple[SentencePair, Place]]] = {Kind.IN_TRAINING: [], Kind.NEAR_TRAINING: []}
         for pair, *keys in zip(self.pairs, *self._keys, strict=True):
@@ -102,7 +101,7 @@ class HeldOut:
                 yield Finding.of(kind, len(places), share, shown, self.name, "warning" if share >= _MANY_NEAR else None)
         if not has_parent:
             yield from self._unknown_characters()
-            yield from self._unknown_words(statistics)
+            yield from self._unknown_words(finder)
 
     def _unknown_characters(self) -> Iterator[Finding]:
         for side, unknown, texts in zip(SIDES, self._new_characters, self._texts, strict=True):
@@ -113,12 +112,12 @@ class HeldOut:
                 total, share = counts.total(), counts.total() / sum(map(len, texts))
                 yield Finding.of(Kind.UNKNOWN_CHARACTERS, total, share, holders, self.name, side=side, most=most)
 
-    def _unknown_words(self, statistics: CorpusStatistics) -> Iterator[Finding]:
+    def _unknown_words(self, finder: FaultFinder) -> Iterator[Finding]:
         """How far the set is from training: which share of its running words training never shows."""
         shares, n_unknown, is_unlike = [], 0, False
         for side, all_words in enumerate(self._words):
             unknown = Counter(word for word in all_words if word in self._new_words[side])
-            share, expected = unknown.total() / max(1, len(all_words)), statistics.new_words(side)
+            share, expected = unknown.total() / max(1, len(all_words)), finder.new_words(side)
             is_unlike |= share > max(1.5 * expected, expected + 0.05)
             n_unknown += unknown.total()
             most = "".join(f", {word}" for word, _ in unknown.most_common(3))
@@ -130,12 +129,9 @@ class HeldOut:
             yield Finding.of(Kind.UNKNOWN_WORDS, n_unknown, n_unknown / total, (), self.name, severity, **details)
 
 
-def spelling_findings(
-    train: CharacterCounters, spellings: Spellings, choice: Literal["dev", "own"]
-) -> Iterator[Finding]:
+def spelling_findings(train: CharacterCounts, spellings: Spellings, choice: Literal["dev", "own"]) -> Iterator[Finding]:
     """`spellings`: what dev writes for characters of training. `choice`: the key data.spelling."""
-    for side, spelling, characters in zip(SIDES, spellings, train, strict=True):
-        counts = characters.counts
+    for side, spelling, counts in zip(SIDES, spellings, train, strict=True):
         others = {char: n for char in spelling if (n := counts[char])}
         if total := sum(others.values()):
             times = ", ".join(f"{format_spelling({char: spelling[char]})} ({n:,} times)" for char, n in others.items())
@@ -168,7 +164,7 @@ class ReadCorpus(NamedTuple):
 
     read_train: Callable[[], Iterator[SentencePair]]  # begins anew whenever it is called
     sets: list[HeldOut]  # the dev set and the test sets
-    characters: CharacterCounters | None = None  # of all that no machine translated, where they were counted already
+    characters: CharacterCounts | None = None  # of all that no machine translated, where they were counted already
     has_parent: bool = False  # whether the network has learnt from other text before
 
 
@@ -215,15 +211,16 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         raise DataError(f"{text.files[0]}: no line that can be read; give text with a sentence on each line, as UTF-8")
     spellings = AS_IT_IS
     for dev in (one for one in sets if one.name == "dev"):
-        of_dev = CharacterCounter(pair.src for pair in dev.pairs), CharacterCounter(pair.tgt for pair in dev.pairs)
+        of_dev = Counter[str](), Counter[str]()
+        for pair in dev.pairs:
+            count_characters(of_dev, pair)
         spellings = other_spelling(survey.characters[0], of_dev[0]), other_spelling(survey.characters[1], of_dev[1])
     trained_spellings = spellings if data.spelling == "dev" else AS_IT_IS
     if any(trained_spellings):  # words that dev writes otherwise are known to who trains with its spelling
         for pair in respelled(map(normalized, corpus.read_train()), trained_spellings):
             _compare(sets, pair, folded_words(pair))
 
-    statistics, dropped = CorpusStatistics(survey.sample.pairs), Dropped()
-    finder = FaultFinder(statistics, data.src_lang, data.tgt_lang)
+    finder, dropped = FaultFinder(survey.sample.pairs, data.src_lang, data.tgt_lang), Dropped()
     facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
     bad = [(number, line) for number, one in enumerate(reading) for line in one.bad_lines]
     n_lines = sum(one.n_pairs for one in reading) or survey.n_read
@@ -232,7 +229,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     if n_texts + len(bad) < _FEW_TEXTS:  # of lines that cannot be read nothing is known until they are mended
         severity: Severity | None = "fatal" if n_texts + len(bad) < _TOO_FEW_TEXTS else None
         findings.append(Finding.of(Kind.TOO_FEW, n_texts, 0.0, severity=severity))
-    if (share := statistics.common_words) > _MANY_COMMON_WORDS and not finder.is_one_language:
+    if (share := finder.common_words) > _MANY_COMMON_WORDS and not finder.is_one_language:
         findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
     findings += findings_of(_faults(finder, bad, corpus.read_train(), is_repeated), n_lines, text, dropped)
     findings += spelling_findings(survey.characters, spellings, data.spelling)
@@ -240,7 +237,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         n_pairs = len(one.raw_pairs) + len(one.bad_lines)
         faults = _faults(finder, [(0, line) for line in one.bad_lines], one.raw_pairs, repeat(False))
         findings += findings_of(faults, n_pairs, one.name, Dropped())
-        findings += one.findings(statistics, corpus.has_parent, text.format_place)
+        findings += one.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for one in reading for note in one.notes]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings)
 
@@ -271,7 +268,7 @@ class _Survey:
     def __init__(self, text: TrainingText, corpus: ReadCorpus):
         self._sets, self._is_synthetic = corpus.sets, [corpus.synthetic for corpus in text.corpora]
         self.sample, self._counts_characters = Sample(), corpus.characters is None
-        self.characters = corpus.characters or (CharacterCounter(), CharacterCounter())
+        self.characters = corpus.characters or (Counter(), Counter())
         self._hashes = array("Q"), array("Q")  # of the texts of either side
         self._n_words: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # lines of each length
         self._n_characters = [0, 0]

@@ -19,142 +19,16 @@ from mt_cli.data.languages import language
 from mt_cli.data.normalize import words
 from mt_cli.data.similarity import letters
 
-_SAMPLE = 50_000  # pairs; at most twice as many are kept
-MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
-_RARE_SCRIPT = 0.02  # share of the letters of a side
-_LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
-_FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
-_MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
-_LIKENESS = 1.0  # to the other side, see `is_of_other_side`
-_SHARE_OF_OTHER = 0.55  # of the words must be more than e times as frequent on the other side
-_SHORT = 20  # characters; shorter texts say little of the usual ratio
-
-
-class _Scripts(dict[int, int | None]):
-    """For `str.translate`: puts for each letter a character that stands for its script, and leaves out all others."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __missing__(self, code: int) -> int | None:
-        char, number = chr(code), None
-        if char.isalpha() and unicodedata.category(char) != "Lm" and char not in "ªº":
-            name = unicodedata.name(char, "UNKNOWN").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
-            script = name.replace("-", " ").split()[0]
-            script = "CJK" if script in {"HIRAGANA", "KATAKANA"} else script
-            number = self._numbers.setdefault(script, len(self._numbers) + 1)
-        self[code] = number
-        return number
-
-
-_SCRIPTS = _Scripts()
-
-
-def scripts(text: str) -> str:
-    """A character for each letter of the text, which stands for the letter's script."""
-    return text.translate(_SCRIPTS)
-
-
-LATIN = scripts("a")
-
-
-def cut(pair: SentencePair) -> SentencePair:
-    return pair._replace(src=pair.src[:MAX_CHARACTERS], tgt=pair.tgt[:MAX_CHARACTERS])
-
-
-class Sample:
-    """Keeps pairs that are spread evenly over all that pass, in memory that does not grow with them."""
-
-    def __init__(self) -> None:
-        self.pairs: list[SentencePair] = []
-        self._n_seen, self._step = 0, 1
-
-    def add(self, pair: SentencePair) -> None:
-        if self._n_seen % self._step == 0:
-            self.pairs.append(cut(pair))
-            if len(self.pairs) >= 2 * _SAMPLE:
-                self.pairs, self._step = self.pairs[::2], 2 * self._step
-        self._n_seen += 1
-
-
-class CorpusStatistics:
-    """Sides are 0 (source) and 1 (target); `words` are case-folded."""
-
-    def __init__(self, pairs: Iterable[SentencePair]):
-        texts = list(dict.fromkeys((pair.src, pair.tgt) for pair in pairs))
-        translated = [(src, tgt) for src, tgt in texts if src != tgt]
-        texts = translated if 2 * len(translated) >= len(texts) else texts
-        self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        for text in texts:
-            for side in (0, 1):
-                self._words[side].update(words(text[side].casefold()))
-                letters[side].update(scripts(text[side]))
-        self._n_words = self._words[0].total(), self._words[1].total()
-        # How many times as many words a side has as the other, and its words that are clearly not of the other.
-        n_src, n_tgt = (max(1, n) for n in self._n_words)
-        self._scales = n_src / n_tgt, n_tgt / n_src
-        self._own = [
-            {word for word, n in here.items() if n > _FREQUENT and n > 2 * scale * there[word]}
-            for here, there, scale in zip(self._words, self._words[::-1], self._scales, strict=True)
-        ]
-        least = [_RARE_SCRIPT * counts.total() for counts in letters]
-        self.main_scripts = [{script for script in letters[i] if letters[i][script] >= least[i]} for i in (0, 1)]
-        # Target characters for each source character, and the deviation from that over the root of the source's length:
-        # medians, which faulty pairs hardly move.
-        lengths = [(len(src), len(tgt)) for src, tgt in texts]
-        table = np.array([pair for pair in lengths if min(pair) >= _SHORT] or lengths or [(1, 1)], dtype=float)
-        n_src_characters, n_tgt_characters = np.maximum(table[:, 0], 1), table[:, 1]
-        self.ratio = float(np.median(n_tgt_characters / n_src_characters))
-        deviations = np.abs(n_tgt_characters - self.ratio * n_src_characters) / np.sqrt(n_src_characters)
-        self._sigma = max(_LEAST_SIGMA * self.ratio, 1.4826 * float(np.median(deviations)))
-
-    def new_words(self, side: int) -> float:
-        """Share of the words that are new in further text of the same kind: as many as now occur once (Good 1953)."""
-        once = sum(1 for count in self._words[side].values() if count == 1)
-        return once / max(1, self._n_words[side])
-
-    @property
-    def common_words(self) -> float:
-        """Share of the running words that the two sides have in common: near 1 where both are in one language."""
-        (src, tgt), (n_src, n_tgt) = self._words, self._n_words
-        spelled = (word for word in src if word[0].isalpha())
-        return sum(min(src[word] / max(1, n_src), tgt[word] / max(1, n_tgt)) for word in spelled)
-
-    def compare_lengths(self, n_src: int, n_tgt: int) -> tuple[float, float]:
-        """How many times as long as usual a target is, and by how many standard deviations (Gale and Church 1993)."""
-        usual = self.ratio * n_src
-        return n_tgt / usual, (n_tgt - usual) / (self._sigma * math.sqrt(n_src))
-
-    def is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
-        """Whether the words `own` of a side are those of the other one: by the mean of log P(word | other side) - log
-        P(word | own side) and by the share of such words. The pair (`other`: its partner's words) is no witness."""
-        if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
-            return False  # nearly all pairs, at little cost
-        own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
-        for word, n in own_counts.items():
-            here = max(0, self._words[side][word] - n)
-            there = max(0, self._words[1 - side][word] - other_counts[word])
-            if here + there:
-                weight = math.log((there + 0.5) / (here + 0.5) * self._scales[side])
-                total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
-                n_other += n * (weight > 1)
-        return total > _LIKENESS * len(own) and n_other >= _SHARE_OF_OTHER * len(own)
-
-
-# What is usual in the corpus ------------------------------------------------------------------------------------------
-
 Severity = Literal["fatal", "warning", "info"]
 _DROPPED, _KEPT, _NEVER = True, False, math.inf
 
 
 class Kind(StrEnum):
-    """A kind of fault: name, severity, whether `--clean` drops it, the share of pairs that is fatal, what it is and
-    what to do. `Finding.of` fills in what stands in braces."""
+    """A kind of fault. `Finding.of` fills in what stands in braces."""
 
     severity: Severity
-    is_dropped: bool
-    fatal_share: float
+    is_dropped: bool  # by `--clean`
+    fatal_share: float  # of the pairs
     description: str
     advice: str
 
@@ -231,6 +105,17 @@ class Kind(StrEnum):
     # fmt: on
 
 
+# Faults of a single pair, by what is usual in the corpus -----------------------------------------------------------------
+
+_SAMPLE = 50_000  # pairs; at most twice as many are kept
+MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
+_RARE_SCRIPT = 0.02  # share of the letters of a side
+_LEAST_SIGMA = 0.5  # so that a corpus of templates, all of one ratio, has no outliers
+_FREQUENT = 5  # from so many occurrences on a word says which side it belongs to
+_MOST_WEIGHT = 4.0  # of a word, in nats, so that no single word decides
+_LIKENESS = 1.0  # to the other side, see `_is_of_other_side`
+_SHARE_OF_OTHER = 0.55  # of the words must be more than e times as frequent on the other side
+_SHORT = 20  # characters; shorter texts say little of the usual ratio
 # What spreadsheets write into a cell whose formula fails, in English, Spanish, German, ...: #NAME?, #¡REF!, #NV, ####
 _CELL_ERROR = re.compile(r"#[¿¡]?[A-ZÀ-Ý/0]+ ?[!?]|#N/?[ADV]|#{3,}|Err:\d{3}")
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
@@ -247,12 +132,89 @@ _OUTLIER_CHARACTERS = 40  # of the longer side; a short phrase may have a long t
 _LEAST_LETTERS = 10  # of a line in a wrong script: shorter ones are often names
 
 
-class FaultFinder:
-    """Finds the faults that a pair shows, by what is usual in its corpus."""
+class _Scripts(dict[int, int | None]):
+    """For `str.translate`: puts for each letter a character that stands for its script, and leaves out all others."""
 
-    def __init__(self, statistics: CorpusStatistics, src_lang: str, tgt_lang: str):
-        self._statistics = statistics
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __missing__(self, code: int) -> int | None:
+        char, number = chr(code), None
+        if char.isalpha() and unicodedata.category(char) != "Lm" and char not in "ªº":
+            name = unicodedata.name(char, "UNKNOWN").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+            script = name.replace("-", " ").split()[0]
+            script = "CJK" if script in {"HIRAGANA", "KATAKANA"} else script
+            number = self._numbers.setdefault(script, len(self._numbers) + 1)
+        self[code] = number
+        return number
+
+
+_SCRIPTS = _Scripts()
+_LATIN = "a".translate(_SCRIPTS)
+
+
+def cut(pair: SentencePair) -> SentencePair:
+    return pair._replace(src=pair.src[:MAX_CHARACTERS], tgt=pair.tgt[:MAX_CHARACTERS])
+
+
+class Sample:
+    """Keeps pairs that are spread evenly over all that pass, in memory that does not grow with them."""
+
+    def __init__(self) -> None:
+        self.pairs: list[SentencePair] = []
+        self._n_seen, self._step = 0, 1
+
+    def add(self, pair: SentencePair) -> None:
+        if self._n_seen % self._step == 0:
+            self.pairs.append(cut(pair))
+            if len(self.pairs) >= 2 * _SAMPLE:
+                self.pairs, self._step = self.pairs[::2], 2 * self._step
+        self._n_seen += 1
+
+
+class FaultFinder:
+    """Finds the faults that a pair shows. Sides are 0 (source) and 1 (target)."""
+
+    def __init__(self, pairs: Iterable[SentencePair], src_lang: str, tgt_lang: str):
+        """Learns from these pairs what is usual."""
         self.is_one_language = language(src_lang) == language(tgt_lang)
+        texts = list(dict.fromkeys((pair.src, pair.tgt) for pair in pairs))
+        translated = [(src, tgt) for src, tgt in texts if src != tgt]
+        texts = translated if 2 * len(translated) >= len(texts) else texts
+        self._words = Counter[str](), Counter[str]()  # case-folded
+        scripts = Counter[str](), Counter[str]()  # of the letters
+        for text in texts:
+            for side in (0, 1):
+                self._words[side].update(words(text[side].casefold()))
+                scripts[side].update(text[side].translate(_SCRIPTS))
+        self._n_words = self._words[0].total(), self._words[1].total()
+        # How many times as many words a side has as the other, and its words that are clearly not of the other.
+        n_src, n_tgt = (max(1, n) for n in self._n_words)
+        self._scales = n_src / n_tgt, n_tgt / n_src
+        self._own = [
+            {word for word, n in here.items() if n > _FREQUENT and n > 2 * scale * there[word]}
+            for here, there, scale in zip(self._words, self._words[::-1], self._scales, strict=True)
+        ]
+        self._main_scripts = [{one for one, n in side.items() if n >= _RARE_SCRIPT * side.total()} for side in scripts]
+        # Target characters for each source character, and the deviation from that over the root of the source's length:
+        # medians, which faulty pairs hardly move.
+        lengths = [(len(src), len(tgt)) for src, tgt in texts]
+        table = np.array([pair for pair in lengths if min(pair) >= _SHORT] or lengths or [(1, 1)], dtype=float)
+        n_src_characters, n_tgt_characters = np.maximum(table[:, 0], 1), table[:, 1]
+        self._ratio = float(np.median(n_tgt_characters / n_src_characters))
+        deviations = np.abs(n_tgt_characters - self._ratio * n_src_characters) / np.sqrt(n_src_characters)
+        self._sigma = max(_LEAST_SIGMA * self._ratio, 1.4826 * float(np.median(deviations)))
+
+    def new_words(self, side: int) -> float:
+        """Share of the words that are new in further text of the same kind: as many as now occur once (Good 1953)."""
+        once = sum(1 for count in self._words[side].values() if count == 1)
+        return once / max(1, self._n_words[side])
+
+    @property
+    def common_words(self) -> float:
+        """Share of the running words that the two sides have in common: near 1 where both are in one language."""
+        (src, tgt), (n_src, n_tgt) = self._words, (max(1, n) for n in self._n_words)
+        return sum(min(src[word] / n_src, tgt[word] / n_tgt) for word in src if word[0].isalpha())
 
     def faults_of_characters(self, pair: SentencePair) -> Iterator[Kind]:
         """Of a pair as it is in its file, not normalized."""
@@ -260,10 +222,10 @@ class FaultFinder:
         texts = [text for text in sides if not text.isascii()]
         if any(map(_is_mojibake, texts)):
             yield Kind.MOJIBAKE
-        for text, usual in zip(sides, self._statistics.main_scripts, strict=True):
-            if text.isascii() and LATIN in usual:
+        for text, usual in zip(sides, self._main_scripts, strict=True):
+            if text.isascii() and _LATIN in usual:
                 continue
-            found = scripts(text)
+            found = text.translate(_SCRIPTS)
             if len(found) >= _LEAST_LETTERS and 2 * sum(map(found.count, usual)) < len(found):
                 yield Kind.WRONG_SCRIPT
                 break
@@ -283,8 +245,10 @@ class FaultFinder:
             if not self.is_one_language and (kind := self._wrong_language(src, tgt)):
                 yield kind
             n_src, n_tgt = len(pair.src), len(pair.tgt)
-            factor, deviation = self._statistics.compare_lengths(n_src, n_tgt)
-            is_usual = 1 / _OUTLIER_FACTOR < factor < _OUTLIER_FACTOR or abs(deviation) <= _OUTLIER
+            usual, sigma = self._ratio * n_src, self._sigma * math.sqrt(n_src)  # Gale and Church 1993
+            is_usual = (
+                usual / _OUTLIER_FACTOR < n_tgt < usual * _OUTLIER_FACTOR or abs(n_tgt - usual) <= _OUTLIER * sigma
+            )
             if max(n_src, n_tgt) >= _OUTLIER_CHARACTERS and not is_usual:
                 yield Kind.LENGTH_RATIO
 
@@ -293,9 +257,24 @@ class FaultFinder:
         if src == tgt or (not set(sides[0]).isdisjoint(sides[1]) and letters(src) == letters(tgt)):
             return Kind.COPIED if _is_sentence(src) else None
         for side, text in enumerate((src, tgt)):
-            if self._statistics.is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence(text):
+            if self._is_of_other_side(side, sides[side], sides[1 - side]) and _is_sentence(text):
                 return Kind.UNTRANSLATED
         return None
+
+    def _is_of_other_side(self, side: int, own: list[str], other: list[str]) -> bool:
+        """Whether the words `own` of a side are those of the other one: by the mean of log P(word | other side) - log
+        P(word | own side) and by the share of such words. The pair (`other`: its partner's words) is no witness."""
+        if len(self._own[side].intersection(own)) > (1 - _SHARE_OF_OTHER) * len(own):
+            return False  # nearly all pairs, at little cost
+        own_counts, other_counts, total, n_other = Counter(own), Counter(other), 0.0, 0
+        for word, n in own_counts.items():
+            here = max(0, self._words[side][word] - n)
+            there = max(0, self._words[1 - side][word] - other_counts[word])
+            if here + there:
+                weight = math.log((there + 0.5) / (here + 0.5) * self._scales[side])
+                total += n * max(-_MOST_WEIGHT, min(_MOST_WEIGHT, weight))
+                n_other += n * (weight > 1)
+        return total > _LIKENESS * len(own) and n_other >= _SHARE_OF_OTHER * len(own)
 
 
 def _is_sentence(text: str) -> bool:

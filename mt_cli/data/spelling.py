@@ -16,6 +16,7 @@ from mt_cli.data.corpus import SentencePair
 Spelling = dict[str, str]  # of a character that training has: what the dev set writes for it
 Spellings = tuple[Spelling, Spelling]  # of source and target
 AS_IT_IS: Spellings = ({}, {})
+CharacterCounts = tuple[Counter[str], Counter[str]]  # of source and target
 
 APOSTROPHES = "'’´`ʼʻꞌ"  # not ‘, which opens quotations
 _MARKS = "\u0300-\u036f"
@@ -38,51 +39,37 @@ _MAX_COUNTED = 100_000  # code points of a line: a file without line ends is one
 _MAINLY = 3.0  # times as frequent that apostrophes with spaces must be as others: they can be quotation marks
 
 
-class CharacterCounter:
+def count_characters(counts: CharacterCounts, pair: SentencePair) -> None:
     """Counts the characters of NFC text: letters with their marks, apostrophes with the spaces around them."""
-
-    def __init__(self, texts: Iterable[str] = ()):
-        self.counts = Counter[str]()
-        for text in texts:
-            self.add(text)
-
-    def add(self, text: str) -> None:
+    for side, text in zip(counts, pair[:2], strict=True):
         text = text[:_MAX_COUNTED]
-        self.counts.update(_CHARACTER.findall(text) if _OF_SEVERAL.search(text) else text)
+        side.update(_CHARACTER.findall(text) if _OF_SEVERAL.search(text) else text)
 
 
-CharacterCounters = tuple[CharacterCounter, CharacterCounter]  # of source and target
-
-
-def count_characters(counters: CharacterCounters, pair: SentencePair) -> None:
-    for counter, text in zip(counters, pair[:2], strict=True):
-        counter.add(text)
-
-
-def other_spelling(train: CharacterCounter, dev: CharacterCounter) -> Spelling:
+def other_spelling(train: Counter[str], dev: Counter[str]) -> Spelling:
     """The characters of training that dev hardly ever writes, where it writes much more of another one instead: the
     same letter with other marks, or another apostrophe."""
     found = Spelling()
-    scale = dev.counts.total() / max(1, train.counts.total())
-    expected = Counter({char: n * scale for char, n in train.counts.items()})  # times, if dev wrote as training does
+    scale = dev.total() / max(1, train.total())
+    expected = Counter({char: n * scale for char, n in train.items()})  # times, if dev wrote as training does
     groups = defaultdict[str, list[str]](list)  # characters that may stand for each other
-    for char in sorted(train.counts.keys() | dev.counts.keys()):
+    for char in sorted(train.keys() | dev.keys()):
         if (plain := _plain(char)) is not None:
             groups[plain].append(char)
     for variants in groups.values():
         joined, spaced = (sum(expected[char] for char in variants if (" " in char) == has) for has in (False, True))
         lost = [
             char for char in variants
-            if min(train.counts[char], expected[char]) >= _LEAST
-            and dev.counts[char] <= _HARDLY * expected[char]
+            if min(train[char], expected[char]) >= _LEAST
+            and dev[char] <= _HARDLY * expected[char]
             and (" " not in char or spaced >= _MAINLY * joined)
         ]  # fmt: skip
         n_lost = sum(expected[char] for char in lost)
-        rises = {char: dev.counts[char] - expected[char] for char in variants if char not in lost and " " not in char}
+        rises = {char: dev[char] - expected[char] for char in variants if char not in lost and " " not in char}
         risen = [
             char for char, rise in rises.items()
             if rise >= max(_RISES * n_lost, _GROWS * expected[char])
-            and dev.counts[char] <= _MOST * (n_lost + expected[char])
+            and dev[char] <= _MOST * (n_lost + expected[char])
             and n_lost >= _SHARE * expected[char]
         ]  # fmt: skip
         if lost and risen:

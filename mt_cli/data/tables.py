@@ -111,7 +111,6 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         found = read_workbook(file)
         _, [sheet] = next(found)
         rows, _ = _sample(found)
-    rows = [row for row in rows if any(map(str.strip, row))]
     if not rows:
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
     widths = Counter(map(len, rows))
@@ -196,11 +195,11 @@ def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[Row]:
 
 
 def _sample(found: Iterator[Row]) -> tuple[list[Cells], _QuoteError | None]:
-    """The cells of the first rows, and the fault that ends them."""
+    """The cells of the first rows that are not empty, and the fault that ends them."""
     rows, n_chars = list[Cells](), 0
     try:
         for _, cells in islice(found, _MAX_SAMPLE_ROWS):
-            rows.append(cells)
+            rows += [cells] if any(map(str.strip, cells)) else []
             n_chars += sum(map(len, cells))
             if n_chars > _MAX_SAMPLE_CHARS:
                 break
@@ -215,7 +214,7 @@ def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
 
     def rank(delimiter: str) -> tuple[bool, bool, bool, float]:
         rows, fault = samples[delimiter]
-        widths = Counter(len(row) for row in rows if any(map(str.strip, row)))
+        widths = Counter(map(len, rows))
         width, n_alike = widths.most_common(1)[0] if widths else (0, 0)
         agreement = n_alike / max(1, widths.total())
         return width >= 2, agreement >= 0.9, fault is None, agreement
@@ -365,7 +364,7 @@ def _write_rows() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
 
     def write(number: int | None, content: Cells | str) -> None:
-        sys.stdout.write(f"{json.dumps((number, content))}\n")
+        sys.stdout.writelines(f"{json.dumps((number, content))}\n")
 
     error = ""
     try:

@@ -34,9 +34,8 @@ REAL = "<real>"  # the tag of a source that people wrote, where those of a model
 SAMPLE_SIZE = 500_000  # sentences that pieces are learnt from: sentencepiece needs 1 to 2 KB for each
 MAX_PIECE = 16  # characters that a piece spells, by sentencepiece's default
 _MAX_LINE_BYTES = 1 << 16  # longer lines are left out where pieces are learnt
-NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED, BYTE = range(
-    1, 7
-)  # sentencepiece's types of pieces; an unused one is never read
+# sentencepiece's types of pieces; an unused one is never read
+NORMAL, UNKNOWN, CONTROL, WHOLE, UNUSED, BYTE = range(1, 7)
 
 _IN_NO_PIECE = "\ufdd0"  # a character that no text has
 
@@ -53,21 +52,22 @@ class Tokenizer:
     spaces only where the pieces have them."""
 
     def __init__(self, models: list[bytes]):
-        self.models = models
+        self.models, self.is_joint = models, len(models) == 1
         processors = list(map(processor_of, models))
-        self._src, self._tgt = processors[0], processors[-1]
         for one in processors:
             ids = (one.pad_id(), one.unk_id(), one.bos_id(), one.eos_id())
             if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
                 raise CheckpointError(f"not a tokenizer of mt's: pad, unk, bos, eos are {ids}, expected (0, 1, 2, 3)")
+        self._src, self._tgt = processors[0], processors[-1]
+        self.vocab_sizes = self.src_vocab_size, self.tgt_vocab_size = len(self._src), len(self._tgt)
         self._src_tags: tuple[int, ...] = ()
         self.keeps_no_break_spaces = any(self._tgt.piece_to_id(space) != UNK_ID for space in NO_BREAK_SPACES)
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
         """The target ids of the symbols of spans (spans.py): none in a tokenizer of another program."""
-        ids = {symbol: self._tgt.piece_to_id(symbol) for symbol in SYMBOLS}
-        return {} if UNK_ID in ids.values() else ids
+        ids = self._tgt.piece_to_id(list(SYMBOLS))
+        return {} if UNK_ID in ids else dict(zip(SYMBOLS, ids, strict=True))
 
     def symbols_in(self, text: str) -> tuple[int, ...]:
         """The target ids of those in a source."""
@@ -79,30 +79,13 @@ class Tokenizer:
         return UNK_ID not in map(self._src.piece_to_id, TERM_SYMBOLS)
 
     @property
-    def is_joint(self) -> bool:
-        return len(self.models) == 1
-
-    @property
-    def src_vocab_size(self) -> int:
-        return int(self._src.get_piece_size())
-
-    @property
-    def tgt_vocab_size(self) -> int:
-        return int(self._tgt.get_piece_size())
-
-    @property
-    def vocab_sizes(self) -> tuple[int, int]:
-        return self.src_vocab_size, self.tgt_vocab_size
-
-    @property
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self.models)).hexdigest()
 
     @cached_property
     def tags(self) -> dict[str, int]:
         """All tags, with their ids."""
-        ids = (i for i in range(EOS_ID + 1, self.src_vocab_size) if self._src.is_control(i))
-        return {self._src.id_to_piece(i): i for i in ids}
+        return {piece: i for i, piece in enumerate(self.src_vocabulary()) if i > EOS_ID and self._src.is_control(i)}
 
     def tags_for(self, language: str) -> tuple[int, ...]:
         """The ids before a source that is to be translated into a language: none in a tokenizer without its tag."""
@@ -158,10 +141,10 @@ class Tokenizer:
         return self.normalize_tgt(self._tgt.decode(ids))
 
     def src_pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._src.id_to_piece(i) for i in ids]
+        return list(self._src.id_to_piece(list(ids)))
 
     def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._tgt.id_to_piece(i) for i in ids]
+        return list(self._tgt.id_to_piece(list(ids)))
 
     def src_vocabulary(self) -> list[str]:
         """All pieces, in the order of their ids."""
@@ -172,7 +155,7 @@ class Tokenizer:
 
     def tgt_ids(self, pieces: list[str]) -> list[int]:
         """The inverse of `tgt_pieces`."""
-        return [self._tgt.piece_to_id(piece) for piece in pieces]
+        return list(self._tgt.piece_to_id(pieces))
 
 
 # Models: serialized messages of protobuf, to which pieces can be appended ----------------------------------------------

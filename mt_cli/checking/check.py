@@ -1,8 +1,7 @@
 """Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person would drop.
 
-The files are read first to learn what is usual in them, then to judge each pair by that; `check` reads them a third time,
-to compare the sides, and where the dev set has another spelling they are read once more. Of a pair two hashes and a byte
-are remembered, so that the memory for twenty million pairs stays below a gigabyte.
+The files are read to learn what is usual in them, then to judge each pair by that; by `check` a third time, to compare the
+sides. Of a pair two hashes and a byte are remembered: the memory for twenty million pairs stays below a gigabyte.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, islice, repeat
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -47,9 +46,14 @@ def normalized(pair: SentencePair) -> SentencePair:
     return pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt))
 
 
-def folded_words(pair: SentencePair) -> tuple[list[str], list[str]]:
-    """The words of either side, case-folded."""
-    return words(pair.src[:_MAX_COUNTED].casefold()), words(pair.tgt[:_MAX_COUNTED].casefold())
+def compare(sets: list[HeldOut], pair: SentencePair) -> list[list[str]]:
+    """Shows a normalized training pair to the sets; returns the words of either side, case-folded."""
+    pair_words = [words(text[:_MAX_COUNTED].casefold()) for text in pair[:2]]
+    if sets and pair.src and pair.tgt:
+        keys = letters(pair.src), letters(pair.tgt)
+        for one in sets:
+            one.look(pair, pair_words, keys)
+    return pair_words
 
 
 class HeldOut:
@@ -61,14 +65,13 @@ class HeldOut:
         self.pairs = [pair for pair in map(normalized, raw_pairs) if pair.src and pair.tgt]
         self._texts = [pair.src for pair in self.pairs], [pair.tgt for pair in self.pairs]
         self._words = [[word for text in texts for word in words(text.casefold())] for texts in self._texts]
-        self._new_words = [set(side_words) for side_words in self._words]
-        self._new_characters: list[set[str]] = [set().union(*texts) for texts in self._texts]
+        self._new_words, self._new_characters = list(map(set, self._words)), [set("".join(one)) for one in self._texts]
         self._keys = [[letters(text) for text in texts] for texts in self._texts]
         # The first place in training of each pair, and of what is equal to a side of one but for case and punctuation.
         self._exact: dict[tuple[str, ...], Place | None] = {pair[:2]: None for pair in self.pairs}
         self._near: list[dict[str, Place | None]] = [dict.fromkeys(filter(None, keys)) for keys in self._keys]
 
-    def look(self, pair: SentencePair, pair_words: tuple[list[str], list[str]], keys: tuple[str, str]) -> None:
+    def look(self, pair: SentencePair, pair_words: list[list[str]], keys: tuple[str, str]) -> None:
         """Remembers what of the set this normalized training pair has. `keys`: what `letters` gave."""
         self.look_for_pair(pair)
         for side, text in enumerate(pair[:2]):
@@ -218,7 +221,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     trained_spellings = spellings if data.spelling == "dev" else AS_IT_IS
     if any(trained_spellings):  # words that dev writes otherwise are known to who trains with its spelling
         for pair in respelled(map(normalized, corpus.read_train()), trained_spellings):
-            _compare(sets, pair, folded_words(pair))
+            compare(sets, pair)
 
     finder, dropped = FaultFinder(survey.sample.pairs, data.src_lang, data.tgt_lang), Dropped()
     facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
@@ -240,13 +243,6 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings += one.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for one in reading for note in one.notes]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings)
-
-
-def _compare(sets: list[HeldOut], pair: SentencePair, pair_words: tuple[list[str], list[str]]) -> None:
-    """Shows a training pair to the sets."""
-    keys = (letters(pair.src), letters(pair.tgt)) if sets else ("", "")
-    for one in sets:
-        one.look(pair, pair_words, keys)
 
 
 def _faults(
@@ -275,16 +271,14 @@ class _Survey:
 
     def add(self, raw: SentencePair) -> None:
         pair = normalized(raw)
-        pair_words = folded_words(pair)
-        for side in (0, 1):
+        for side, own_words in enumerate(compare(self._sets, pair)):
             self._hashes[side].append(hash(pair[side]) % 2**64)
-            self._n_words[side][len(pair_words[side])] += 1
+            self._n_words[side][len(own_words)] += 1
             self._n_characters[side] += len(pair[:2][side])
         if self._counts_characters and not self._is_synthetic[pair.corpus]:
             count_characters(self.characters, pair)
         if pair.src and pair.tgt:
             self.sample.add(pair)
-            _compare(self._sets, pair, pair_words)
 
     @property
     def n_read(self) -> int:
@@ -317,10 +311,8 @@ def _alignment_findings(report: Report) -> list[Finding]:
                 for first, last, shift in alignment.stretches:
                     pairs, kind = chunk[first : last + 1], Kind.UNRELATED if shift is None else Kind.SHIFTED
                     n, lines, by = len(pairs), report.text.format_lines(pairs[0], pairs[-1]), shift or 0
-                    found = Finding.of(
-                        kind, n, n / report.n_pairs, pairs[:2], report.text, lines=lines, shift=by, distance=abs(by)
-                    )
-                    stretches.append(found)
+                    where: dict[str, Any] = {"lines": lines, "shift": by, "distance": abs(by)}
+                    stretches.append(Finding.of(kind, n, n / report.n_pairs, pairs[:2], report.text, **where))
                     for pair in pairs:
                         report.dropped.drop(pair.place, kind)
                 yield from ((Kind.WRONG_PARTNER, chunk[index]) for index in alignment.wrong_partners())

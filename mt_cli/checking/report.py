@@ -1,6 +1,5 @@
-"""What a check of a corpus found, and how it is shown: as a table for a terminal, as JSON, as a list of the pairs that a
-cleaned corpus leaves out. Knows nothing of how faults are found.
-"""
+"""What a check of a corpus found, as a table for a terminal, as JSON, and as a list of the pairs that a cleaned corpus
+leaves out. Knows nothing of how faults are found."""
 
 from __future__ import annotations
 

@@ -54,9 +54,9 @@ class _Survey(NamedTuple):
     """What one reading of the pairs tells. A position counts pairs from 0."""
 
     n_pairs: int
-    n_letters: tuple[int, int]  # of all sources and of all targets
+    mean_lengths: tuple[float, float]  # in letters, of sources and of targets
     sample: dict[int, int]  # hash of a pair -> position of its first occurrence
-    couples: list[tuple[_Sides, _Sides]]  # neighbours, evenly from all of the text
+    are_alike: bool  # neighbours, more than distant lines
 
 
 @dataclass
@@ -83,19 +83,18 @@ def split(
     format_place: FormatPlace = lambda place: f"line {place[1]}",
     read_others: ReadPairs = lambda: (),
 ) -> Split:
-    """A dev set, a test set if asked for, and what training leaves out because of them. Raises DataError when the corpus is
-    too small or repeats itself too much. The places `unfit` are held out for no set. `read_others`: pairs that training has
-    as well, but that are not like what will be translated.
+    """A dev set, a test set if asked for, and what training leaves out because of them. `unfit`: places that are held out for
+    no set. `read_others`: pairs that training has as well, but that are not like what will be translated. Raises DataError
+    when the corpus is too small or repeats itself too much.
 
     A set is a random sample of the distinct pairs whose sides have letters, differ, are no longer than 1,000 characters and
-    not much shorter than the mean. None is equal or nearly equal to one of another set or of training, on either side: what
-    repeats it is left out of training, but of those that do so in part or nearly no more than 3% of all pairs.
+    not much shorter than the mean. What equals or nearly equals one, on either side, is in no other set and left out of
+    training, but of near repetitions no more than 3% of all pairs.
 
-    Where neighbouring lines are more alike than distant ones, as in verses, subtitles and news, a line is half known from
-    the one before it. There runs of 10 to 25 lines are held out, and the line on either side is left out of training. Where
-    that would cost more than a fifth of the pairs or find too few, single lines are held out. Where these are too few, since
-    most pairs are nearly repeated, as in translation memories, whole groups of near repetitions are: at most a fifth of the
-    pairs.
+    Where neighbouring lines are more alike than distant ones, as in verses and news, a line is half known from the one before
+    it: runs of 10 to 25 lines are held out, and the line on either side is left out. Where that would cost more than a fifth
+    of the pairs or find too few, single lines are; where most pairs are nearly repeated, as in translation memories, whole
+    groups of these, at most a fifth of the pairs.
     """
     names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)
@@ -119,15 +118,14 @@ def split(
             if place != candidate.place and len(candidate.repetitions) <= most:
                 candidate.repetitions[place] = how
         units = _groups(candidates) if way == "in groups" else units
-        share = _MOST_LOST if way == "in groups" else _MAX_LEFT_OUT
-        return Split(*_select(units, names, size, share * survey.n_pairs, format_place, way == "in groups"), way)
+        return _select(units, names, size, survey.n_pairs, format_place, way)
 
     def too_small(found: Split) -> dict[str, int]:
         """The sets that are much smaller than they should be, and too small to tell anything."""
         sizes = Counter(found.held_out.values())
         return {name: sizes[name] for name in names if 2 * sizes[name] < min(size, _SMALL_SET)}
 
-    found = select("in stretches" if _are_alike(survey.couples) else "singly")
+    found = select("in stretches" if survey.are_alike else "singly")
     if found.way == "in stretches" and (too_small(found) or len(found.left_out) > _MOST_LOST * survey.n_pairs):
         found = select("singly")
     if too_small(found):
@@ -152,9 +150,8 @@ def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]
 
 
 def set_size(n_distinct: int, names: list[str]) -> int:
-    """How many pairs each set has: 1,000, or 5% of the distinct pairs where that is less, or 50 where that is more, but
-    never more than 10%: a BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence interval), of 250
-    to twice, of 50 to five times as many. Raises DataError for fewer than 40 distinct pairs."""
+    """How many pairs each set has: a BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence
+    interval), of 250 to twice, of 50 to five times as many. Raises DataError for fewer than 40 distinct pairs."""
     if n_distinct < _FEWEST_PAIRS:
         raise DataError(
             f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed to"
@@ -191,15 +188,12 @@ def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
             if len(couples) == 2 * _N_COUPLES:
                 couples, step = couples[::2], 2 * step
         previous = sides
-    return _Survey(n_pairs, (n_src, n_tgt), sample, couples)
-
-
-def _are_alike(couples: list[tuple[_Sides, _Sides]]) -> bool:
-    """Whether neighbours are more alike than distant lines; a sign test, which a few equal lines do not mislead."""
+    # A sign test, which a few equal lines do not mislead.
     counts = [compare_neighbours([(first[side], second[side]) for first, second in couples]) for side in (0, 1)]
-    n_more, n_less = (sum(count) for count in zip(*counts, strict=True))
+    n_more, n_less = map(sum, zip(*counts, strict=True))
     n = n_more + n_less
-    return n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
+    are_alike = n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
+    return _Survey(n_pairs, (n_src / max(1, n_pairs), n_tgt / max(1, n_pairs)), sample, are_alike)
 
 
 def _read_candidates(
@@ -207,7 +201,7 @@ def _read_candidates(
 ) -> None:
     """Fills the units with the pairs that may be held out."""
     unit_of = {position: unit for unit in units for position in unit.positions}
-    shortest = [_SHORTEST * n / survey.n_pairs for n in survey.n_letters]
+    shortest = [max(1, _SHORTEST * mean) for mean in survey.mean_lengths]
     for position, pair in islice(enumerate(pairs), max(unit_of, default=-1) + 1):
         if (unit := unit_of.get(position)) is None:
             continue
@@ -215,7 +209,7 @@ def _read_candidates(
         src, tgt = sides = _sides(pair)
         is_inside = len(unit.positions) == 1 or position not in (unit.positions[0], unit.positions[-1])
         is_long = len(pair.src) > MAX_COMPARED or len(pair.tgt) > MAX_COMPARED
-        is_short = len(src) < max(1, shortest[0]) or len(tgt) < max(1, shortest[1])
+        is_short = len(src) < shortest[0] or len(tgt) < shortest[1]
         if is_inside and not is_long and not is_short and src != tgt and pair.place not in unfit:
             unit.candidates.append(_Candidate(pair.place, sides))
 
@@ -242,17 +236,13 @@ def _groups(candidates: list[_Candidate]) -> list[_Unit]:
 
 
 def _select(
-    units: list[_Unit],
-    names: list[str],
-    size: int,
-    most_left_out: float,
-    format_place: FormatPlace,
-    in_groups: bool,
-) -> tuple[dict[Place, str], dict[Place, str]]:
-    """What is held out for which set, and what is left out because of it. A unit goes to the set that lacks most; of its
-    candidates those that repeat none of another set and cost training not too much."""
+    units: list[_Unit], names: list[str], size: int, n_pairs: int, format_place: FormatPlace, way: Way
+) -> Split:
+    """A unit goes to the set that lacks most; of its candidates those that repeat none of another set and cost training not
+    too much."""
     held_out, beside, near = dict[Place, str](), dict[Place, str](), dict[Place, dict[str, str]]()  # near: by set
-    n_free, n_spent = dict.fromkeys(names, size), 0
+    n_free, n_spent, in_groups = dict.fromkeys(names, size), 0, way == "in groups"
+    most, most_lost = (_LARGEST_GROUP, _MOST_LOST) if in_groups else (_MAX_REPETITIONS, _MAX_LEFT_OUT)
     for unit in units:
         name, chosen = max(names, key=lambda name: n_free[name]), list[Place]()
         for place, found in ((candidate.place, candidate.repetitions) for candidate in unit.candidates):
@@ -260,8 +250,7 @@ def _select(
             is_known = any(how == _WHOLLY and other in held_out for other, how in found.items())
             n_lost = sum(how != _WHOLLY and other not in near for other, how in found.items())
             n_due = size * len(names) if in_groups else len(held_out) + 1  # the first of a group costs the others, too
-            budget = most_left_out * n_due / (size * len(names))
-            most = _LARGEST_GROUP if in_groups else _MAX_REPETITIONS
+            budget = most_lost * n_pairs * n_due / (size * len(names))
             is_too_near = is_known or bool(near_sets - {name}) or len(found) > most
             if not n_free[name] or is_too_near or n_spent + n_lost > budget:
                 continue
@@ -275,4 +264,4 @@ def _select(
             nearest = min(chosen, key=lambda held: (abs(held[0] - place[0]), abs(held[1] - place[1])))
             beside[place] = f"beside {format_place(nearest)} ({name})"
     reasons = beside | {place: next(iter(found.values())) for place, found in near.items()}
-    return held_out, {place: reasons[place] for place in sorted(reasons) if place not in held_out}
+    return Split(held_out, {place: reasons[place] for place in sorted(reasons) if place not in held_out}, way)

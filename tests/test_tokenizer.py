@@ -70,6 +70,19 @@ def test_decoding_what_was_encoded_gives_the_normalized_text(tokenizers, kind, t
 FRENCH = [f"Voulez-vous {a} {b}\u00a0?" for a in ("voir", "lire") for b in ("le chat", "le livre", "Noël")] * 200
 
 
+@every_kind
+def test_no_piece_crosses_a_place_where_the_text_is_cut(tokenizers, kind):
+    tokenizer, text = tokenizers[kind], "the old cat sees a red bird"
+    assert (
+        tokenizer.encode_src_cut(text, []) == tokenizer.encode_src_cut(text, [0, 4, 27]) == tokenizer.encode_src(text)
+    )
+    for place in range(1, len(text)):
+        pieces = [piece.replace("▁", " ") for piece in tokenizer.src_pieces(tokenizer.encode_src_cut(text, [place]))]
+        assert "".join(pieces).strip() == text
+        ends = [len("".join(pieces[: n + 1]).lstrip()) for n in range(len(pieces))]
+        assert place in ends or (text[place - 1] == " " and place - 1 in ends)  # a space is of the word behind it
+
+
 @pytest.mark.parametrize(("algorithm", "separate"), [("unigram", True), ("bpe", False)])
 def test_no_break_spaces_come_back_where_targets_have_them_however_rare(algorithm, separate):
     rare = [*FRENCH, "Oui\u202f!"]  # of a character in 17,000, which is below the character coverage

@@ -16,9 +16,10 @@ import re
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import cached_property
+from itertools import pairwise
 
 import sentencepiece as spm
 
@@ -115,6 +116,14 @@ class Tokenizer:
     def encode_tgt(self, text: str) -> list[int]:
         """Target ids of text that `normalize_tgt` gave, without begin and end symbol."""
         return list(self._tgt.encode(text))
+
+    def encode_src_cut(self, text: str, places: Iterable[int]) -> list[int]:
+        """`encode_src` in pieces of which none crosses one of these places in the text."""
+        ids, within = list(self._src_tags), self._src.encode(_IN_NO_PIECE)
+        for start, end in pairwise(sorted({0, *places, len(text)})):
+            piece, is_within = text[start:end], start > 0 and not text[start - 1 : start + 1].count(" ")
+            ids += self._src.encode(_IN_NO_PIECE + piece)[len(within) :] if is_within else self._src.encode(piece)
+        return ids
 
     def encode_tgt_within(self, text: str) -> list[int]:
         """The same for text that follows on other text without a space."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -46,20 +47,30 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
     """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
     write is placed by its attention."""
     decoded = [[tokenizer.decode_tgt(one.ids) for one in part.hypotheses] for part in parts]
+    sources = [_cut_at_marks(part.source, tokenizer, model) for part in parts]
     unfinished = [
-        (part.src_ids, one.ids_with_end)
-        for part, texts in zip(parts, decoded, strict=True)
+        (source.ids, one.ids_with_end)
+        for source, part, texts in zip(sources, parts, decoded, strict=True)
         for one, text in zip(part.hypotheses, texts, strict=True)
-        if not _is_whole(part.source, text)
+        if not _is_whole(source, text)
     ]
     weights = cross_attention(model, unfinished)
-    for part, texts in zip(parts, decoded, strict=True):
+    for source, part, texts in zip(sources, parts, decoded, strict=True):
         yield [
-            numbered_back(part.source.sentence.written(text), part.source.symbols)
-            if _is_whole(part.source, text)
-            else _written_by_alignment(part.source, one.ids, next(weights), tokenizer)
+            numbered_back(source.sentence.written(text), source.symbols)
+            if _is_whole(source, text)
+            else _written_by_alignment(source, one.ids, next(weights), tokenizer)
             for one, text in zip(part.hypotheses, texts, strict=True)
         ]
+
+
+def _cut_at_marks(source: SourcePart, tokenizer: Tokenizer, model: Transformer) -> SourcePart:
+    """The part in pieces of which none crosses a mark, where the model can read so many: one that does would belong to both
+    sides."""
+    if not source.marks:
+        return source
+    ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
+    return replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
 
 
 def _is_whole(source: SourcePart, translation: str) -> bool:
@@ -96,6 +107,8 @@ def _word_weights(
     src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
     tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
     matrix = of_tgt @ weights[: len(tgt_ids), n_tags : len(source.ids)].double().numpy() @ of_src.T
+    of_letters = [np.array([any(map(str.isalnum, word.text)) for word in words]) for words in (src_words, tgt_words)]
+    matrix[np.ix_(~of_letters[1], of_letters[0])] = 0  # a full stop attends to words that it does not translate
     return src_words, tgt_words, matrix / np.maximum(of_tgt.sum(1, keepdims=True), 1)
 
 

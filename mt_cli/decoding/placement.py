@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Weights = npt.NDArray[np.float64]
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>", re.DOTALL)
-_LEAST_SHARE = 0.4  # of what a word gives, from which on it belongs to a content rather than to the rest
+_LEAST_SHARE = 0.49  # of what a word gives, from which on it belongs to a content: of two stretches alike the longer
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )  # that HTML never closes

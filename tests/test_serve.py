@@ -27,10 +27,11 @@ from hypothesis import strategies as st
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.serve import app
-from mt_cli.serve.batcher import Batcher, Busy, Task
+from mt_cli.serve.batcher import Batcher, Busy
 from mt_cli.serve.guard import Access
 from mt_cli.serve.metrics import Metrics
 from mt_cli.serve.service import Service
+from mt_cli.serve.tasks import Task
 from mt_cli.serve.translators import Translators, _closest
 
 
@@ -334,7 +335,7 @@ def test_a_file_comes_back_translated_in_its_format(client):
 
 def test_other_websites_get_nothing(client, locked):
     for name in ("evil.example", "evil.example:5000", "127.0.0.1.evil.example"):
-        assert client.ask("GET", "/languages", Host=name).status == 403
+        assert client.ask("GET", "/languages", Host=name).status == 400
     assert client.ask("GET", "/languages", Host=f"localhost:{client.port}").status == 200
     assert client.ask("GET", "/languages", Origin="http://evil.example").status == 403
     assert "access-control-allow-origin" not in client.ask("GET", "/languages").headers
@@ -401,9 +402,10 @@ class Slow:
     """Translates in capitals, once it may."""
 
     def __init__(self) -> None:
-        self.may, self.batches = threading.Event(), list[list[str]]()
+        self.has_begun, self.may, self.batches = threading.Event(), threading.Event(), list[list[str]]()
 
-    def __call__(self, served: object, task: Task, lines: list[str]) -> list[Any]:
+    def __call__(self, task: Task, lines: list[str]) -> list[Any]:
+        self.has_begun.set()
         self.may.wait()
         self.batches.append(lines)
         if "bad" in lines:
@@ -413,9 +415,9 @@ class Slow:
 
 def test_what_waits_is_translated_together_and_what_is_cancelled_is_not(caplog):
     slow, task = Slow(), Task(("en", "de"))
-    batcher = Batcher(lambda pair: None, slow, 100, Metrics())  # type: ignore[arg-type, return-value]
+    batcher = Batcher(slow, 1, 64, 100, Metrics())
     first = batcher.submit(task, ["a"])
-    wait_for(lambda: not batcher.n_waiting)
+    assert slow.has_begun.wait(60)
     waiting = [batcher.submit(task, [text]) for text in ("b", "gone", "bad", "c")]
     waiting[1].cancel()
     other = batcher.submit(Task(("en", "fr")), ["d", "e"])
@@ -436,7 +438,7 @@ def test_what_waits_is_translated_together_and_what_is_cancelled_is_not(caplog):
 
 def test_a_long_request_lets_others_in_between():
     slow, task = Slow(), Task(("en", "de"))
-    batcher = Batcher(lambda pair: None, slow, 10_000, Metrics())  # type: ignore[arg-type, return-value]
+    batcher = Batcher(slow, 1, 128, 10_000, Metrics())
     long, short = batcher.submit(task, ["a"] * 300), batcher.submit(Task(("en", "fr")), ["b"])
     slow.may.set()
     assert len(long.result()) == 300 and short.result() == ["B"]

@@ -11,18 +11,24 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import uvicorn
-from starlette.routing import Router
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
-from mt_cli.serve import api_deepl, api_libretranslate, api_page
-from mt_cli.serve.guard import Access, Guard
+from mt_cli.serve import deepl, libretranslate, page
+from mt_cli.serve.guard import Access
 from mt_cli.serve.metrics import Metrics
-from mt_cli.serve.service import Service
+from mt_cli.serve.service import Service, route
 from mt_cli.serve.translators import Translators
 
 log = logging.getLogger(__name__)
@@ -30,13 +36,14 @@ log = logging.getLogger(__name__)
 _MAX_CONNECTIONS = 4096
 _MAX_HEADER_BYTES = 32_768
 _SECONDS_FOR_HEADERS = 15
+_HEADERS = [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("cache-control", "no-store")]
 
 
 def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: str, opens_browser: bool) -> None:
     """Answers until SIGINT or SIGTERM, which end it by Interrupted. Raises UsageError where nobody may listen there."""
     listener = listen(access.host, port)
-    metrics, translators = Metrics(), Translators(runs, device, engine)
-    service = Service(translators, access, metrics)
+    translators = Translators(runs, device, engine)
+    service = Service(translators, access, Metrics())
     threading.Thread(target=translators.watch, name="watch", daemon=True).start()
     host = f"[{access.host}]" if ":" in access.host else access.host
     url = f"http://{host}:{listener.getsockname()[1]}"
@@ -67,23 +74,31 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)
-        listener.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-        )  # an answer is two packets; not to wait 40 ms between
-        return listener
     except OSError as error:
         raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from None
-
-
-def application(service: Service) -> Guard:
-    routes = [route for api in (api_page, api_libretranslate, api_deepl) for route in api.routes(service)]
-    return Guard(Router(routes), service.access, service.metrics, [route.path for route in routes])
+    listener.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # an answer is two packets; not to wait 40 ms between
+    return listener
 
 
 def server(service: Service) -> uvicorn.Server:
+    access = service.access
+    cors: dict[str, Any] = {
+        "allow_methods": ("GET", "POST", "DELETE"),
+        "allow_headers": ("authorization", "content-type"),
+    }
+    app = Starlette(
+        routes=[route(service, api, one) for api in (page.API, libretranslate.API, deepl.API) for one in api.endpoints],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
+            *([Middleware(CORSMiddleware, allow_origins=["*"], **cors)] if access.has_cors else []),
+        ],
+        exception_handlers={HTTPException: _error},
+    )
     return uvicorn.Server(
         uvicorn.Config(
-            application(service),
+            app,
             http=_Protocol,
             ws="none",
             lifespan="off",
@@ -91,12 +106,19 @@ def server(service: Service) -> uvicorn.Server:
             log_level="critical",
             access_log=False,
             server_header=False,
+            headers=_HEADERS,
             limit_concurrency=_MAX_CONNECTIONS,
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
             timeout_keep_alive=_SECONDS_FOR_HEADERS,
-            timeout_graceful_shutdown=int(service.access.max_seconds) + 1,
+            timeout_graceful_shutdown=int(access.max_seconds) + 1,
         )
     )
+
+
+async def _error(request: Request, error: Exception) -> Response:
+    """For a path or a method that there is not."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 class _Protocol(H11Protocol):

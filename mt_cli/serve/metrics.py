@@ -3,52 +3,60 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # bounds of the histogram's buckets
+_SECONDS = (
+    "0.01",
+    "0.025",
+    "0.05",
+    "0.1",
+    "0.25",
+    "0.5",
+    "1",
+    "2.5",
+    "5",
+    "10",
+    "+Inf",
+)  # bounds of the histogram's buckets
 
 
 class Metrics:
-    """Counters; all methods may be called from any thread."""
+    """Counters by their names and labels, as Prometheus writes both; all methods may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._totals, self._requests, self._buckets = (
-            defaultdict[str, float](float),
-            Counter[tuple[str, int]](),
-            Counter[int](),
-        )
+        self._lock, self._values = threading.Lock(), Counter[str]()
 
-    def add(self, name: str, amount: float = 1) -> None:
+    def add(self, *amounts: tuple[str, float]) -> None:
         with self._lock:
-            self._totals[name] += amount
+            for name, amount in amounts:
+                self._values[name] += amount  # type: ignore[assignment]  # a float
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
 
     def add_request(self, path: str, status: int, seconds: float) -> None:
-        with self._lock:
-            self._requests[path, status] += 1
-            self._totals["request_seconds"] += seconds
-            self._buckets[bisect_left(_SECONDS, seconds)] += 1
+        self.add(
+            (f'mt_requests_total{{path="{path}",status="{status}"}}', 1),
+            *((f'mt_request_seconds_bucket{{le="{bound}"}}', seconds <= float(bound)) for bound in _SECONDS),
+            ("mt_request_seconds_sum", seconds),
+            ("mt_request_seconds_count", 1),
+        )
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """`gauges`: what is measured now."""
         with self._lock:
-            totals, requests, buckets = dict(self._totals), sorted(self._requests.items()), Counter(self._buckets)
-        lines = ["# TYPE mt_requests_total counter"]
-        lines += [f'mt_requests_total{{path="{path}",status="{status}"}} {count}' for (path, status), count in requests]
-        lines.append("# TYPE mt_request_seconds histogram")
-        total = 0
-        for place, bound in enumerate([*map(str, _SECONDS), "+Inf"]):
-            total += buckets[place]
-            lines.append(f'mt_request_seconds_bucket{{le="{bound}"}} {total}')
-        lines += [f"mt_request_seconds_sum {totals.pop('request_seconds', 0):.6f}", f"mt_request_seconds_count {total}"]
-        for name, value in totals.items():
-            lines += [f"# TYPE mt_{name}_total counter", f"mt_{name}_total {value:.10g}"]
-        for name, value in {**gauges, **_memory()}.items():
-            lines += [f"# TYPE {name} gauge", f"{name} {value:.10g}"]
+            samples = {**self._values, **gauges, **_memory()}
+        lines, families = list[str](), dict[str, list[str]]()
+        for name, value in samples.items():
+            family = re.sub(r"(_bucket|_sum|_count)?({.*)?$", "", name)
+            families.setdefault(family, []).append(f"{name} {value:.12g}")
+        for family, own in families.items():
+            kind = "histogram" if "seconds_count" in own[-1] else "counter" if family.endswith("_total") else "gauge"
+            lines += [f"# TYPE {family} {kind}", *own]
         return "\n".join(lines) + "\n"
 
 

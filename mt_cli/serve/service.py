@@ -1,60 +1,111 @@
-"""What all APIs of a server share: the parameters of a request, and the way from these to translations."""
+"""What all APIs of a server share: how a request becomes parameters, these become translations, and errors become answers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-import torch
-from starlette.datastructures import UploadFile
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive
 
-from mt_cli.decoding.parts import Translation
-from mt_cli.decoding.translator import Translator
+from mt_cli.decoding.search import usual_batch_size
 from mt_cli.errors import UsageError
-from mt_cli.serve.batcher import Batcher, Busy, Task
-from mt_cli.serve.detection import detect
-from mt_cli.serve.explained import explained
-from mt_cli.serve.guard import Access, Refused
+from mt_cli.serve.batcher import Batcher, Busy
+from mt_cli.serve.guard import Access, Needs, Refused
 from mt_cli.serve.metrics import Metrics
-from mt_cli.serve.translators import Pair, Served, Translators
+from mt_cli.serve.tasks import Task, do
+from mt_cli.serve.translators import Pair, Translators
+
+log = logging.getLogger(__name__)
 
 _MAX_LINES = 2000  # of a request
+_MAX_DETECTED = 200  # characters of a text whose language is to be found
 _QUEUE = 30  # requests of the largest size that may wait
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-Parameters = Mapping[str, Any]
-
-
-class Upload(NamedTuple):
-    """A file of a request."""
-
-    name: str
-    content: bytes
+MOST_ALTERNATIVES = 10  # to a translation
+NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # end of a content security policy
 
 
 class Service:
-    """Translates for requests."""
+    """What translates for requests, and what their APIs keep until the server ends."""
 
     def __init__(self, translators: Translators, access: Access, metrics: Metrics):
         self.translators, self.access, self.metrics = translators, access, metrics
-        most = _QUEUE * access.max_characters
-        self.batcher = Batcher(lambda pair: translators.served[pair], _do, most, metrics)
+        self.files, self.glossaries = OrderedDict[str, bytes](), dict[str, Any]()  # by names that cannot be guessed
+        most = usual_batch_size(translators.device), _QUEUE * access.max_characters
+        self.batcher = Batcher(self._do, translators.n_threads, *most, metrics)
 
-    async def translate(self, request: Request, task: Task, lines: Sequence[str]) -> list[Any]:
-        """A result for each line. Raises Refused when too much waits, it takes too long, or the client goes."""
+    def _do(self, task: Task, lines: list[str]) -> list[Any]:
+        return do(self.translators.served[task.pair], task, lines)
+
+
+class Asked:
+    """A request that may be answered. All methods raise Refused for what cannot be."""
+
+    def __init__(self, service: Service, request: Request, parameters: dict[str, Any]):
+        self.service, self.request, self.parameters = service, request, parameters
+
+    def texts(self, name: str) -> list[str]:
+        """Those of a parameter that is one or a list of them."""
+        given, most = self.parameters.get(name), self.service.access.max_characters
+        texts: list[Any] = given if isinstance(given, list) else [given]
+        problem = None
+        if given in (None, "", []):
+            problem = f"missing {name} parameter"
+        elif not all(isinstance(text, str) for text in texts):
+            problem = f"{name} parameter is not a string or a list of strings"
+        elif any(map(_SURROGATE.search, texts)):
+            problem = f"{name} parameter has half a character"
+        elif (n_characters := sum(map(len, texts))) > most:
+            problem = f"request ({n_characters}) exceeds text limit ({most})"
+        elif len(texts) > _MAX_LINES:
+            problem = f"request ({len(texts)}) exceeds batch limit ({_MAX_LINES})"
+        if problem:
+            raise Refused(400, f"Invalid request: {problem}")
+        return texts
+
+    def text(self, name: str) -> str:
+        if isinstance(self.parameters.get(name), list):
+            raise Refused(400, f"Invalid request: {name} parameter is a list, expected a string")
+        return self.texts(name)[0]
+
+    def number(self, name: str, most: int) -> int:
+        """A whole number from 0 to `most`, 0 where it is missing."""
+        given = self.parameters.get(name) or 0
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given[:9])
+        if type(given) is not int or not 0 <= given <= most:
+            raise Refused(400, f"Invalid request: {name} parameter is not a whole number from 0 to {most}")
+        return given
+
+    def pair(self, source: str = "source", target: str = "target") -> Pair:
+        """The direction that these parameters name."""
+        codes = self.text(source), self.text(target)
+        if (pair := self.service.translators.find(*codes)) is None:
+            raise Refused(400, f"{codes[0][:40]} to {codes[1][:40]} is not supported")
+        return pair
+
+    async def translate(self, task: Task, lines: Sequence[str]) -> list[Any]:
+        """A result for each line. It is refused when too much waits, when it takes too long, and when the client goes."""
         try:
-            waiting = self.batcher.submit(task, lines)
+            waiting = self.service.batcher.submit(task, lines)
         except Busy as error:
             raise Refused(503, "too many requests wait; try again later", error.retry_after) from None
         result: asyncio.Future[Any] = asyncio.wrap_future(waiting)
-        gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnection(request))
+        gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnection(self.request))
         try:
-            seconds = self.access.max_seconds
+            seconds = self.service.access.max_seconds
             await asyncio.wait({result, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if result.done():
                 return result.result()
@@ -66,151 +117,124 @@ class Service:
             result.cancel()
             gone.cancel()
         if gone.done():
-            raise Refused(499, "the client has gone")
+            raise ClientDisconnect
         raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later", 5)
 
-    def pair_of(self, parameters: Parameters, source: str = "source", target: str = "target") -> Pair:
-        """The direction that these parameters name. Raises Refused where no run has it."""
-        codes = self.text(parameters, source), self.text(parameters, target)
-        if (pair := self.translators.find(*codes)) is None:
-            raise Refused(400, f"{codes[0][:40]} to {codes[1][:40]} is not supported")
-        return pair
-
-    async def find_pair(self, request: Request, source: str, target: str, text: str) -> tuple[Pair | None, float]:
+    async def find_pair(self, source: str, target: str, text: str) -> tuple[Pair | None, float]:
         """The direction that is asked for, None where no run has it, and how sure a source is that is to be detected."""
         if source.casefold() != "auto":
-            return self.translators.find(source, target), 100.0
-        found = await self.detect(request, text, target)
-        return found[0] if found else (None, 0.0)
+            return self.service.translators.find(source, target), 100.0
+        return next(iter(await self.detect(text, target)), (None, 0.0))
 
-    async def detect(self, request: Request, text: str, target: str | None = None) -> list[tuple[Pair, float]]:
-        """As `detect`, of all directions, or of those into one language."""
-        served = self.translators.served
-        if target is not None:
-            pairs = (self.translators.find(source, target) for source, _ in served)
-            served = {pair: served[pair] for pair in pairs if pair}
+    async def detect(self, text: str, target: str | None = None) -> list[tuple[Pair, float]]:
+        """A direction from each language that the text may be in, into `target` if it is given, with a confidence of 0 to 100:
+        by its letters, and by how probable the translation is. Best first."""
+        text = text[:_MAX_DETECTED]
+        shares = self.service.translators.likely(text, target)
+        weights = dict.fromkeys(shares, 1.0)
+        for pair in shares if len(shares) > 1 else ():
+            [score] = await self.translate(Task(pair, kind="scored"), [text])
+            weights[pair] = math.exp(score)
+        total = sum(weights.values())
+        found = [(pair, round(100 * share * weights[pair] / total, 1)) for pair, share in shares.items()]
+        return sorted(found, key=lambda one: -one[1])
 
-        async def score(pair: Pair, line: str) -> float:
-            return float((await self.translate(request, Task(pair, kind="scored"), [line]))[0])
 
-        return await detect(text, served, score)
+class Endpoint(NamedTuple):
+    """A path of an API, and what answers there: a Response, or a value that becomes JSON."""
 
-    # What a request says -------------------------------------------------------------------------------------------
+    methods: str  # words
+    path: str
+    answer: Callable[[Asked], Awaitable[Any]]
+    needs: Needs = "key"
+    takes_file: bool = False
 
-    async def parameters(self, request: Request) -> dict[str, Any]:
-        """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither."""
-        found: dict[str, Any] = dict(request.query_params)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+class Api(NamedTuple):
+    """What programs ask for, and how they are told that something is wrong."""
+
+    endpoints: Sequence[Endpoint]
+    error_key: str = "error"  # of the message
+    missing_key_status: int = 403  # where an API key is needed and none is given
+
+    def error(self, status: int, message: str, retry_after: int | None = None) -> Response:
+        headers = {"retry-after": str(retry_after)} if retry_after is not None else {}
+        if status in {408, 413}:  # the rest of the body is not read
+            headers["connection"] = "close"
+        return JSONResponse({self.error_key: _SURROGATE.sub("?", message)}, status, headers)
+
+
+def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
+    """All that a request passes, and what every answer carries."""
+    access = service.access
+
+    async def answer(request: Request) -> Response:
+        began, most = time.monotonic(), access.max_file_bytes if endpoint.takes_file else access.max_body_bytes
+        request = Request(request.scope, _limited(request.receive, most))
         try:
-            if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
-                async with request.form(max_part_size=self.access.max_body_bytes) as form:
-                    for name in form:
-                        values = [
-                            Upload(one.filename or "", await one.read()) if isinstance(one, UploadFile) else one
-                            for one in form.getlist(name)
-                        ]
-                        found[name] = values[0] if len(values) == 1 else values
-            elif body := await request.body():
-                content = json.loads(body)
-                if not isinstance(content, dict):
-                    raise ValueError
-                found |= content
-        except (ValueError, RecursionError):
-            raise Refused(400, "Invalid request: the body is no JSON object and no form") from None
-        return found
+            access.refuse_strangers(request)
+            parameters = dict[str, Any]()
+            if endpoint.needs != "nothing":
+                async with asyncio.timeout(access.max_seconds):
+                    parameters = await _parameters(request, most)
+            access.refuse_without_right(endpoint.needs, request, parameters, api.missing_key_status)
+            found = await endpoint.answer(Asked(service, request, parameters))
+            response = found if isinstance(found, Response) else JSONResponse(found)
+        except Refused as error:
+            response = api.error(error.status, error.message, error.retry_after)
+        except TimeoutError:
+            response = api.error(408, f"the body took longer than {access.max_seconds:g} s")
+        except ClientDisconnect:
+            response = api.error(499, "the client has gone")
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            log.error(f"{request.method} {endpoint.path}: {type(error).__name__}: {reason}")
+            response = api.error(500, "internal error")
+        finally:
+            await request.close()
+        response.headers.setdefault("content-security-policy", f"default-src 'none'; {NO_FRAMES}")
+        service.metrics.add_request(endpoint.path, response.status_code, time.monotonic() - began)
+        return response
 
-    def require_key(self, request: Request, parameters: Parameters, missing: int = 403) -> None:
-        """Raises Refused with the status `missing` where a key is needed and none is given, and 403 for a wrong one."""
-        if self.access.keys and not self._is_from_page(request):
-            self._require_key(request, parameters, missing)
-
-    def require_token_or_key(self, request: Request, parameters: Parameters) -> None:
-        """Raises Refused where neither the page sends this nor somebody with a key: another website may not."""
-        if not self._is_from_page(request):
-            if not self.access.keys:
-                raise Refused(403, "only the page of this server, or a client with an API key, may send this")
-            self._require_key(request, parameters, 403)
-
-    def _is_from_page(self, request: Request) -> bool:
-        return self.access.is_token(request.headers.get("x-mt-token", ""))
-
-    def _require_key(self, request: Request, parameters: Parameters, missing: int) -> None:
-        given = parameters.get("api_key") or request.headers.get("authorization", "").rpartition(" ")[2]
-        if not given:
-            raise Refused(missing, "Please contact the server operator to get an API key")
-        if not isinstance(given, str) or not self.access.is_key(given):
-            raise Refused(403, "Invalid API key")
-
-    def texts(self, parameters: Parameters, name: str) -> list[str]:
-        """The texts of a parameter that is one or a list of them. Raises Refused for none, for other types and for too much."""
-        given = parameters.get(name)
-        texts: list[Any] = given if isinstance(given, list) else [given]
-        if given in (None, "", []):
-            raise Refused(400, f"Invalid request: missing {name} parameter")
-        for text in texts:
-            if not isinstance(text, str):
-                raise Refused(400, f"Invalid request: {name} parameter is not a string or a list of strings")
-            if _SURROGATE.search(text):
-                raise Refused(400, f"Invalid request: {name} parameter has half a character")
-        n_characters = sum(map(len, texts))
-        if n_characters > self.access.max_characters:
-            raise Refused(
-                400, f"Invalid request: request ({n_characters}) exceeds text limit ({self.access.max_characters})"
-            )
-        if len(texts) > _MAX_LINES:
-            raise Refused(400, f"Invalid request: request ({len(texts)}) exceeds batch limit ({_MAX_LINES})")
-        return texts
-
-    def text(self, parameters: Parameters, name: str) -> str:
-        """Raises Refused for anything but one text."""
-        texts = self.texts(parameters, name)
-        if isinstance(parameters[name], list):
-            raise Refused(400, f"Invalid request: {name} parameter is a list, expected a string")
-        return texts[0]
+    return Route(endpoint.path, answer, methods=endpoint.methods.split())
 
 
-def number(parameters: Parameters, name: str, most: int) -> int:
-    """A whole number from 0 to `most`, 0 where it is missing. Raises Refused for anything else."""
-    given = parameters.get(name) or 0
-    if isinstance(given, str) and given.isdecimal():
-        given = int(given[:9])
-    if type(given) is not int or not 0 <= given <= most:
-        raise Refused(400, f"Invalid request: {name} parameter is not a whole number from 0 to {most}")
-    return given
+def _limited(receive: Receive, most: int) -> Receive:
+    """Gives a body of at most `most` bytes. Raises Refused."""
+    n_bytes = 0
+
+    async def received() -> Message:
+        nonlocal n_bytes
+        message = await receive()
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > most:
+            raise Refused(413, f"a body of more than {most} bytes")
+        return message
+
+    return received
+
+
+async def _parameters(request: Request, most: int) -> dict[str, Any]:
+    """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither,
+    and for one of more than `most` bytes: before it is read, where it says so."""
+    found: dict[str, Any] = dict(request.query_params)
+    length = request.headers.get("content-length", "0")
+    if float(length) > most:
+        raise Refused(413, f"a body of {length[:20]} bytes, expected at most {most}")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
+            form = await request.form(max_part_size=most)
+            values = {name: form.getlist(name) for name in form}
+            return found | {name: own[0] if len(own) == 1 else own for name, own in values.items()}
+        content = json.loads(await request.body() or b"{}")
+        if not isinstance(content, dict):
+            raise ValueError
+        return found | content
+    except (ValueError, RecursionError, HTTPException):
+        raise Refused(400, "Invalid request: the body is no JSON object and no form") from None
 
 
 async def _disconnection(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _do(served: Served, task: Task, lines: list[str]) -> list[Any]:
-    """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
-    options: dict[str, Any] = {}
-    if served.translator.device.type == "cpu":  # as many batches as there are threads
-        options["batch_size"] = min(64, max(8, math.ceil(len(lines) / torch.get_num_threads())))
-    if task.n_best > 1:
-        options["n_best"] = task.n_best
-        if type(served.translator) is not Translator:
-            options["length_normalization"] = "average"  # the one that CTranslate2 has
-    translator = served.translator
-    if task.glossary:
-        options["glossary"] = dict(task.glossary)
-        if type(translator) is not Translator:  # CTranslate2 has no search for terms
-            parts = translator.models, translator.tokenizer, translator.config, translator.profile, translator.origin
-            translator = Translator(*parts)
-    translations = translator.translations(lines, markup=task.markup, **options)
-    if task.kind == "explained":
-        return explained(served, translations)
-    if task.kind == "scored":
-        return [_score(served, one) for one in translations]
-    return [one.texts for one in translations]
-
-
-def _score(served: Served, translation: Translation) -> float:
-    """That of a copy is very low: it is no translation."""
-    if translation.text == translation.source:
-        return -100.0
-    pairs = [(part.src_ids, part.hypotheses[0].ids) for part in translation.parts]
-    scores = [one for of_part in served.translator.token_scores(pairs) for one in of_part]
-    return max(-100.0, sum(scores) / len(scores))

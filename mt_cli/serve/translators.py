@@ -1,4 +1,5 @@
-"""The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run moves."""
+"""The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run moves;
+and which of them a client means."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from mt_cli.data.languages import english_name
+from mt_cli.data.normalize import is_letter
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
@@ -21,6 +25,7 @@ from mt_cli.run.run_dir import RunDir
 log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_TOLERANCE = 0.05  # of the letters of a text
 
 Pair = tuple[str, str]  # codes of source and target, as `code_of` writes them
 
@@ -48,7 +53,8 @@ class Translators:
 
     def __init__(self, runs: Sequence[Path], device: str, engine: str):
         """Raises RunDirError or CheckpointError for a run that is not whole."""
-        self._paths, self._device, self._engine = runs, device, engine
+        self._paths, self._engine, self.device = runs, engine, choose_device(device)
+        self.n_threads = torch.get_num_threads() if self.device.type == "cpu" else 1  # that translate at the same time
         self._marks = {run: _mark(run) for run in runs}
         self._of_runs = {run: self._load(run) for run in runs}
         self.served = self._joined()
@@ -82,6 +88,20 @@ class Translators:
         own_target = _closest(target, [target for source, target in pairs if source == own_source])
         return (own_source, own_target) if own_source and own_target else None
 
+    def likely(self, text: str, target: str | None) -> dict[Pair, float]:
+        """A direction from each language that the text may be in, into `target` if it is given, and the share of its letters that
+        this language has. A language with clearly fewer of them than another is not meant."""
+        letters, shares = [char for char in text.casefold() if is_letter(char)], dict[Pair, float]()
+        pairs = {
+            source: self.find(source, target) if target else (source, own) for source, own in reversed([*self.served])
+        }
+        for pair in filter(None, pairs.values()):
+            profile = self.served[pair].translator.profile
+            known = set(profile.characters.casefold()) if profile is not None else set(letters)
+            shares[pair] = sum(char in known for char in letters) / max(1, len(letters))
+        best = max(shares.values(), default=0.0)
+        return {pair: share for pair, share in shares.items() if share > 0 and share >= best - _TOLERANCE}
+
     def watch(self) -> None:
         """Loads runs whose best checkpoint has moved, until `close`; what is translated meanwhile is not held up."""
         while not self._is_closed.wait(_SECONDS_BETWEEN_LOOKS):
@@ -103,31 +123,38 @@ class Translators:
     def _load(self, path: Path) -> dict[Pair, Served]:
         run = RunDir.existing(path)
         loaded, found = load_model(run), dict[Pair, Served]()
-        device = choose_device(self._device)
         for direction in directions_of(loaded.config):
             pair = (code_of(direction.data.src_lang), code_of(direction.data.tgt_lang))
             one = loaded.for_direction(direction, run)
-            parts = [one.model.to(device)], one.tokenizer, one.config, one.profile, [(run, "best")]
-            translator = self._translator_of_engine(*parts) if device.type == "cpu" else Translator(*parts)
+            translator = self._translator(
+                [one.model.to(self.device)], one.tokenizer, one.config, one.profile, [(run, "best")]
+            )
             found.setdefault(pair, Served(translator, load_estimate(translator), run, direction))
         return found
 
-    def _translator_of_engine(self, *parts: object) -> Translator:
-        """By CTranslate2 where it is installed and holds the run, unless another engine was asked for."""
-        if self._engine == "mt" or (self._engine == "auto" and importlib.util.find_spec("ctranslate2") is None):
-            return Translator(*parts)  # type: ignore[arg-type]
-        from mt_cli.export.engine import CTranslate2Translator, Int8Translator
+    def _translator(self, *parts: Any) -> Translator:
+        """That of the engine that was asked for. CTranslate2 takes half our time or less for greedy search; but it goes on with a
+        beam search when nothing can win any more, and then takes twice our time. So `auto` is CTranslate2 for the former."""
+        search, is_auto = parts[2].decoding, self._engine == "auto"
+        is_greedy = search.beam_size == 1 and not search.sample
+        is_possible = self.device.type == "cpu" and importlib.util.find_spec("ctranslate2") is not None
+        if self._engine != "mt" and (not is_auto or (is_greedy and is_possible)):
+            from mt_cli.export.engine import CTranslate2Translator, Int8Translator
 
-        kind = Int8Translator if self._engine == "ctranslate2-int8" else CTranslate2Translator
+            try:
+                engine = (Int8Translator if self._engine == "ctranslate2-int8" else CTranslate2Translator)(*parts)
+                engine.settings()
+                return engine
+            except UsageError as error:
+                if not is_auto:
+                    raise
+                log.info(f"note: translated by torch, which is slower for this run: {error}")
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # of each translation
         try:
-            translator = kind(*parts)
-            translator.settings()
-            return translator
-        except UsageError as error:
-            if self._engine != "auto":
-                raise
-            log.info(f"note: translated by torch, which is slower than CTranslate2 on a CPU: {error}")
-            return Translator(*parts)  # type: ignore[arg-type]
+            return Translator(*parts)
+        finally:
+            torch.set_num_threads(n_threads)
 
 
 def _mark(run: Path) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What the page shows of a translated line: its words, which of them to doubt, and what each attended to.
+"""What a request may want of a translator, and its doing: translations, scores of them, or all that the page shows of them.
 
 Letters in shapes: S source words, T target words, as they are shown; the model reads and writes others.
 """
@@ -7,27 +7,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mt_cli.data.spans import Markup
 from mt_cli.decoding.alignment import words_of
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.placement import Weights
+from mt_cli.decoding.translator import Translator
 from mt_cli.explain.doubts import Doubt, ExplainedLine, explain_lines
-from mt_cli.serve.translators import Served
+from mt_cli.serve.translators import Pair, Served
 
 _OF_SOURCE = {"unattended", "unseen"}  # doubts that name words or characters of the source
 
 
-def explained(served: Served, translations: Sequence[Translation]) -> list[dict[str, Any]]:
-    """For each line what `/mt/translate` answers."""
-    lines = explain_lines(served.translator, list(translations))
-    estimates = served.estimate.of(served.translator, lines) if served.estimate is not None else [None] * len(lines)
-    return [_shown(served, line, chrf) for line, chrf in zip(lines, estimates, strict=True)]
+class Task(NamedTuple):
+    """What a request wants; requests with equal tasks are translated together."""
+
+    pair: Pair
+    markup: Markup | None = None
+    n_best: int = 1
+    kind: Literal["translated", "explained", "scored"] = "translated"
+    glossary: tuple[tuple[str, str], ...] = ()
+
+
+def do(served: Served, task: Task, lines: list[str]) -> list[Any]:
+    """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
+    options: dict[str, Any] = {"n_best": task.n_best} if task.n_best > 1 else {}
+    translator = served.translator
+    if task.glossary:
+        options["glossary"] = dict(task.glossary)
+        if type(translator) is not Translator:  # CTranslate2 has no search for terms
+            parts = translator.models, translator.tokenizer, translator.config, translator.profile, translator.origin
+            translator = Translator(*parts)
+    elif task.n_best > 1 and type(translator) is not Translator:
+        options["length_normalization"] = "average"  # the one that CTranslate2 has
+    translations = translator.translations(lines, markup=task.markup, **options)
+    if task.kind == "scored":
+        return [_score(served, one) for one in translations]
+    if task.kind == "translated":
+        return [one.texts for one in translations]
+    explained = explain_lines(translator, translations)
+    estimates = served.estimate.of(translator, explained) if served.estimate is not None else [None] * len(lines)
+    return [_shown(served, line, chrf) for line, chrf in zip(explained, estimates, strict=True)]
+
+
+def _score(served: Served, translation: Translation) -> float:
+    """That of a copy is very low: it is no translation."""
+    if translation.text == translation.source:
+        return -100.0
+    pairs = [(part.src_ids, part.hypotheses[0].ids) for part in translation.parts]
+    scores = [one for of_part in served.translator.token_scores(pairs) for one in of_part]
+    return max(-100.0, sum(scores) / len(scores))
 
 
 def _shown(served: Served, line: ExplainedLine, chrf: float | None) -> dict[str, Any]:
+    """What `/mt/translate` answers."""
     source, target = (_words(text) for text in (line.translation.source, line.translation.text))
     weights = _attention(served, line, source, target)
     return {

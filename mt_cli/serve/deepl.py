@@ -1,0 +1,174 @@
+"""The API of DeepL, as its own client and Weblate use it. Glossaries are kept in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+import uuid
+from typing import Any, NamedTuple
+
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from mt_cli.data.languages import english_name
+from mt_cli.serve.guard import Refused
+from mt_cli.serve.service import Api, Asked, Endpoint
+from mt_cli.serve.tasks import Task
+
+_MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
+_MOST_USED = 10**12  # characters: the quota that clients ask for
+_BILLED = "mt_billed_characters_total"  # since the server began
+_VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a region the client refuses these as targets
+_Entries = tuple[tuple[str, str], ...]
+
+
+class _Glossary(NamedTuple):
+    shown: dict[str, Any]  # what the API says of it
+    entries: _Entries
+
+
+async def translate(asked: Asked) -> Any:
+    lines, target, given = asked.texts("text"), asked.text("target_lang"), asked.parameters
+    source = asked.text("source_lang") if given.get("source_lang") else "auto"
+    markup: Any = given.get("tag_handling") or None
+    if markup not in (None, "xml", "html"):
+        raise Refused(400, "Value for 'tag_handling' not supported.")
+    glossary = _glossary(asked, identifier).entries if (identifier := given.get("glossary_id")) else ()
+    pair, _ = await asked.find_pair(source, target, lines[0])
+    if pair is None:
+        is_known = source == "auto" or asked.service.translators.knows(source)
+        raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
+    kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
+    found = await asked.translate(Task(pair, markup, glossary=glossary), [line for line, _ in kept])
+    asked.service.metrics.add((_BILLED, sum(map(len, lines))))
+    language = pair[0].partition("-")[0].upper()
+    return {
+        "translations": [
+            {
+                "detected_source_language": language,
+                "text": _put_back(texts[0], contents),
+                "billed_characters": len(line),
+            }
+            for line, texts, (_, contents) in zip(lines, found, kept, strict=True)
+        ]
+    }
+
+
+async def languages(asked: Asked) -> Any:
+    is_target, found = asked.parameters.get("type") == "target", dict[str, str]()
+    for code in (pair[is_target] for pair in asked.service.translators.served):
+        variants = _VARIANTS.get(code.upper()) if is_target else None
+        found |= dict.fromkeys(variants or [code.upper()], english_name(code))
+    return [{"language": code, "name": name, "supports_formality": False} for code, name in sorted(found.items())]
+
+
+async def usage(asked: Asked) -> Any:
+    return {"character_count": int(asked.service.metrics[_BILLED]), "character_limit": _MOST_USED}
+
+
+async def pairs(asked: Asked) -> Any:
+    served = asked.service.translators.served
+    return {"supported_languages": [{"source_lang": src.lower(), "target_lang": tgt.lower()} for src, tgt in served]}
+
+
+async def create_glossary(asked: Asked) -> Response:
+    name, source, target = (asked.text(key) for key in ("name", "source_lang", "target_lang"))
+    if asked.service.translators.find(source, target) is None:
+        raise Refused(400, "Unsupported glossary source and target language pair")
+    entries = _entries(asked.text("entries"), asked.parameters.get("entries_format"))
+    if len(asked.service.glossaries) >= _MOST_GLOSSARIES:
+        raise Refused(456, f"there are {_MOST_GLOSSARIES} glossaries already; delete one")
+    shown = {
+        "glossary_id": (identifier := str(uuid.uuid4())),
+        "name": name,
+        "ready": True,
+        "source_lang": source.lower(),
+        "target_lang": target.lower(),
+        "creation_time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()),
+        "entry_count": len(entries),
+    }
+    asked.service.glossaries[identifier] = _Glossary(shown, entries)
+    return JSONResponse(shown, 201)
+
+
+async def list_glossaries(asked: Asked) -> Any:
+    return {"glossaries": [one.shown for one in asked.service.glossaries.values()]}
+
+
+async def show_glossary(asked: Asked) -> Any:
+    return _glossary(asked).shown
+
+
+async def show_entries(asked: Asked) -> Response:
+    rows = ["\t".join(entry) for entry in _glossary(asked).entries]
+    return PlainTextResponse("\n".join(rows), media_type="text/tab-separated-values")
+
+
+async def delete_glossary(asked: Asked) -> Response:
+    del asked.service.glossaries[_glossary(asked).shown["glossary_id"]]
+    return Response(status_code=204)
+
+
+API = Api(
+    [
+        Endpoint("POST", "/v2/translate", translate),
+        Endpoint("GET POST", "/v2/languages", languages),
+        Endpoint("GET POST", "/v2/usage", usage),
+        Endpoint("GET", "/v2/glossary-language-pairs", pairs),
+        Endpoint("POST", "/v2/glossaries", create_glossary),
+        Endpoint("GET", "/v2/glossaries", list_glossaries),
+        Endpoint("GET", "/v2/glossaries/{id}/entries", show_entries),
+        Endpoint("GET", "/v2/glossaries/{id}", show_glossary),
+        Endpoint("DELETE", "/v2/glossaries/{id}", delete_glossary),
+    ],
+    error_key="message",
+)
+
+
+def _glossary(asked: Asked, identifier: object = None) -> _Glossary:
+    """That of the path, or of this identifier."""
+    identifier = identifier or asked.request.path_params["id"]
+    found: _Glossary | None = asked.service.glossaries.get(identifier) if isinstance(identifier, str) else None
+    if found is None:
+        raise Refused(404, "no such glossary; they are kept until the server stops")
+    return found
+
+
+def _entries(text: str, kind: object) -> _Entries:
+    """Source and target of each row. Raises Refused for other columns, for empty cells, and for two targets of one source."""
+    if kind not in ("tsv", "csv"):
+        raise Refused(400, "Unsupported entries_format, expected tsv or csv")
+    try:
+        rows = [line.split("\t") for line in text.splitlines()] if kind == "tsv" else [*csv.reader(io.StringIO(text))]
+    except csv.Error as error:
+        raise Refused(400, f"Invalid glossary entries: {error}") from None
+    rows = [row for row in rows if any(map(str.strip, row))]
+    entries = {row[0].strip(): row[1].strip() for row in rows if len(row) >= 2}
+    if len(entries) < len(rows) or not entries or not all(source and target for source, target in entries.items()):
+        raise Refused(400, "Invalid glossary entries: expected a source and a target in each row, and each source once")
+    if len(entries) > _MOST_ENTRIES:
+        raise Refused(400, f"Invalid glossary entries: {len(entries)} rows, expected at most {_MOST_ENTRIES}")
+    return tuple(entries.items())
+
+
+def _keep(line: str, given: object) -> tuple[str, list[str]]:
+    """The line with an empty tag for each element of the tags `given`, which is not translated; and these elements."""
+    names = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
+    kept = list[str]()
+
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match[0])
+        return f'<mt-kept id="{len(kept) - 1}"/>'
+
+    for name in names:
+        if isinstance(name, str) and re.fullmatch(r"\s*[\w:.-]{1,40}\s*", name):
+            tag = re.escape(name.strip())
+            line = re.sub(rf"<{tag}(?:\s[^<>]*)?>[^<>]*</{tag}>", keep, line)
+    return line, kept
+
+
+def _put_back(text: str, kept: list[str]) -> str:
+    for number, content in enumerate(kept):
+        text = text.replace(f'<mt-kept id="{number}"/>', content)
+    return text

@@ -27,7 +27,7 @@ from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
 from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
-from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, train_tokenizer, with_tags
+from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
 from mt_cli.evaluation.metrics import bleu_tokenizer
@@ -134,7 +134,8 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
     sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
 
     def make() -> Made:
-        tags = tags_of(config)
+        others = [tag_of(one.tgt_lang) for pair in pairs for one in pair.data.corpora if one.tgt_lang is not None]
+        tags = list(dict.fromkeys([*tags_of(config), *others]))
         if any(corpus.synthetic for pair in pairs for corpus in pair.data.corpora):
             for pair in pairs:
                 pair.read()
@@ -163,7 +164,9 @@ def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
     for one, pair in zip(mixtures, config.data.directions, strict=True):
         factor = (largest / one.n_pairs) ** (1 - 1 / config.data.temperature)
         for part in one.parts:
-            parts.append(replace(part, weight=part.weight * factor, name=part.name or pair.corpora[0].files[0]))
+            name, last = part.name or pair.corpora[0].files[0], part.last_weight
+            last = None if last is None else last * factor
+            parts.append(replace(part, weight=part.weight * factor, last_weight=last, name=name))
     return Mixture(parts)
 
 
@@ -227,11 +230,14 @@ def _train_in(
             signals.is_saving_needed = True
             trainer.train()
             ranks.first(lambda: _conclude(trainer, run))
-        if ranks.is_first and join is not None and not isinstance(given.data, SeveralPairs):
+        if ranks.is_first and join is not None:
             from mt_cli.explain.estimate import keep_estimate
+            from mt_cli.training.search_choice import keep_search
 
-            counts = data.train.src_counts(data.tokenizer.src_vocab_size)
-            keep_estimate(run, data.pairs[0].dev_pairs, counts, lambda: signals.is_stopping)
+            keep_search(run, data.pairs, lambda: signals.is_stopping)
+            if not isinstance(given.data, SeveralPairs):
+                counts = data.train.src_counts(data.tokenizer.src_vocab_size)
+                keep_estimate(run, data.pairs[0].dev_pairs, counts, lambda: signals.is_stopping)
 
 
 def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -113,6 +113,9 @@ class Section(BaseModel):
     )
 
 
+COPY = "copy"  # the "language" that copied text is written in
+
+
 class Corpus(Section):
     """Some of the training text."""
 
@@ -124,6 +127,18 @@ class Corpus(Section):
     """Whether a machine translated its source from its target. It only teaches to write, and none of it is held out."""
     hold_out: bool = True
     """Whether pairs of it may become dev and test sets. false: where it is not of the kind that will be translated."""
+    last_weight: float | None = Field(None, ge=0, le=1000)
+    """Its weight in the last phase of the training (training.last_phase). 0: none of it is read there. null: as weight."""
+    tgt_lang: Language | None = None
+    """The language of its target, where that is not the one of the run but a related one, which helps to learn that. A tag
+    before its sources names it. Such corpora come last in the list."""
+    why: str = ""
+    """Why it has these weights, for people."""
+
+    @property
+    def is_like_use(self) -> bool:
+        """Whether its pairs may become dev and test sets."""
+        return self.hold_out and not self.synthetic and self.tgt_lang is None
 
 
 class Monolingual(Section):
@@ -133,8 +148,9 @@ class Monolingual(Section):
     """A text file in the target language with a sentence on each line, or a list of such files."""
     src: TextFiles | None = None
     """The same in the source language. The reverse model learns from it as this run learns from tgt."""
-    search: Literal["greedy", "beam", "sampling"] = "greedy"
-    """How sources are searched for: greedy, beam (as the reverse model's config says), or sampling (Edunov et al. 2018)."""
+    search: Literal["greedy", "beam", "sampling", "copy"] = "greedy"
+    """How sources are searched for: greedy, beam (as the reverse model's config says), or sampling (Edunov et al. 2018). copy:
+    there is no reverse model, each line stands as its own source until the last phase (Currey et al. 2017)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
 
@@ -206,9 +222,17 @@ class LanguagePair(Section):
             if first < n:
                 again = f"the files of {train}.{first} once more; give it a higher weight instead"
                 yield f"{train}.{n}", f"{train}.{n}: {again}"
-        if all(corpus.synthetic for corpus in self.corpora):
+        own = [corpus for corpus in self.corpora if corpus.tgt_lang is None]
+        if self.corpora[: len(own)] != own:
+            yield train, f"{train}: a corpus of another tgt_lang stands before one of the run's; put it behind"
+        if all(corpus.last_weight == 0 for corpus in own):
+            yield (
+                train,
+                f"{train}: no corpus in {self.tgt_lang} is left for the last phase; give one a last_weight above 0",
+            )
+        if all(corpus.synthetic for corpus in own):
             yield train, f"{train}: all corpora are synthetic; add one that people translated"
-        elif self.dev is None and not any(corpus.hold_out and not corpus.synthetic for corpus in self.corpora):
+        elif self.dev is None and not any(corpus.is_like_use for corpus in own):
             remedy = f"give {dev}, or leave out hold_out: false"
             yield f"{train} {dev}", f"{train}: no corpus to hold a dev set out of; {remedy}"
         if "dev" in self.test:
@@ -245,6 +269,12 @@ class DataConfig(LanguagePair):
     def directions(self) -> list[DataConfig]:
         """The data of each language pair by itself."""
         return [self]
+
+    @property
+    def own(self) -> Self:
+        """Without the corpora of related languages, which are the last ones."""
+        own = [corpus for corpus in self.corpora if corpus.tgt_lang is None]
+        return self.model_copy(update={"train": own}) if len(own) < len(self.corpora) else self
 
     @property
     def has_synthetic(self) -> bool:
@@ -420,6 +450,8 @@ class TrainingConfig(Section):
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts of the network that never change, for a run with init_from that learns from little text. The output projection is
     one of the embeddings."""
+    last_phase: Probability = 0.33
+    """Share of the steps, counted from the end, in which corpora have their last_weight, where they have one."""
     batch_tokens: BatchTokens = 2048
     """Target tokens in a batch, padding included. auto: the smallest batch that trains about as many tokens a second as the
     fastest that fits into memory. If memory runs out, halve it and double accumulate."""
@@ -610,6 +642,8 @@ def flat_keys(values: dict[str, Any], section: str = "") -> dict[str, Any]:
     flat = dict[str, Any]()
     for name, value in values.items():
         key = f"{section}{name}"
+        if name == "why":
+            continue
         if name == "train" and isinstance(value[0], str):
             value = [Corpus(files=value).model_dump()]
         if isinstance(value, list) and value and isinstance(value[0], dict):

@@ -10,7 +10,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from itertools import chain, islice
 from operator import methodcaller
 from pathlib import Path
@@ -24,7 +24,7 @@ from mt_cli.augment.variation import MOST_VARIED, varied
 from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
-from mt_cli.config import Config, DataConfig
+from mt_cli.config import COPY, Config, DataConfig
 from mt_cli.data.corpora import Places, TextSet, TrainingText
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
 from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
@@ -104,15 +104,21 @@ class PairText:
         """The settings that reading depends on."""
         return {key: getattr(self.data, key) for key in ("columns", "on_bad_line", "dedup", "src_lang", "tgt_lang")}
 
-    def pairs(self) -> Iterator[SentencePair]:
-        """All training pairs as they are written. Raises DataError for what is wrong with any of the sets."""
-        return chain.from_iterable(map(read_copy, self._copies.values()))
+    def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
+        """The pairs of these sets as they are written; of all corpora where none is given. Raises DataError for what is
+        wrong with any of them."""
+        return chain.from_iterable(read_copy(self._copies[one.name]) for one in sets or self.sets)
 
     def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as the stages so far have changed them; of all sets where none is given."""
         for one in sets or self.trained_sets:
             pairs = read_copy(self._copies[one.name]) if one is not self.words else self._read(one)
             yield from self.changed(pairs)
+
+    @property
+    def own_sets(self) -> list[TextSet]:
+        """The corpora in the languages of the run, without those of related ones."""
+        return self.sets[: len(self.data.own.corpora)]
 
     @property
     def trained_sets(self) -> list[TextSet]:
@@ -173,11 +179,11 @@ class PairText:
         """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has: more shall not make the network
         too large or the training too long for the others."""
         corpora = self.data.corpora
-        shares = [1.0 if one.hold_out and not one.synthetic else min(1.0, one.weight) for one in corpora]
+        shares = [1.0 if one.is_like_use else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
             corpus, share = corpora[pair.corpus], shares[pair.corpus]
             self.n_of_epoch[corpus.synthetic] += corpus.weight
-            if not corpus.synthetic:
+            if not corpus.synthetic and corpus.tgt_lang is None:
                 count_characters(self.characters, pair)
             if int(share * (n_before + 1)) > int(share * n_before):
                 self.facts.add(pair.src, pair.tgt)
@@ -189,18 +195,11 @@ class PairText:
     def report(self) -> Report:
         """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
         self.read()
-        corpus = ReadCorpus(self.pairs, [*self.named_sets.values()], self.characters, self.parent is not None)
-        if self.data.clean:
-            return full_check(self.data, corpus)
-        return quick_check(self.data, corpus._replace(read_train=lambda: islice(self.pairs(), _MOST_CHECKED)))
-
-    @cached_property
-    def left_out(self) -> Places:
-        """The pairs that are not trained on, once the text is split; words shall not repeat the sets that were cut."""
-        places = self.files.left_out_places()
-        if self.words is None or self.data.dev is not None:
-            return places
-        return Places(chain(places, repetitions(self.words.read, self.files.held_out_pairs())))
+        data, read = self.data.own, lambda: self.pairs(*self.own_sets)
+        corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
+        if data.clean:
+            return full_check(data, corpus)
+        return quick_check(data, corpus._replace(read_train=lambda: islice(read(), _MOST_CHECKED)))
 
 
 def _readable(pairs: Iterable[SentencePair], problems: dict[str, None]) -> Iterator[SentencePair]:
@@ -251,7 +250,20 @@ def split(pair: PairText) -> None:
     resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
     settings = {"clean": pair.data.clean, "test": not pair.data.test, **pair.reading}
     pair.product("split", settings, lambda: _hold_out(pair))
-    pair.change(lambda pairs: (one for one in pairs if one.place not in pair.left_out))
+
+    @cache
+    def left_out() -> Places:
+        """Words shall not repeat the sets that were cut."""
+        places = pair.files.left_out_places()
+        if pair.words is None or pair.data.dev is not None:
+            return places
+        return Places(chain(places, repetitions(pair.words.read, pair.files.held_out_pairs())))
+
+    def kept(pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        places = left_out()
+        return (one for one in pairs if one.place not in places)
+
+    pair.change(kept)
 
 
 def _hold_out(pair: PairText) -> Made:
@@ -267,8 +279,7 @@ def _hold_out(pair: PairText) -> Made:
     if pair.data.dev is None and not sets:
 
         def is_like_use(one: SentencePair) -> bool:
-            corpus = pair.data.corpora[one.corpus]
-            return corpus.hold_out and not corpus.synthetic and hash(one[:2]) not in known
+            return pair.data.corpora[one.corpus].is_like_use and hash(one[:2]) not in known
 
         fit, others = (lambda: filter(is_like_use, read())), (lambda: (one for one in read() if not is_like_use(one)))
         found = split_text(fit, _SPLIT_SEED, not pair.data.test, faulty, pair.text.format_place, others)
@@ -277,6 +288,14 @@ def _hold_out(pair: PairText) -> Made:
             if name := found.held_out.get(one.place):
                 sets[name].append(one)
         sets = {name: list(pair.changed(pairs)) for name, pairs in sets.items()}
+    given = {" ".join(one.files) for one in pair.files.pair.corpora if not one.hold_out or one.tgt_lang is not None}
+    unlike = [one for one in pair.sets if " ".join(one.files) in given]
+    if unlike and (named := {name: one.pairs for name, one in pair.named_sets.items()}):
+        # A verse of the dev set, beside its translation into a related language, gives it away.
+        found.left_out |= (given_away := repetitions(lambda: pair.pairs(*unlike), named))
+        if given_away:
+            first = f", first {pair.text.format_place(min(given_away))}, which {given_away[min(given_away)]}"
+            log.info(f"not trained on, since a named set has them: {len(given_away):,} pairs{first}")
 
     def left_out() -> Iterator[tuple[str, SentencePair]]:
         for one in pair.pairs():
@@ -318,10 +337,13 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     marks_real = REAL in tokenizer.tags
     mark = tokenizer.tags.get(REAL if marks_real else SYNTHETIC)
     marked = tags if mark is None or not any(one.synthetic for one in pair.data.corpora) else (*tags, mark)
-    parts = [
-        Part(dataset, one.weight, name, tags if one.synthetic == marks_real else marked, back_tags, one.synthetic)
-        for one, dataset, name in zip(pair.data.corpora, datasets, names, strict=False)
-    ]
+    parts = list[Part]()
+    for one, dataset, name in zip(pair.data.corpora, datasets, names, strict=False):
+        own_tags = tags if one.synthetic == marks_real else marked
+        if one.tgt_lang is not None:
+            own_tags = tokenizer.tags_for(one.tgt_lang)
+        is_one_way = one.synthetic or one.tgt_lang == COPY
+        parts.append(Part(dataset, one.weight, name, own_tags, back_tags, is_one_way, one.last_weight))
     if (words := pair.data.words) is not None:
         # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
         n_text = sum(part.weight * len(part.dataset) for part in parts)
@@ -332,7 +354,11 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         words = pair.trained(pair.words) if pair.words is not None else ()
         return annotated(pairs, Glossary({one.src: one.tgt for one in words}))
 
-    n_text, text, data = sum(part.weight * len(part.dataset) for part in parts), Mixture(parts), pair.data
+    n_text, text, data = (
+        sum(part.weight * len(part.dataset) for part in parts),
+        Mixture(parts[: len(pair.own_sets)]),
+        pair.data,
+    )
     for name, share, change in (
         ("varied", data.variation, lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))),
         ("terms", data.terms, with_terms),
@@ -361,7 +387,7 @@ def _made_of_text(
     folder = pair.files.cache / name
 
     def make() -> Made:
-        chosen = list(islice(pair.trained(*pair.sets), 0, None, -(-n_pairs // MOST_VARIED)))
+        chosen = list(islice(pair.trained(*pair.own_sets), 0, None, -(-n_pairs // MOST_VARIED)))
         pairs = [one[:2] for one in change(chosen)]
         encoded = (TokenPair(*own, line) for line, own in enumerate(tokenizer.encode_pairs(pairs), 1))
         kept = (one for one in encoded if max(len(one.src), len(one.tgt)) < pair.data.max_length - _MOST_TAGS)
@@ -411,13 +437,13 @@ def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset
 
 def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
     """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`. And the dev set."""
-    text, is_both_ways = Mixture(mixture.parts[: len(pair.sets)]), pair.config.training.both_directions == 1
+    text, is_both_ways = Mixture(mixture.parts[: len(pair.own_sets)]), pair.config.training.both_directions == 1
     ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
     ways = ways if is_both_ways else ways[:1]
 
     def make() -> Made:
         counters = [AbbreviationCounter() for _ in ways]
-        for one in pair.trained(*pair.sets):
+        for one in pair.trained(*pair.own_sets):
             for counter, (_, side) in zip(counters, ways, strict=True):
                 counter.add(one[side])
         builders, files = [ProfileBuilder(counter.abbreviations()) for counter in counters], []
@@ -436,7 +462,7 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
         return Made(files)
 
     products = pair.run.manifest.products
-    inputs = {one.name: products[f"ids {one.name}{pair.suffix}"].sha256 for one in pair.sets}
+    inputs = {one.name: products[f"ids {one.name}{pair.suffix}"].sha256 for one in pair.own_sets}
     settings = {"both_directions": is_both_ways}
     pair.run.manifest.product(f"statistics{pair.suffix}", {**inputs, **pair.of_runs}, settings, make)
     # With no-break spaces only where translations can have them, so that samples show the same.
@@ -449,7 +475,7 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
 
 def _kept_pairs(pair: PairText, mixture: Mixture) -> Iterator[SentencePair]:
     """Those whose ids are in the mixture, in the order of both."""
-    for one, part in zip(pair.sets, mixture.parts, strict=True):
+    for one, part in zip(pair.own_sets, mixture.parts, strict=True):
         lines = map(int, part.dataset.lines)
         wanted = next(lines, None)
         for found in pair.trained(one):

@@ -98,8 +98,9 @@ def seeded() -> None:
 
 @pytest.fixture
 def no_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For many tiny trainings that are about something else: the fit of the estimated chrF takes as long as some steps."""
+    """For many tiny trainings that are about something else: what follows the last step takes as long as some steps."""
     monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
+    monkeypatch.setattr("mt_cli.training.search_choice.keep_search", lambda *_: None)
 
 
 @pytest.fixture(params=list(VARIANTS))

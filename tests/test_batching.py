@@ -34,7 +34,7 @@ class Lengths:
         self.n_asked += len(indices)
         return self._src[indices], self._tgt[indices]
 
-    def blocks(self, seed: int, epoch: int) -> list[Block]:
+    def blocks(self, seed: int, epoch: int, is_last_phase: bool = False) -> list[Block]:
         return chosen_blocks(len(self), 1.0, np.random.default_rng(seed), epoch)
 
     def size(self, batch: list[int]) -> tuple[int, int, int]:

@@ -66,12 +66,15 @@ def back_share(text: Monolingual) -> float:
 
 def translated_share(text: Monolingual) -> float:
     """When translating ends at the latest, as a share of the minutes."""
-    return (1 + 3 * back_share(text)) / 4
+    return 0.0 if text.search == "copy" else (1 + 3 * back_share(text)) / 4
 
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
-    """The user's, or the one within the run; None without monolingual text. Raises RunDirError and ConfigError."""
+    """The user's, or the one within the run; None without monolingual text that is to be translated. Raises RunDirError and
+    ConfigError."""
     data = config.data
+    if data.monolingual is not None and data.monolingual.search == "copy":
+        return None
     if data.monolingual is None or data.monolingual.back is None:
         return RunDir(run.back) if data.monolingual is not None else None
     back = RunDir(Path(data.monolingual.back))
@@ -94,7 +97,7 @@ def reverse_config(config: Config, back: RunDir) -> Config:
     update: dict[str, Any] = {"minutes": config.training.minutes and config.training.minutes * back_share(text)}
     if parent is None and not back.steps() and not given.keys() & {"training.both_directions", "training.r_drop"}:
         facts = FactsCounter()
-        for pair in TrainingText(config.data).read():
+        for pair in TrainingText(config.data.own).read():
             facts.add(pair.src, pair.tgt)
         if choose(facts.facts(), given)["training.both_directions"].value:
             update["both_directions"] = 1.0
@@ -103,7 +106,7 @@ def reverse_config(config: Config, back: RunDir) -> Config:
 
 
 def _exchanged(data: DataConfig, text: Monolingual) -> DataConfig:
-    corpora, words = [corpus for corpus in data.corpora if not corpus.synthetic], data.words
+    corpora, words = [corpus for corpus in data.own.corpora if not corpus.synthetic], data.words
     sets = [*(corpus.files for corpus in corpora), data.dev or [], *data.test.values()]
     if words is not None:
         columns = _exchanged_columns(words.columns, [words.files])
@@ -147,7 +150,7 @@ class Selection:
         self.data, self.left_out = data, Counter[str]()  # by the reason
         self.n_trained = 0.0  # pairs of an epoch of the training text
         self._trained, self._src_characters = set[int](), set[str]()
-        for pair in TrainingText(data).read():
+        for pair in TrainingText(data.own).read():
             self.n_trained += data.corpora[pair.corpus].weight
             sample.add(pair)
             self._src_characters.update(pair.src)
@@ -215,7 +218,7 @@ class Selection:
 class BackTranslation:
     def __init__(self, config: Config, run: RunDir, signals: StopSignals):
         text, reverse = config.data.monolingual, reverse_run(config, run)
-        assert text is not None and reverse is not None
+        assert text is not None
         self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
 
     def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
@@ -223,10 +226,10 @@ class BackTranslation:
         run, text, data = self.run, self.text, self.config.data
         made = run.manifest.products.get("synthetic")
         is_made = bool(run.steps())
-        if not is_made and made is not None and self.reverse.steps():
+        if not is_made and made is not None and self.reverse is not None and self.reverse.steps():
             is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
-        if text.back is None and not is_made:
-            self._train_reverse(train_reverse)
+        if self.reverse is not None and text.back is None and not is_made:
+            self._train_reverse(train_reverse, self.reverse)
         of_reverse = inputs_of_runs(run, **{"reverse model": self.reverse})
         inputs = {
             "monolingual text": sha256_of(text.tgt) if all(Path(file).exists() for file in text.tgt) else None,
@@ -237,12 +240,12 @@ class BackTranslation:
         lines = run.manifest.product("monolingual", inputs, settings, self._select)
         settings = {"search": text.search, "seed": self.config.training.seed}
         inputs = {"monolingual lines": lines.sha256, **of_reverse}
-        run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines))
+        run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines, self.reverse))
         shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
         return float(run.manifest.facts("synthetic")["seconds"])
 
-    def _train_reverse(self, train: Callable[[Config, RunDir], None]) -> None:
-        data, reverse, signals = self.config.data, self.reverse, self.signals
+    def _train_reverse(self, train: Callable[[Config, RunDir], None], reverse: RunDir) -> None:
+        data, signals = self.config.data, self.signals
         selection, report = Selection(self.config), CorpusReport()
         if not sum(1 for _ in selection.lines(report)):  # before time is spent on it
             raise self._no_line_of_use(report.dropped | selection.left_out)
@@ -274,9 +277,11 @@ class BackTranslation:
             log.info(f"monolingual: {note}")
         return Made([file], {"n_lines": report.n_pairs, "n_chosen": n_chosen, "left_out": left_out})
 
-    def _pairs(self, lines: Product) -> Made:
+    def _pairs(self, lines: Product, reverse: RunDir | None) -> Made:
         """None of a model that has hardly learnt: with its text a run was 1.8 chrF worse (docs/log.md)."""
-        reverse, seconds = self.reverse, 0.0
+        seconds = 0.0
+        if reverse is None:
+            return self._copies(TypeAdapter(int).validate_python(lines.facts["n_chosen"]))
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
                 raise RunDirError(f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path}")
@@ -287,13 +292,21 @@ class BackTranslation:
                 return Made(facts={"n_pairs": 0, "seconds": seconds})
         log.info(f"next come translations of the monolingual text, and then {self.run.path} itself")
         blocks = _Blocks(self.run, lines, sha256_of_json([lines.sha256, sha256_of_best(reverse), self.text.search]))
-        return self._join(blocks, self._translate(blocks, seconds))
+        return self._join(blocks, self._translate(blocks, reverse, seconds))
 
-    def _translate(self, blocks: _Blocks, seconds: float) -> float:
+    def _copies(self, n_pairs: int) -> Made:
+        """Each line beside itself, as many in an epoch as there are other pairs."""
+        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).synthetic_files()]
+        for file in files:
+            write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
+        weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))
+        return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
+
+    def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
         """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""
         data, training, signals = self.config.data, self.config.training, self.signals
         device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
-        translator = Translator.load(self.reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
+        translator = Translator.load(reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
         log.info(f"translating {blocks.n_lines:,} lines to {data.src_lang}, {self.text.search} search")
         signals.is_saving_needed = True
         with (  # computes as training does, so that a translation is the same whichever start makes it
@@ -337,7 +350,7 @@ class BackTranslation:
         if n_translated < blocks.n_lines:
             left_out["not translated, for want of time"] = blocks.n_lines - n_translated
         if not n_pairs:
-            why = f"{_format_counts(left_out)}; the reverse model {self.reverse.path} is too weak"
+            why = f"{_format_counts(left_out)}; the reverse model {self.reverse and self.reverse.path} is too weak"
             more = "give it more minutes or steps, or another data.monolingual.back"
             raise DataError(f"{self.run.synthetic}: no pair of use, {why}: {more}")
         weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))

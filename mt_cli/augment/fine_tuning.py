@@ -52,7 +52,7 @@ def parent_of(config: Config) -> RunDir | None:
 def run_to_begin_with(config: Config, run: RunDir) -> RunDir | None:
     """The parent, or the reverse model within the run if it has learnt both ways. Raises RunDirError when it is missing."""
     parent, text = parent_of(config), config.data.monolingual
-    if parent is not None or text is None or text.back is not None:
+    if parent is not None or text is None or text.back is not None or text.search == "copy":
         return parent
     back = RunDir.existing(run.back)
     return back if back.load_config().training.both_directions == 1 else None
@@ -264,4 +264,6 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")
     pairs = text.read(on_bad_line="skip")
-    return files.trained(pair for pair in pairs if not text.corpora[pair.corpus].synthetic)
+    return files.trained(
+        pair for pair in pairs if not text.corpora[pair.corpus].synthetic and not text.corpora[pair.corpus].tgt_lang
+    )

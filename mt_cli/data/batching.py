@@ -113,12 +113,14 @@ def subsequent_mask(length: int) -> Tensor:
 # Which pairs share a batch -------------------------------------------------------------------------------------------
 
 
-def epoch_batches(dataset: Mixture, batch_tokens: int, seed: int, epoch: int) -> Iterator[list[int]]:
+def epoch_batches(
+    dataset: Mixture, batch_tokens: int, seed: int, epoch: int, is_last_phase: bool = False
+) -> Iterator[list[int]]:
     """The pairs of each batch of an epoch, each as often as its corpus' weight says. A batch has pairs of similar
     length: rows x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is
     alone."""
     rng = np.random.default_rng((seed, epoch))
-    blocks = dataset.blocks(seed, epoch)
+    blocks = dataset.blocks(seed, epoch, is_last_phase)
     order_of_blocks = rng.permutation(len(blocks))
     for first in range(0, len(blocks), _POOL):
         pool = [stretch for b in order_of_blocks[first : first + _POOL] for stretch in blocks[b]]

@@ -134,6 +134,7 @@ class Part:
     src_tags: tuple[int, ...] = ()  # ids that stand before each source
     back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
     is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
+    last_weight: float | None = None  # in the last phase of the training; None: as weight
 
     def rows(self, indices: Lengths) -> tuple[Row, Row]:
         (src, n_src), tgt = self.dataset.rows(indices)
@@ -191,6 +192,11 @@ class Mixture:
         return (src, n_src), (tgt, n_tgt)
 
     @property
+    def has_last_phase(self) -> bool:
+        """Whether the last phase of a training has other weights."""
+        return any(part.last_weight not in {None, part.weight} for part in self.parts)
+
+    @property
     def n_pairs(self) -> float:
         """Pairs of an epoch, each as often as it has it."""
         return sum(part.weight * len(part.dataset) for part in self.parts)
@@ -241,12 +247,13 @@ class Mixture:
         chosen = range(0, len(self), max(1, -(-len(self) // max(1, n))))
         return TokenDataset.in_memory([self.pair(i) for i in chosen])
 
-    def blocks(self, seed: int, epoch: int) -> list[Block]:
-        """The pairs of an epoch, each as often as its corpus' weight says. A function of (seed, epoch) alone."""
+    def blocks(self, seed: int, epoch: int, is_last_phase: bool = False) -> list[Block]:
+        """The pairs of an epoch, each as often as its corpus' weight says. A function of the arguments alone."""
         blocks = list[Block]()
         for number, (part, start) in enumerate(zip(self.parts, self._firsts.tolist(), strict=False)):
             rng = np.random.default_rng((seed, number, 1))  # the same one in all epochs
-            chosen = chosen_blocks(len(part.dataset), part.weight, rng, epoch)
+            weight = part.last_weight if is_last_phase and part.last_weight is not None else part.weight
+            chosen = chosen_blocks(len(part.dataset), weight, rng, epoch)
             blocks += [[(start + first, start + last) for first, last in block] for block in chosen]
         return blocks
 

@@ -117,7 +117,7 @@ class TranslationMemory:
 
 def memory_of(run: RunDir, direction: Direction, sources: Sequence[str]) -> TranslationMemory:
     """The memory of the pairs that the run is trained on. Raises DataError when their files are missing."""
-    text, files = TrainingText(direction.pair), run.of_pair(run.load_config().data, direction.pair)
+    text, files = TrainingText(direction.pair.own), run.of_pair(run.load_config().data, direction.pair)
     if missing := [path for path in text.files if not Path(path).exists()]:
         what = f"it is data.train of {run.config_file}, relative to where mt is started"
         raise DataError(f"{missing[0]}: no such file; {what}; go there, or leave out --baselines")

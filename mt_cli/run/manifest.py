@@ -23,7 +23,7 @@ from mt_cli.files import open_inside, read_inside, sync_folder, write_text
 log = logging.getLogger(__name__)
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_AFTER_TRAINING = "estimate"  # made of a checkpoint, so no checkpoint depends on it
+_AFTER_TRAINING = ("search", "estimate")  # made of a checkpoint, so no checkpoint depends on them
 _REPEATABLE = "ids"  # made anew also in a run that has checkpoints, where the recorded hash comes out
 
 
@@ -86,7 +86,7 @@ class Manifest:
         RunDirError."""
         self.asked.add(name)
         known = self.products.get(name)
-        is_fixed = self.is_read_only or (self._is_trained and name != _AFTER_TRAINING)
+        is_fixed = self.is_read_only or (self._is_trained and name not in _AFTER_TRAINING)
         known_inputs = {key: value for key, value in inputs.items() if value is not None}
         own = Product(inputs=known_inputs, settings=json.loads(json.dumps(settings)))
         if known is None and is_fixed:
@@ -105,7 +105,7 @@ class Manifest:
                 raise RunDirError(f"{self.folder}: {which}; restore them, choose another --run-dir, or {new}")
             if is_fixed and (self.is_read_only or not name.startswith(_REPEATABLE)):
                 raise RunDirError(f"{self.folder / damaged[0]}: damaged or missing; restore it from a copy")
-            if not is_fixed and name != _AFTER_TRAINING:
+            if not is_fixed and name not in _AFTER_TRAINING:
                 why = f"other {', '.join(sorted(changed))}" if changed else f"{damaged[0]} is damaged"
                 log.info(f"made anew: {name} ({why})")
         made = self._recorded(own, *make())
@@ -151,7 +151,7 @@ class Manifest:
     def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:
         """The content of a file of a product. Raises RunDirError where it is missing or not what was made."""
         known, name = self.products.get(product), file.relative_to(self.folder).as_posix()
-        remedy = "the same mt train command makes it again" if product == _AFTER_TRAINING else "restore it from a copy"
+        remedy = "the same mt train command makes it again" if product in _AFTER_TRAINING else "restore it from a copy"
         try:
             content = read_inside(self.folder, file, max_bytes)
         except FileNotFoundError:
@@ -167,7 +167,7 @@ class Manifest:
     @property
     def sha256(self) -> str:
         """Of all that a training depends on; each checkpoint holds it."""
-        return _sha256_of({name: one for name, one in self.products.items() if name != _AFTER_TRAINING})
+        return _sha256_of({name: one for name, one in self.products.items() if name not in _AFTER_TRAINING})
 
 
 def _differing(known: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Literal
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
 
-from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
+from mt_cli.config import COPY, Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs
 from mt_cli.data.profile import CorpusProfile
@@ -123,7 +123,8 @@ class RunDir:
 
     def save_config(self, config: Config) -> None:
         """Writes every key with its value, and with the reason of what was chosen."""
-        write_text(self.config_file, to_yaml(config, self.manifest.facts("recipe").get("reasons", {})))
+        reasons = [self.manifest.facts(name).get("reasons", {}) for name in ("recipe", "search")]
+        write_text(self.config_file, to_yaml(config, reasons[0] | reasons[1]))
 
     def begin(self, config: Config) -> None:
         """Marks the folder as a run's by the keys that were given."""
@@ -279,15 +280,20 @@ class PairFiles:
         return saved
 
     def training_data(self) -> DataConfig:
-        """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent."""
+        """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent. Those of
+        other languages are behind them, and so is copied text."""
         made = list[Corpus]()
         for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
             facts, is_synthetic = self.manifest.facts(name), name == "synthetic"
             with _damage_of(self.manifest.file):
                 if facts.get("n_pairs"):
-                    weight = facts["weight"]
-                    made.append(Corpus(files=files, weight=weight, synthetic=is_synthetic, hold_out=is_synthetic))
-        return self.pair.model_copy(update={"train": [*self.pair.corpora, *made]}) if made else self.pair
+                    made.append(
+                        Corpus(files=files, weight=facts["weight"], synthetic=is_synthetic, hold_out=is_synthetic)
+                    )
+                    if is_synthetic and facts.get("is_copied"):
+                        made[-1] = Corpus(files=files, weight=facts["weight"], last_weight=0.0, tgt_lang=COPY)
+        corpora = sorted([*self.pair.corpora, *made], key=lambda one: one.tgt_lang is not None)
+        return self.pair.model_copy(update={"train": corpora}) if made else self.pair
 
     def synthetic_files(self) -> list[str]:
         return self._files("synthetic", "tgt")

@@ -63,6 +63,11 @@ def phase(step: int, training: TrainingConfig) -> Phase:
     return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
 
 
+def is_last_phase(step: int, training: TrainingConfig) -> bool:
+    """Whether the update after `step` updates reads corpora by their `last_weight`."""
+    return step >= (1 - training.last_phase) * training.max_steps
+
+
 def all_phases(training: TrainingConfig) -> list[Phase]:
     """Every kind of step that a training has, in the order in which they begin."""
     return list(dict.fromkeys(phase(step, training) for step in (0, 1, training.max_steps - 1)))

@@ -60,6 +60,7 @@ class Progress:
     step: Step = 0  # updates done
     epoch: Count = 0
     batch: Count = 0  # batches of this epoch already trained on
+    is_last_phase: bool = False  # of this epoch
     best_step: Step = 0  # 0: none yet
     previous_best_step: Step = 0
     best_score: Score = -math.inf  # higher is better, whatever `select_by` is

@@ -32,7 +32,7 @@ from mt_cli.model.recorder import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import Phase, phase
+from mt_cli.training.schedule import Phase, is_last_phase, phase
 from mt_cli.training.state import TrainingState
 
 AnyBatch = Batch | PackedBatch
@@ -44,12 +44,13 @@ _TRIED_LOGITS = 1 << 21  # a few sentences
 
 
 class Portion(NamedTuple):
-    """What an update is trained on; epoch and batch are those of `Progress` afterwards."""
+    """What an update is trained on; epoch, batch and is_last_phase are those of `Progress` afterwards."""
 
     batches: list[list[int]]  # the pairs of each, of all processes
     phase: Phase
     epoch: int
     batch: int
+    is_last_phase: bool
     n_tokens: int  # target tokens of all processes, end symbols included
     parts: list[tuple[int, MakeBatch]]  # of this process: number among those of all, and what makes it
 
@@ -105,7 +106,7 @@ class Updates:
         """The next one, as `gradient` computes it. Advances the progress in the epoch."""
         portion, p = self._next or next(self._portions), self._state.progress
         self._next = next(self._portions) if self._ahead is not None else None
-        p.epoch, p.batch = portion.epoch, portion.batch
+        p.epoch, p.batch, p.is_last_phase = portion.epoch, portion.batch, portion.is_last_phase
         return self.gradient(portion)
 
     def gradient(self, portion: Portion) -> Update:
@@ -130,7 +131,9 @@ class Updates:
         grad_norm = state.optimizer.average_and_clip(portion.n_tokens, self._ranks)
         return Update(state.progress.step + 1, portion, losses, grad_norm)
 
-    def portion(self, batches: list[list[int]], phase: Phase, epoch: int = 0, batch: int = 0) -> Portion:
+    def portion(
+        self, batches: list[list[int]], phase: Phase, epoch: int = 0, batch: int = 0, is_last: bool = False
+    ) -> Portion:
         """A batch has a part for each thread of each process, so two processes of one thread compute what one of two
         threads does; and several packed ones where a part does not fit into the shape."""
         data, shape = self._dataset, self._shape
@@ -146,21 +149,25 @@ class Updates:
         if self._ahead is not None:
             parts = [(number, self._ahead.submit(make).result) for number, make in parts]
         n_tokens = sum(int(data.lengths(pairs)[1].sum()) + len(pairs) for pairs in batches)
-        return Portion(batches, phase, epoch, batch, n_tokens, parts)
+        return Portion(batches, phase, epoch, batch, is_last, n_tokens, parts)
 
     def _remaining_portions(self) -> Iterator[Portion]:
-        """Those after the present progress, epoch after epoch without end."""
-        settings, p = self._state.settings, self._state.progress
-        step, first_epoch, n_done, batches = p.step, p.epoch, p.batch, list[list[int]]()
-        for epoch in count(first_epoch):
-            of_epoch = epoch_batches(self._dataset, settings.batch_tokens, settings.seed, epoch)
+        """Those after the present progress, epoch after epoch without end. With the last phase a new epoch begins."""
+        settings, p, data = self._state.settings, self._state.progress, self._dataset
+        step, n_done, is_last, batches = p.step, p.batch, p.is_last_phase, list[list[int]]()
+        for epoch in count(p.epoch):
+            of_epoch = epoch_batches(data, settings.batch_tokens, settings.seed, epoch, is_last)
             for number, pairs in enumerate(of_epoch, 1):
-                if epoch == first_epoch and number <= n_done:
+                if number <= n_done:
                     continue
+                if data.has_last_phase and is_last != is_last_phase(step, self._state.settings):
+                    is_last = not is_last
+                    break
                 batches.append(pairs)
                 if len(batches) == settings.accumulate:
-                    yield self.portion(batches, phase(step, self._state.settings), epoch, number)
+                    yield self.portion(batches, phase(step, self._state.settings), epoch, number, is_last)
                     step, batches = step + 1, []
+            n_done = 0
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,41 @@ Unit = tuple[
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _N_SURVEYED = 1000
-_PO_FIELD = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"(.*)"')
-_PO_ESCAPE = re.compile(r"\\(.)")
-_PO_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r"}
+_PO_LINE = re.compile(
+    r"[ \t]*(?:(?P<comment>\#[^\n]*)|(?:(?P<key>msgctxt|msgid|msgid_plural|msgstr(?:\[\d{1,3}\])?)[ \t]*)?"
+    r'(?P<string>"(?:[^"\\\n]|\\.)*+")[ \t]*)?\r?(?:\n|\Z)'
+)
+_PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
+_PO_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+PO_REMARK = "# mt: "  # begins a remark of this program about an entry
+
+
+@dataclass
+class PoString:
+    line: int
+    start: int  # of its first quote
+    end: int  # behind its last one
+    text: str = ""
+
+
+@dataclass(eq=False)
+class PoEntry:
+    start: int = -1
+    line: int = -1  # of its first keyword
+    keywords: int = -1  # where they begin
+    flags: str = ""  # comments that begin with #,
+    flags_at: int = -1  # behind the #, of the last of them
+    remark: tuple[int, int] | None = None
+    strings: dict[str, PoString] = field(default_factory=dict)  # by their keywords
+
+    @property
+    def targets(self) -> dict[str, PoString]:
+        return {key: string for key, string in sorted(self.strings.items()) if key.startswith("msgstr")}
+
+    def whole(self, name: str) -> PoEntry:
+        if "msgid" not in self.strings or not self.targets:
+            raise DataError(f"{name}:{self.line}: an entry without msgid or msgstr; complete it")
+        return self
 
 
 def read_units(file: Path) -> Iterator[Unit]:
@@ -121,38 +154,63 @@ def _of_xliff(unit: Any) -> dict[str, str]:
     return texts
 
 
+def po_entries(text: str, name: str) -> Iterator[PoEntry]:
+    """The entries of a PO file, obsolete ones left out. Raises DataError for a line that these files have not."""
+    entry, string, at, number = PoEntry(), None, 0, 0
+    while at < len(text):
+        found, number = _PO_LINE.match(text, at), number + 1
+        if not found:
+            raise DataError(f'{name}:{number}: expected msgid or msgstr and a text in "..."; check it with msgfmt')
+        comment, key, start = found["comment"], found["key"], at
+        at = found.end()
+        if (comment and entry.strings) or (key in ("msgctxt", "msgid") and entry.targets):
+            yield entry.whole(name)
+            entry, string = PoEntry(), None
+        if comment and comment.startswith("#~"):  # an obsolete entry, whose comments are not those of the next one
+            entry = PoEntry()
+        elif comment or key:
+            entry.start = start if entry.start < 0 else entry.start
+        if comment and comment.startswith("#,"):
+            entry.flags, entry.flags_at = entry.flags + comment, found.start("comment") + 2
+        elif comment and comment.startswith(PO_REMARK):
+            entry.remark = start, at
+        elif key:
+            if not entry.strings:
+                entry.line, entry.keywords = number, start
+            string = entry.strings[key] = PoString(number, *found.span("string"))
+        if found["string"]:
+            if string is None:
+                raise DataError(
+                    f"{name}:{number}: a text in quotes, expected a keyword such as msgid before it; add one"
+                )
+            string.end = found.end("string")
+            string.text += _PO_ESCAPE.sub(_po_character, found["string"][1:-1])
+    if entry.strings:
+        yield entry.whole(name)
+
+
+def po_header(header: PoEntry, key: str) -> str:
+    found = re.search(rf"^{key}:(.*)$", header.strings["msgstr"].text, re.MULTILINE | re.IGNORECASE)
+    return found[1].strip() if found else ""
+
+
+def _po_character(escape: re.Match[str]) -> str:
+    if code := escape[1] or escape[2]:
+        return chr(int(code, 8 if escape[1] else 16))
+    return _PO_CONTROLS.get(escape[3], escape[3])
+
+
 def _po_units(file: Path) -> Iterator[Unit]:
     """Of entries that are translated and not fuzzy; an entry with a plural has two."""
-    fields, last, is_fuzzy, tgt = dict[str, tuple[int, str]](), "", False, UNNAMED[1]
-
-    def units() -> Iterator[Unit]:
-        plurals = [text for key, (_, text) in fields.items() if key.startswith("msgstr[")]
-        texts = {"msgid": fields.get("msgstr", (0, ""))[1]} if not plurals else {"msgid": plurals[0]}
-        texts |= {"msgid_plural": plurals[-1]} if len(plurals) > 1 else {}
-        for key, text in texts.items():
-            line, src = fields.get(key, (0, ""))
-            if src and text and not is_fuzzy:
-                yield line, {UNNAMED[0]: src, tgt: text}
-
-    for number, raw in enumerate(raw_lines(file), 1):
-        line = decode_line(raw, number, str(file)).strip()
-        found = _PO_FIELD.fullmatch(line)
-        if found is None and line and not line.startswith("#"):
-            raise DataError(f'{file}:{number}: expected msgid or msgstr and a text in "..."; check it with msgfmt')
-        starts_entry = line.startswith("#") or (found is not None and found[1] in ("msgctxt", "msgid"))
-        if starts_entry and any(key.startswith("msgstr") for key in fields):
-            yield from units()
-            fields, is_fuzzy = {}, False
-        if line.startswith("#,"):
-            is_fuzzy = is_fuzzy or "fuzzy" in line
-        if found is not None:
-            last = found[1] or last
-            text = _PO_ESCAPE.sub(lambda escape: _PO_CHARACTERS.get(escape[1], escape[1]), found[2])
-            begun, before = fields.get(last, (number, ""))
-            fields[last] = begun, before + text
-            if fields.get("msgid", (0, "?"))[1] == "" and (named := re.search(r"(?m)^Language: *([\w-]+)", text)):
-                tgt = named[1]
-    yield from units()
+    tgt, lines = UNNAMED[1], (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1))
+    for entry in po_entries("\n".join(lines), str(file)):
+        src, several, targets = entry.strings["msgid"], entry.strings.get("msgid_plural"), [*entry.targets.values()]
+        if not src.text and "msgstr" in entry.strings:
+            tgt = po_header(entry, "Language") or tgt
+        elif "fuzzy" not in entry.flags:
+            for own, target in ((src, targets[0]), *([(several, targets[-1])] if several and targets[1:] else [])):
+                if own.text and target.text:
+                    yield own.line, {UNNAMED[0]: own.text, tgt: target.text}
 
 
 def _json_units(file: Path) -> Iterator[Unit]:

@@ -1,12 +1,26 @@
-"""A file as the segments that can be translated, and how to write it again with other text in these places."""
+"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
+
+Each format is a file beside this one that says where the slots are, and which codes within them are copied. In the text of
+a segment a tag stands for each code: `<g1>` and `</g1>` for two that belong together, `<x2/>` for others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import codecs
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
-from mt_cli.data.spans import Markup
+from mt_cli.data.spans import Markup, escaped
+from mt_cli.errors import DataError
+
+TAG = re.compile(r"(</?g\d+>|<x\d+/>)")
+_MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+_MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF8, "utf-8"))
 
 
 @dataclass(frozen=True)
@@ -15,10 +29,11 @@ class Segment:
 
     text: str
     place: str  # in messages: "line 12", "unit greeting", "cell B7"
-    markup: Markup | None = None  # what `text` is written in where it has inline codes: these stand in it as tags
+    markup: Markup | None = None  # what `text` is written in where it has tags
     target: str = ""  # the translation that the file has already
     is_asked: bool = True  # whether the file wants a translation of it; False where it forbids or has one
     context: str = ""  # what tells equal texts apart: msgctxt, a plural form
+    directives: re.Pattern[str] | None = None  # what a program fills in, which a translation must have as the text has
 
 
 @dataclass(frozen=True)
@@ -34,8 +49,180 @@ class Document(Protocol):
 
     src_lang: str
     tgt_lang: str
-    segments: Sequence[Segment]
+
+    @property
+    def segments(self) -> Sequence[Segment]: ...
 
     def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        """The file with these translations in place of its segments; None leaves a segment as it is."""
+        """The file with these translations of its segments, which have all of their tags; None leaves one as it is."""
         ...
+
+
+class Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class Code(NamedTuple):
+    """A stretch within a segment that is copied. Those of kind + open what the next - of the same name closes."""
+
+    start: int
+    end: int
+    kind: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """Where a segment is written. Other slots may lie within its codes."""
+
+    start: int
+    end: int
+    segment: Segment
+    write: Callable[[str], str] = str  # of what is between the tags of a translation
+    wrap: Callable[[str], str] = str  # of all of it
+    codes: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # which stretch each tag stands for
+    owner: Any = None  # what its format knows of it: an element, an entry
+
+    def filled(self, text: str, code_of: Callable[[str], str]) -> str:
+        pieces = TAG.split(text) if self.codes else [text]
+        return self.wrap("".join(code_of(piece) if n % 2 else self.write(piece) for n, piece in enumerate(pieces)))
+
+
+class TextDocument:
+    """A document that is one text; its formats put slots into it."""
+
+    src_lang = tgt_lang = ""
+    is_bilingual = False  # whether its slots hold targets
+
+    def __init__(self, content: bytes, name: str, encoding: str = "utf-8"):
+        """Raises DataError for bytes that are not in the encoding; a byte order mark counts more than what is declared."""
+        self._mark, self.encoding = next(
+            ((mark, own) for mark, own in _MARKS if content.startswith(mark)), (b"", encoding)
+        )
+        self.name, content = name, content.removeprefix(self._mark)
+        try:
+            self.text = content.decode(self.encoding)
+            if self.text.encode(self.encoding) != content:
+                raise DataError(f"{name}: {encoding} text in a form that is not kept; save the file as UTF-8")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            found = f"{name}:{line}: byte 0x{content[error.start]:02x}, which {self.encoding} text cannot have here"
+            raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
+        except LookupError:
+            raise DataError(f"{name}: the encoding {encoding!r} is not known; save the file as UTF-8") from None
+        self.newline = "\r\n" if "\r\n" in self.text else "\n"
+        self.slots = list[Slot]()
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return [slot.segment for slot in self.slots]
+
+    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
+        changes = [
+            (slot, one)
+            for slot, one in zip(self.slots, translations, strict=True)
+            if one is not None and one.text != (slot.segment.target if self.is_bilingual else slot.segment.text)
+        ]
+        edits = [*self.filled(changes), *self.marks(changes, tgt_lang)] if changes else []
+        text = edited(self.text, sorted(edits, key=lambda edit: edit.start))
+        try:
+            return self._mark + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            line, char = text.count("\n", 0, error.start) + 1, text[error.start]
+            found = f"{self.name}:{line}: the translation has {char!r}, which {self.encoding} cannot write"
+            raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
+
+    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterable[Edit]:
+        """What else changes in the file: flags, comments, the name of the language."""
+        return ()
+
+    def filled(self, changes: Iterable[tuple[Slot, Written]]) -> list[Edit]:
+        """The translations in the slots; one that lies within another one is part of it."""
+        edits = list[Edit]()  # the first one is the last of the list
+        for slot, one in sorted(changes, key=lambda change: (-change[0].start, change[0].end)):
+            inner = list[Edit]()  # what lies within a slot comes before it
+            while edits and edits[-1].start < slot.end:
+                inner.append(edits.pop())
+
+            def code_of(tag: str, slot: Slot = slot, inner: list[Edit] = inner) -> str:
+                start, end = slot.codes.get(tag, (0, 0))
+                return edited(self.text, (one for one in inner if start <= one.start and one.end <= end), start, end)
+
+            edits.append(Edit(slot.start, slot.end, slot.filled(one.text, code_of)))
+        return edits
+
+    def coded(
+        self, start: int, end: int, codes: Sequence[Code], read: Callable[[str], str] = str
+    ) -> tuple[str, dict[str, tuple[int, int]]]:
+        """A stretch as XML with tags for its codes, and what each tag stands for. `read` makes XML of what is between."""
+        pieces, tags, pairs, open_ones, joined = (
+            list[str](),
+            dict[str, tuple[int, int]](),
+            dict[int, int](),
+            list[int](),
+            list[Code](),
+        )
+        for code in codes:
+            is_next = joined and not joined[-1].kind and not code.kind and joined[-1].end == code.start
+            joined[len(joined) - bool(is_next) :] = [code._replace(start=joined[-1].start) if is_next else code]
+        codes = joined
+        for number, code in enumerate(codes):
+            if code.kind == "+":
+                open_ones.append(number)
+            elif code.kind == "-" and any(codes[one].name == code.name for one in open_ones):
+                while codes[first := open_ones.pop()].name != code.name:
+                    pass
+                pairs[first] = pairs[number] = first
+        for number, code in enumerate(codes):
+            tag = f"<{'/' * (code.kind == '-')}g{pairs[number]}>" if number in pairs else f"<x{number}/>"
+            pieces += [read(self.text[start : code.start]), tag]
+            tags[tag] = code.start, code.end
+            start = code.end
+        return "".join([*pieces, read(self.text[start:end])]), tags
+
+    def slot(
+        self, start: int, end: int, codes: Sequence[Code] = (), read: Callable[[str], str] = escaped,
+        write: Callable[[str], str] = html.unescape, **of_segment: Any,
+    ) -> Iterator[Slot]:  # fmt: skip
+        """The slot of a stretch, if it has words. Codes at its edges without words stay outside, if they belong to no pair."""
+        text, inner = self.text, list(codes)
+
+        def is_outside(code: Code, paired: str) -> bool:
+            return code.kind != paired and not has_words(text[code.start : code.end])
+
+        while inner and is_outside(inner[0], "+") and not text[start : inner[0].start].strip():
+            start = inner.pop(0).end
+        while inner and is_outside(inner[-1], "-") and not text[inner[-1].end : end].strip():
+            end = inner.pop().start
+        piece = text[start:end]
+        start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+        coded_text, tags = self.coded(start, end, inner, read)
+        if has_words(coded_text):
+            own = {"place": f"line {self.line(start)}", "markup": "xml"} | of_segment
+            yield Slot(start, end, Segment(coded_text, **own), write, codes=tags)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(end.end() for end in re.finditer("\n", self.text))]
+
+    def line(self, at: int) -> int:
+        return bisect_right(self._line_starts, at)
+
+    def error(self, at: int, problem: str) -> DataError:
+        return DataError(f"{self.name}:{self.line(at)}: {problem}")
+
+
+def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
+    """The text from `start` to `end` with these edits, which come in order; one within an earlier one has no effect."""
+    pieces = list[str]()
+    for edit in edits:
+        if edit.start >= start:
+            pieces += [text[start : edit.start], edit.text]
+            start = edit.end
+    return "".join([*pieces, text[start:end]])
+
+
+def has_words(coded_text: str) -> bool:
+    return any(map(str.isalpha, html.unescape(_MARKUP.sub("", coded_text))))

@@ -12,7 +12,7 @@ from mt_cli.errors import DataError, UsageError
 # which messages call `name`. They raise DataError with file and line, and are imported only when they are needed.
 FORMATS = {
     ".po": "po", ".pot": "po", ".srt": "subtitles", ".vtt": "subtitles", ".html": "html", ".htm": "html",
-    ".md": "markdown", ".json": "strings", ".properties": "strings", ".csv": "table_text", ".tsv": "table_text",
+    ".md": "markdown", ".json": "strings", ".properties": "strings", ".csv": "table", ".tsv": "table",
     ".xliff": "xliff", ".xlf": "xliff", ".docx": "office", ".odt": "office", ".xml": "android", ".xlsx": "workbook",
 }  # fmt: skip
 TABLES = (".csv", ".tsv", ".xlsx")

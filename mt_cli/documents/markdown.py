@@ -6,12 +6,12 @@ A translated paragraph is one line. Code, front matter, formulas and the targets
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from html import escape, unescape
+from collections.abc import Callable
+from html import unescape
 
-from mt_cli.documents.document import Segment
+from mt_cli.data.spans import escaped
+from mt_cli.documents.document import Code, TextDocument
 from mt_cli.documents.html import INLINE, slots_of
-from mt_cli.documents.ranges import Code, Slot, Source, TextDocument, coded, has_words
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r?\n|\r|\Z)")
 _PREFIX = re.compile(
@@ -38,87 +38,76 @@ _BREAK = re.compile(r"[ \t]*(?:\r?\n|\r)[ \t>]*")
 
 
 def read(content: bytes, name: str) -> TextDocument:
-    source = Source.decoded(content, name)
-    return TextDocument(source, _slots(source))
+    return MarkdownDocument(content, name)
 
 
-def _slots(source: Source) -> Iterator[Slot]:
-    spans = [found.span(1) for found in _LINE.finditer(source.text)]
-    lines = [source.text[start:end] for start, end in spans]
-    names = frozenset(found[1].lower() for found in _DEFINITION.finditer(source.text))
-    paragraph = list[int]()  # its start, and the end of its last line
-    indent, number = 0, 0  # of the text of the last item of a list; of the line
+class MarkdownDocument(TextDocument):
+    def __init__(self, content: bytes, name: str):
+        super().__init__(content, name)
+        self._names = frozenset(found[1].lower() for found in _DEFINITION.finditer(self.text))
+        self._spans = [found.span(1) for found in _LINE.finditer(self.text)]
+        self._lines = [self.text[start:end] for start, end in self._spans]
+        self._paragraph = list[int]()  # where its lines begin and end
+        self._indent = 0  # of the text of the last item of a list
+        number = self._behind(1, ("---", "...").__contains__) if self._lines[0] == "---" else 0  # front matter
+        while number < len(self._lines):
+            number = self._read_block(number)
+        self._end_paragraph()
 
-    def behind(first: int, is_last: Callable[[str], bool]) -> int:
-        return next((n + 1 for n in range(first, len(lines)) if is_last(lines[n])), len(lines))
+    def _behind(self, first: int, is_last: Callable[[str], bool]) -> int:
+        return next((n + 1 for n in range(first, len(self._lines)) if is_last(self._lines[n])), len(self._lines))
 
-    def flush() -> Iterator[Slot]:
-        if paragraph:
-            yield from _slot(source, paragraph[0], paragraph[-1], names)
-            paragraph.clear()
-
-    if lines[0] == "---":  # front matter
-        number = behind(1, lambda line: line in ("---", "..."))
-    while number < len(lines):
-        line, (start, end) = lines[number], spans[number]
+    def _read_block(self, number: int) -> int:
+        """Reads a block, or a line of a paragraph, and returns the number of the line behind it."""
+        line, (start, end) = self._lines[number], self._spans[number]
         prefix = _PREFIX.match(line)
         assert prefix is not None
         rest, width = line[prefix.end() :], len(prefix["indent"].expandtabs(4))
-        fence, tag = _FENCE.match(rest), _HTML.match(rest)
         if prefix["marker"]:
-            indent = width + len(prefix["marker"])
-        elif rest and not width and not paragraph:
-            indent = 0
-        is_beginning = bool(prefix["marker"] or prefix["heading"] or prefix["note"])
-        if is_beginning or fence or not rest.strip() or _RULE.match(line):
-            yield from flush()
+            self._indent = width + len(prefix["marker"])
+        elif rest and not width and not self._paragraph:
+            self._indent = 0
+        fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)
+        is_block = tag is not None and (tag["name"] or "").lower() not in INLINE
+        is_table = "|" in rest and any(
+            "-" in one and _TABLE_RULE.match(one) for one in self._lines[number + 1 : number + 2]
+        )
+        is_beginning = prefix["marker"] or prefix["heading"] or prefix["note"]
+        is_code = width >= self._indent + 4 and not self._paragraph and not is_beginning  # text with an indent
+        if is_beginning or fence or is_blank or is_block or is_table:
+            self._end_paragraph()
         if fence:
-            mark = fence[0]
-            number = behind(number + (rest.count(mark) == 1), lambda line, mark=mark: mark in line)  # type: ignore[misc]
-        elif not rest.strip() or _RULE.match(line) or (width >= indent + 4 and not paragraph and not is_beginning):
-            number += 1  # indented text is code
-        elif tag and (tag["name"] or "").lower() not in INLINE:
-            yield from flush()
-            last = _RAW.get(tag[1].lower(), "")
-            first, number = (
-                start + prefix.end(),
-                behind(
-                    number,
-                    lambda line, last=last: last in line.lower() if last else not line.strip(),  # type: ignore[misc]
-                ),
+            return self._behind(number + (rest.count(fence[0]) == 1), lambda line: fence[0] in line)
+        if is_blank or is_code:
+            return number + 1
+        if is_block and tag:
+            closing = _RAW.get(tag[1].lower(), "")
+            behind = self._behind(number, lambda line: closing in line.lower() if closing else not line.strip())
+            self.slots += slots_of(self, start + prefix.end(), self._spans[behind - 1][1])
+            return behind
+        if is_table:
+            behind = next(
+                (n for n in range(number + 2, len(self._lines)) if "|" not in self._lines[n]), len(self._lines)
             )
-            yield from slots_of(source, first, spans[number - 1][1])
-        elif (
-            "|" in rest
-            and number + 1 < len(lines)
-            and "-" in lines[number + 1]
-            and _TABLE_RULE.match(lines[number + 1])
-        ):
-            yield from flush()
-            end_of_table = next((n for n in range(number + 2, len(lines)) if "|" not in lines[n]), len(lines))
-            for row in (number, *range(number + 2, end_of_table)):
-                for cell in _CELL.finditer(source.text, *spans[row]):
-                    yield from _slot(source, *cell.span(), names, lambda text: unescape(text).replace("|", "\\|"))
-            number = end_of_table
-        else:
-            if not _DEFINITION.match(line):
-                ending = _END.search(rest)
-                paragraph += [start + prefix.end(), end - len(ending[0] if ending else "")]
-            if prefix["heading"] or rest.endswith(("  ", "\\")):
-                yield from flush()
-            number += 1
-    yield from flush()
+            for row in (number, *range(number + 2, behind)):
+                for cell in _CELL.finditer(self.text, *self._spans[row]):
+                    self._add(*cell.span(), lambda text: unescape(text).replace("|", "\\|"))
+            return behind
+        if not _DEFINITION.match(line):
+            ending = _END.search(rest)
+            self._paragraph += [start + prefix.end(), end - len(ending[0] if ending else "")]
+        if prefix["heading"] or rest.endswith(("  ", "\\")):
+            self._end_paragraph()
+        return number + 1
 
+    def _end_paragraph(self) -> None:
+        if self._paragraph:
+            self._add(self._paragraph[0], self._paragraph[-1])
+            self._paragraph.clear()
 
-def _slot(
-    source: Source, start: int, end: int, names: frozenset[str], write: Callable[[str], str] = unescape
-) -> Iterator[Slot]:
-    content = source.text[start:end]
-    start, end = start + len(content) - len(content.lstrip()), end - len(content) + len(content.rstrip())
-    codes = _codes(source.text, start, end, names)
-    coded_text, tags = coded(source.text, start, end, codes, lambda text: escape(_BREAK.sub(" ", text), quote=False))
-    if has_words(coded_text):
-        yield Slot(start, end, Segment(coded_text, f"line {source.line(start)}", "xml"), write, tags)
+    def _add(self, start: int, end: int, write: Callable[[str], str] = unescape) -> None:
+        codes = _codes(self.text, start, end, self._names)
+        self.slots += self.slot(start, end, codes, lambda text: escaped(_BREAK.sub(" ", text)), write)
 
 
 def _codes(text: str, start: int, end: int, names: frozenset[str]) -> list[Code]:

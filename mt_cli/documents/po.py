@@ -3,172 +3,99 @@
 from __future__ import annotations
 
 import gettext
+import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from mt_cli.documents.document import Segment, Written
-from mt_cli.documents.ranges import Edit, Slot, Source, TextDocument, edited
+from mt_cli.data.units import PO_REMARK, PoEntry, po_entries, po_header
+from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
 from mt_cli.errors import DataError
 
-_LINE = re.compile(
-    r"[ \t]*(?:(?P<comment>\#[^\n]*)|(?:(?P<key>msgctxt|msgid|msgid_plural|msgstr)(?:\[(?P<form>\d{1,3})\])?[ \t]*)?"
-    r'(?P<string>"(?:[^"\\\n]|\\.)*+")[ \t]*)?\r?(?:\n|\Z)'
-)
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
-_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+log = logging.getLogger(__name__)
+
 _CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
-_MARK = "# mt: "  # begins the remark about an entry
-
-
-@dataclass
-class String:
-    line: int
-    start: int  # of its first quote
-    end: int  # behind its last one
-    text: str = ""
-
-
-@dataclass
-class Entry:
-    start: int = -1
-    keywords: int = -1  # where they begin
-    flags: int = -1  # behind the #, of a comment that has them
-    is_fuzzy: bool = False
-    remark: tuple[int, int] = (-1, -1)
-    strings: dict[str, String] = field(default_factory=dict)
-    forms: dict[int, String] = field(default_factory=dict)  # each msgstr
+_PIECE = re.compile(r"[^\n]{1,75}(?:[\n ]|\Z)|[^\n ]+[\n ]?|[\n ]")  # of a text on several lines
+# Of all formats that msgfmt checks; also what is not one in C, such as "100 %.".
+_DIRECTIVES = re.compile(
+    r"%(?:\(\w+\)|\d+\$)?[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh|ll|[hlqLjzt])?[A-Za-z%@]|%<\w+>|%\d*|[$#]?\{[^{}]*\}|[{}]|\$\w+"
+)
 
 
 def read(content: bytes, name: str) -> TextDocument:
-    """Raises DataError for a line that PO files have not, for a file without header and for a wrong number of plural forms."""
-    declared = _CHARSET.search(content)
-    charset = declared[1].decode() if declared else "utf-8"
-    source = Source.decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
-    return PoDocument(source, _entries(source))
+    """Raises DataError for a line that PO files have not, for a file without header and for a formula of plurals that is none."""
+    return PoDocument(content, name)
 
 
 class PoDocument(TextDocument):
-    def __init__(self, source: Source, entries: Sequence[Entry]):
+    is_bilingual = True
+
+    def __init__(self, content: bytes, name: str):
+        charset = declared[1].decode() if (declared := _CHARSET.search(content)) else "utf-8"
+        super().__init__(content, name, "utf-8" if charset == "CHARSET" else charset)
+        entries = list(po_entries(self.text, name))
         if not entries or entries[0].strings["msgid"].text or "msgctxt" in entries[0].strings:
             found = "no header, which is an entry with an empty msgid"
-            raise DataError(f"{source.name}:1: {found}; add one that says charset and Plural-Forms, as msginit does")
+            raise DataError(f"{name}:1: {found}; add one that says charset and Plural-Forms, as msginit does")
         self._header, *rest = entries
-        header = self._header.forms[0].text
-        super().__init__(source, (), _value(header, "X-Source-Language"), _value(header, "Language"))
-        plurals = re.fullmatch(r"nplurals=(\d+); *plural=([^;]+);?", _value(header, "Plural-Forms"))
+        self.src_lang, self.tgt_lang = (po_header(self._header, key) for key in ("X-Source-Language", "Language"))
+        plurals = re.fullmatch(r"nplurals=(\d+); *plural=([^;]+);?", po_header(self._header, "Plural-Forms"))
         try:
-            self._n_forms, of_one = (int(plurals[1]), gettext.c2py(plurals[2])(1)) if plurals else (0, 0)
+            n_forms, form_of = (int(plurals[1]), gettext.c2py(plurals[2])) if plurals else (1, lambda n: 0)
+            forms = [form_of(n) for n in range(200)]
         except (ValueError, ArithmeticError, RecursionError):
-            raise source.error(
-                self._header.start, "Plural-Forms is no formula of n; copy that of the language"
-            ) from None
-        self._of_one = of_one if self._n_forms > 1 else -1  # the form for a single thing
-        self._entries = [(entry, form) for entry in rest for form in self._checked(entry)]
-        self.slots = [self._slot(entry, form) for entry, form in self._entries]
+            raise self.error(self._header.start, "Plural-Forms is no formula of n; copy that of the language") from None
+        odd = list[int]()  # lines of entries with other forms than the header says
+        for entry in rest:
+            targets = entry.targets
+            if [*targets] != (
+                [f"msgstr[{n}]" for n in range(n_forms)] if "msgid_plural" in entry.strings else ["msgstr"]
+            ):
+                odd.append(entry.line)
+                targets = {}
+            for n, target in enumerate(targets.values()):
+                segment = self._segment(entry, n, forms)
+                write = partial(_quoted, segment.text, self.newline)
+                self.slots.append(Slot(target.start, target.end, segment, write, owner=entry))
+        if odd:
+            found = (
+                f"plural forms of another number than the header's {n_forms if plurals else 0}, in {len(odd):,} entries"
+            )
+            log.warning(f"{name}:{odd[0]}: {found}; they stay as they are; complete them, or run msgmerge")
 
-    def _checked(self, entry: Entry) -> Sequence[int]:
-        forms, first = sorted(entry.forms), min(string.line for string in entry.forms.values())
-        expected = list(range(self._n_forms if "msgid_plural" in entry.strings else 1))
-        if forms != expected:
-            said = f"{len(expected)}" if expected else "no Plural-Forms, or no number in it"
-            remedy = "complete the header, or run msgmerge"
-            raise DataError(f"{self.source.name}:{first}: {len(forms)} plural forms, the header has {said}; {remedy}")
-        return forms
+    def _segment(self, entry: PoEntry, form: int, forms: Sequence[int]) -> Segment:
+        strings, target = entry.strings, [*entry.targets.values()][form]
+        text, several = strings["msgid"].text, strings.get("msgid_plural")
+        context = [strings["msgctxt"].text] if "msgctxt" in strings else []
+        if several is not None:
+            # As msgfmt has it: a form of few numbers may leave out the number.
+            is_like_several = _DIRECTIVES.findall(text) == _DIRECTIVES.findall(several.text)
+            is_of_one = max(forms) > 0 and forms[1] == form and (forms.count(form) <= 5 or is_like_several)
+            text = text if is_of_one else several.text
+            context.append(f"plural form {form}")
+        directives = _DIRECTIVES if re.search(r"(?<!no-)\b[a-z-]+-format", entry.flags) else None
+        return Segment(text, f"line {target.line}", None, target.text, not target.text, ", ".join(context), directives)
 
-    def _slot(self, entry: Entry, form: int) -> Slot:
-        target, is_plural = entry.forms[form], "msgid_plural" in entry.strings
-        text = entry.strings["msgid_plural" if is_plural and form != self._of_one else "msgid"].text
-        context = [entry.strings["msgctxt"].text] if "msgctxt" in entry.strings else []
-        context += [f"plural form {form}"] if is_plural else []
-        place = f"line {target.line}"
-        segment = Segment(text, place, None, target.text, not target.text, ", ".join(context))
-        return Slot(target.start, target.end, segment)
-
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        source, edits, newline = self.source, list[Edit](), self.source.newline
-        marked = dict[int, list[str]]()  # the remarks on each entry that changes, by its place in the file
-        of_place = {entry.start: entry for entry, _ in self._entries}
-        for (entry, _), slot, one in zip(self._entries, self.slots, translations, strict=True):
-            if one is None or one.text == slot.segment.target:
-                continue
-            head, _, tail = (text := slot.segment.text).partition(text.strip("\n"))  # msgfmt wants the same line ends
-            translation = f"{head}{one.text.strip(chr(10))}{tail}"
-            edits.append(Edit(slot.start, slot.end, _quoted(translation, newline)))
-            marked.setdefault(entry.start, []).append(" ".join(one.remark.split()))
-        for start, remarks in marked.items():
-            entry, remark = of_place[start], "; ".join(filter(None, dict.fromkeys(remarks)))
-            if remark:
-                place = entry.remark if entry.remark[0] >= 0 else (start, start)
-                edits.append(Edit(*place, f"{_MARK}{remark}{newline}"))
-            if not entry.is_fuzzy:
-                at, flag = (entry.flags, " fuzzy,") if entry.flags >= 0 else (entry.keywords, f"#, fuzzy{newline}")
-                edits.append(Edit(at, at, flag))
-        if marked:
-            header = self._header.forms[0]
-            for pattern, value in ((r"charset=(CHARSET)\b", "UTF-8"), (r'Language:( *)(?=\\n|")', f" {tgt_lang}")):
-                if found := re.compile(pattern).search(source.text, header.start, header.end):
-                    edits.append(Edit(*found.span(1), value))
-        return source.encoded(edited(source.text, sorted(edits, key=lambda edit: edit.start)))
+    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
+        remarks, newline = dict[PoEntry, dict[str, None]](), self.newline
+        for slot, one in changes:
+            remarks.setdefault(slot.owner, {})[" ".join(one.remark.split())] = None
+        for entry, own in remarks.items():
+            if remark := "; ".join(filter(None, own)):
+                yield Edit(*(entry.remark or (entry.start, entry.start)), f"{PO_REMARK}{remark}{newline}")
+            if "fuzzy" not in entry.flags:
+                at, flag = (entry.flags_at, " fuzzy,") if entry.flags else (entry.keywords, f"#, fuzzy{newline}")
+                yield Edit(at, at, flag)
+        header = self._header.targets["msgstr"]
+        for pattern, value in ((r"charset=(CHARSET)\b", "UTF-8"), (r'Language:( *)(?=\\n|")', f" {tgt_lang}")):
+            if found := re.compile(pattern).search(self.text, header.start, header.end):
+                yield Edit(*found.span(1), value)
 
 
-def _entries(source: Source) -> list[Entry]:
-    entries, entry, string, at = list[Entry](), Entry(), None, 0
-    while at < len(source.text):
-        found, line = _LINE.match(source.text, at), source.line(at)
-        if not found:
-            raise source.error(at, "no line of a PO file: expected a keyword such as msgid with a text in quotes")
-        comment, key, start = found["comment"], found["key"], at
-        at = found.end()
-        if (comment and entry.keywords >= 0) or (key in ("msgctxt", "msgid") and entry.forms):
-            entries.append(_whole(source, entry))
-            entry, string = Entry(), None
-        if comment and comment.startswith("#~"):  # an obsolete entry, whose comments are not those of the next one
-            entry = Entry()
-        elif comment:
-            entry.start = start if entry.start < 0 else entry.start
-            if comment.startswith("#,"):
-                entry.flags = found.start("comment") + 2
-                entry.is_fuzzy |= re.search(r"\bfuzzy\b", comment) is not None
-            elif comment.startswith(_MARK):
-                entry.remark = start, at
-        elif key:
-            entry.start = start if entry.start < 0 else entry.start
-            entry.keywords = start if entry.keywords < 0 else entry.keywords
-            string = String(line, *found.span("string"))
-            if key == "msgstr":
-                entry.forms[int(found["form"] or 0)] = string
-            else:
-                entry.strings[key] = string
-        if found["string"]:
-            if string is None:
-                raise source.error(start, "a text in quotes without a keyword such as msgid before it")
-            string.end = found.end("string")
-            string.text += _ESCAPE.sub(_character, found["string"][1:-1])
-    return [*entries, _whole(source, entry)] if entry.keywords >= 0 else entries
-
-
-def _whole(source: Source, entry: Entry) -> Entry:
-    if "msgid" not in entry.strings or not entry.forms:
-        raise source.error(entry.keywords, "an entry without msgid or msgstr; complete it")
-    return entry
-
-
-def _value(header: str, key: str) -> str:
-    found = re.search(rf"^{key}:(.*)$", header, re.MULTILINE | re.IGNORECASE)
-    return found[1].strip() if found else ""
-
-
-def _character(escape: re.Match[str]) -> str:
-    if code := escape[1] or escape[2]:
-        return chr(int(code, 8 if escape[1] else 16))
-    return _CONTROLS.get(escape[3], escape[3])
-
-
-def _quoted(text: str, newline: str) -> str:
-    """The text in quotes; on lines of its own if it is long or has several."""
-    lines = [
-        f'"{line.translate(_ESCAPES)}"' for line in re.findall(r"[^\n]{1,75}(?:[\n ]|\Z)|[^\n ]+[\n ]?|[\n ]", text)
-    ]
+def _quoted(source: str, newline: str, text: str) -> str:
+    """The text in quotes, on lines of its own if it is long or has several; with the line ends around it that its source has."""
+    n_before, n_after = (len(source) - len(one) for one in (source.lstrip("\n"), source.rstrip("\n")))
+    text = "\n" * n_before + text.strip("\n") + "\n" * n_after
+    lines = [f'"{line.translate(_ESCAPES)}"' for line in _PIECE.findall(text)]
     return lines[0] if len(lines) == 1 else newline.join(['""', *lines])

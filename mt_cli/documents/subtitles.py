@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape, unescape
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
 
 from mt_cli.data.normalize import UNSPACED
+from mt_cli.data.spans import escaped
 from mt_cli.display import column_width, shortened
-from mt_cli.documents.document import Segment, Written
-from mt_cli.documents.ranges import Code, Edit, Slot, Source, TextDocument, coded, edited, has_words, replaced
+from mt_cli.documents.document import Code, Slot, TextDocument
 
 _BLOCK = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\r|\Z))+")
 _STAMP = r"(?:(\d+):)?(\d\d):(\d\d)[.,](\d{3})"
@@ -42,40 +42,24 @@ class Cue(NamedTuple):
     end: int
 
 
-class Sentence(NamedTuple):
-    cues: list[Cue]
-    text: str
-    slot: Slot  # of this text
-
-
 def read(content: bytes, name: str) -> TextDocument:
     """Raises DataError for a text without time stamps, and for time stamps that are none."""
-    return SubtitleDocument(Source.decoded(content, name))
+    document = TextDocument(content, name)
+    groups, text = list[list[Cue]](), document.text
+    for cue in _cues(document):
+        if groups and _goes_on(text, groups[-1], cue):
+            groups[-1].append(cue)
+        else:
+            groups.append([cue])
+    document.slots = [slot for cues in groups for slot in _slot(document, cues)]
+    return document
 
 
-class SubtitleDocument(TextDocument):
-    def __init__(self, source: Source):
-        self._sentences = [_sentence(source, cues) for cues in _joined(source, list(_cues(source)))]
-        self._sentences = [one for one in self._sentences if has_words(one.slot.segment.text)]
-        super().__init__(source, [one.slot for one in self._sentences])
-
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        edits = list[Edit]()
-        for (cues, text, slot), one in zip(self._sentences, translations, strict=True):
-            if one is not None and one.text != slot.segment.text:
-                pieces = _split(replaced(text, [slot], [one]), [cue.last - cue.first for cue in cues])
-                edits += [
-                    Edit(cue.start, cue.end, self.source.newline.join(_lines(piece)))
-                    for cue, piece in zip(cues, pieces, strict=True)
-                ]
-        return self.source.encoded(edited(self.source.text, edits))
-
-
-def _cues(source: Source) -> Iterator[Cue]:
-    text, times = source.text, (-1, -1)
+def _cues(document: TextDocument) -> Iterator[Cue]:
+    text, times = document.text, [-1, -1]
     is_vtt = text.startswith("WEBVTT")
-    if source.name.lower().endswith(".vtt") and not is_vtt:
-        raise source.error(0, "no WEBVTT at the beginning; write it there, or name an SRT file .srt")
+    if document.name.lower().endswith(".vtt") and not is_vtt:
+        raise document.error(0, "no WEBVTT at the beginning; write it there, or name an SRT file .srt")
     for number, block in enumerate(_BLOCK.finditer(text)):
         start, arrow = block.start(), block[0].find("-->")
         if is_vtt and ((number == 0 and arrow < 0) or re.match("NOTE|STYLE|REGION", block[0])):
@@ -84,68 +68,59 @@ def _cues(source: Source) -> Iterator[Cue]:
             stamps = text.rfind("\n", 0, start + arrow) + 1
             if not (found := _TIMES.match(text, max(start, stamps))):
                 example = "00:00:01.000 --> 00:00:02.000" if is_vtt else "00:00:01,000 --> 00:00:02,000"
-                raise source.error(start + arrow, f"no time stamps, expected such as {example}; correct the line")
-            h, m, s, ms, *end = (int(one or 0) for one in found.groups())
-            times = _milliseconds(h, m, s, ms), _milliseconds(*end)
+                raise document.error(start + arrow, f"no time stamps, expected such as {example}; correct the line")
+            parts = [int(one or 0) for one in found.groups()]
+            times = [((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (parts[:4], parts[4:])]
             start = found.end()
         elif times[0] < 0:
-            raise source.error(
-                start, f"{shortened(block[0], 30)!r} has no time stamps above it; give an SRT file or WebVTT"
-            )
+            begun = shortened(block[0], 30)
+            raise document.error(start, f"{begun!r} has no time stamps above it; give an SRT file or WebVTT")
         content = text[start : block.end()]
         if "-->" in content:
-            raise source.error(
-                start + content.find("-->"), "time stamps within a cue; put an empty line before the cue"
-            )
-        bounds = [line.start() for line in _SPEAKER.finditer(content)]
-        if len(bounds) < 2:
-            bounds = []
-        for first, last in zip([0, *bounds], [*bounds, len(content)], strict=True):
+            problem = "time stamps within a cue; put an empty line before the cue"
+            raise document.error(start + content.find("-->"), problem)
+        speakers = [line.start() for line in _SPEAKER.finditer(content)]
+        for first, last in pairwise([0, *(speakers if len(speakers) > 1 else []), len(content)]):
             own = content[first:last]
             edges = len(own) - len(_LEAD.sub("", own)), len(_TAIL.sub("", own))
             if _CODE.search(own[edges[0] : edges[1]]):  # a tag around a part of it
                 edges = len(own) - len(own.lstrip()), len(own.rstrip())
             if edges[0] < edges[1]:
-                yield Cue(*times, start + first + edges[0], start + first + edges[1])
+                yield Cue(times[0], times[1], start + first + edges[0], start + first + edges[1])
 
 
-def _milliseconds(hours: int, minutes: int, seconds: int, milliseconds: int) -> int:
-    return ((hours * 60 + minutes) * 60 + seconds) * 1000 + milliseconds
+def _goes_on(text: str, cues: list[Cue], cue: Cue) -> bool:
+    """Whether the sentence of the cues does: behind a comma, or in small letters, soon, and in the same style."""
+    last = cues[-1]
+    if len(cues) == _MAX_CUES or not 0 <= cue.first - last.last <= _MAX_GAP:
+        return False
+    both = text[last.start : last.end], text[cue.start : cue.end]
+    is_small = both[1].lstrip('.…"“„« ')[:1].islower() and not _ENDS.search(both[0])
+    styles = [_CODE.findall(text, text.rfind("\n", 0, one.start) + 1, one.start) for one in (last, cue)]
+    return bool(is_small or _GOES_ON.search(both[0])) and not any(map(_CODE.search, both)) and styles[0] == styles[1]
 
 
-def _joined(source: Source, cues: list[Cue]) -> list[list[Cue]]:
-    """The cues of each sentence: one goes on behind a comma, or in small letters, soon, and in the same style."""
-    groups, text = list[list[Cue]](), source.text
-    for cue in cues:
-        last = groups[-1][-1] if groups else None
-        if last is not None and 0 <= cue.first - last.last <= _MAX_GAP and len(groups[-1]) < _MAX_CUES:
-            both = text[last.start : last.end], text[cue.start : cue.end]
-            goes_on = both[1].lstrip('.…"“„« ')[:1].islower() and not _ENDS.search(both[0])
-            has_codes = any(map(_CODE.search, both))
-            if (goes_on or _GOES_ON.search(both[0])) and not has_codes and _style(text, last) == _style(text, cue):
-                groups[-1].append(cue)
-                continue
-        groups.append([cue])
-    return groups
+def _slot(document: TextDocument, cues: list[Cue]) -> Iterator[Slot]:
+    text, codes = document.text, list[Code]()
+    between = [text[one.end : other.start] for one, other in pairwise(cues)]
+    for found in _CODE.finditer(text, cues[0].start, cues[0].end):
+        kind = ("-" if found["end"] else "+") if found["name"] else ""
+        codes.append(Code(*found.span(), kind, found["name"] or ""))
 
+    def read(raw: str) -> str:
+        """A line break is a space, but none between characters of a language without spaces."""
+        lines = "\n".join(text[cue.start : cue.end] for cue in cues) if between else raw
+        return escaped(_BREAK.sub(lambda found: "" if found[1] is None else " ", lines))
 
-def _style(text: str, cue: Cue) -> list[str]:
-    """The tags directly before the text of a cue."""
-    line = text.rfind("\n", 0, cue.start) + 1
-    return [found[0] for found in _CODE.finditer(text, line, cue.start)]
+    def wrap(translation: str) -> str:
+        pieces = _split(translation, [cue.last - cue.first for cue in cues])
+        for n, piece in enumerate(pieces):
+            n_lines = ceil(column_width(_CODE.sub("", piece)) / _MAX_COLUMNS)
+            pieces[n] = document.newline.join(_split(piece, [1] * max(1, n_lines)))
+        return "".join(piece + stamps for piece, stamps in zip(pieces, [*between, ""], strict=True))
 
-
-def _sentence(source: Source, cues: list[Cue]) -> Sentence:
-    text, codes = "\n".join(source.text[cue.start : cue.end] for cue in cues), list[Code]()
-    for found in _CODE.finditer(text):
-        codes.append(Code(*found.span(), ("-" if found["end"] else "+") if found["name"] else "", found["name"] or ""))
-    coded_text, tags = coded(text, 0, len(text), codes, lambda part: escape(_BREAK.sub(_space, part), quote=False))
-    segment = Segment(coded_text, f"line {source.line(cues[0].start)}", "xml")
-    return Sentence(cues, text, Slot(0, len(text), segment, unescape, tags))
-
-
-def _space(found: re.Match[str]) -> str:
-    return "" if found[1] is None else " "  # none between characters of a language without spaces
+    for slot in document.slot(cues[0].start, cues[-1].end, codes, read):
+        yield replace(slot, wrap=wrap)
 
 
 def _split(text: str, shares: Sequence[float]) -> list[str]:
@@ -163,9 +138,3 @@ def _split(text: str, shares: Sequence[float]) -> list[str]:
         pieces.append("".join(words[cut:best]).strip() or "…")
         cut = best
     return [*pieces, "".join(words[cut:]).strip() or "…"]
-
-
-def _lines(text: str) -> list[str]:
-    """The text in lines of about equal length."""
-    n_lines = ceil(column_width(_CODE.sub("", text)) / _MAX_COLUMNS)
-    return _split(text, [1] * max(1, n_lines))

@@ -132,8 +132,28 @@ class DocumentTranslator:
 
 
 def checked(segment: Segment, made: Written, name: str) -> Written | None:
-    """None where the translation lacks a tag, or is empty."""
-    if segment.markup and Counter(_TAG.findall(segment.text)) != Counter(_TAG.findall(made.text)):
-        log.info(f"note: {name}: {segment.place}: its tags are lost in translation, so it stays as it is")
-        return None
-    return made if made.text.strip() else None
+    """None where the translation lacks a tag or a directive, or is empty."""
+    both, lost = (segment.text, made.text), ""
+    if segment.markup and (Counter(_TAG.findall(both[0])) != Counter(_TAG.findall(both[1])) or not _is_nested(both[1])):
+        lost = "tags"
+    elif segment.directives and len({_arguments(segment.directives, one) for one in both}) > 1:
+        lost = "placeholders"
+    if lost:
+        log.info(f"note: {name}: {segment.place}: its {lost} are lost in translation, so it stays as it is")
+    return None if lost or not made.text.strip() else made
+
+
+def _is_nested(text: str) -> bool:
+    open_ones = list[str]()
+    for end, name in re.findall(r"<(/?)(g\d+)>", text):
+        if not end:
+            open_ones.append(name)
+        elif not open_ones or open_ones.pop() != name:
+            return False
+    return True
+
+
+def _arguments(directives: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """In their order, or in any where each has a name or a number."""
+    found = directives.findall(text)
+    return tuple(sorted(found) if all(re.search(r"[({$]\w|\d\$|%%", one) for one in found) else found)

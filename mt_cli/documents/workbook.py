@@ -1,133 +1,97 @@
-"""Workbooks (.xlsx): the cells of one column of the first visible sheet, written into another column or into a new one."""
+"""Workbooks (.xlsx): the cells of one column of each visible sheet, written into another column or into a new one."""
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import reduce
+from html import unescape
 
-from lxml import etree
+from mt_cli.data.spans import escaped
+from mt_cli.documents.archive import Archive
+from mt_cli.documents.table import Cell, Row, Table
+from mt_cli.documents.xml import Element, XmlDocument
+from mt_cli.errors import DataError, MTError, UsageError
 
-from mt_cli.documents.archive import open_archive, read_part, with_parts
-from mt_cli.documents.document import Segment, Written
-from mt_cli.documents.inline import parse, serialized
-from mt_cli.documents.table_text import Columns
-from mt_cli.errors import DataError
-
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-
-Cells = dict[int, Any]  # elements of a row by their column, from 0
+log = logging.getLogger(__name__)
 
 
-def read(content: bytes, name: str, column: str) -> Workbook:
-    return Workbook(content, name, column)
+def read(content: bytes, name: str, column: str) -> Archive:
+    """Raises DataError for a workbook that is damaged or hostile, and UsageError for a column that no visible sheet has."""
+    workbook, shared = Archive(content, name), list[str]()
+
+    def root_of(part: str) -> tuple[XmlDocument, Element]:
+        document = XmlDocument(workbook.read(part), f"{name} {part}")
+        return document, document.root
+
+    if "xl/sharedStrings.xml" in workbook.names():
+        strings, root = root_of("xl/sharedStrings.xml")
+        shared = [_text_in(strings, one) for one in root.all("si")]
+    relations = root_of("xl/_rels/workbook.xml.rels")[1].children
+    targets = {one.get("Id"): posixpath.join("/xl", one.get("Target"))[1:] for one in relations}
+    problem: MTError = DataError(f"{name}: no visible sheet with cells; show the one that is to be translated")
+    for sheet in root_of("xl/workbook.xml")[1].iter("sheet"):
+        part, title = targets.get(sheet.get("id"), ""), unescape(sheet.get("name"))
+        if sheet.get("state", "visible") == "visible" and "worksheets" in part:
+            table = Sheet(workbook.read(part), f"{name} {title}", shared)
+            try:
+                table.choose(column)
+                workbook.parts[part] = table
+            except UsageError as error:
+                problem = error
+                log.info(f"note: {error}; the sheet stays as it is")
+    if not workbook.parts:
+        raise problem
+    return workbook
 
 
-class Workbook:
-    """An open workbook. Formulas and other sheets stay as they are; a translated cell has the style of its source."""
+class Sheet(XmlDocument, Table):
+    """Formulas stay as they are; a translated cell has the style of its source."""
 
-    src_lang = tgt_lang = ""
+    has_equal_rows = False
 
-    def __init__(self, content: bytes, name: str, column: str):
-        """Raises DataError for a workbook that is damaged or hostile, and UsageError for a column that is not there."""
-        self._archive, self._name = open_archive(content, name), name
-        self._part = self._first_sheet()
-        shared = list[str]()
-        if "xl/sharedStrings.xml" in self._archive.namelist():
-            shared = [_text_in(one) for one in self._tree("xl/sharedStrings.xml").getroot().iterchildren("{*}si")]
-        rows = [
-            (number, {i: _text_of(cell, shared) for i, cell in cells.items()}, cells)
-            for number, _, cells in _rows(self._tree(self._part))
-        ]
-        first = rows[0][1] if rows else {}
-        self._columns = Columns.named(column, [first.get(i, "") for i in range(max(first, default=-1) + 1)], name)
-        self._width = max((max(cells, default=-1) + 1 for _, _, cells in rows), default=0)
-        src, tgt, has_header = self._columns
-        self.segments, self._numbers = list[Segment](), list[int]()
-        for number, texts, cells in rows[has_header:]:
-            if any(map(str.isalpha, text := texts.get(src, ""))) and cells[src].find("{*}f") is None:
-                target = texts.get(tgt, "") if tgt is not None and tgt != src else ""
-                self.segments.append(Segment(text, f"cell {_letters(src)}{number}", None, target, not target))
-                self._numbers.append(number)
-        self._header = rows[0][0] if rows and has_header else None
+    def __init__(self, content: bytes, name: str, shared: list[str]):
+        super().__init__(content, name)
+        self.rows, number = list[Row](), 0
+        for row in self.root.iter("row"):
+            number, column, cells = int(row.get("r") or number + 1), -1, Row()
+            for cell in row.all("c"):
+                column += 1
+                if letters := re.sub("[^A-Z]", "", cell.get("r")):
+                    column = reduce(lambda total, letter: 26 * total + ord(letter) - 64, letters, 0) - 1
+                value = next((unescape(self.inner(one)) for one in cell.all("v")), "")
+                if cell.get("t") == "s":
+                    value = shared[int(value)] if value.isdecimal() and int(value) < len(shared) else ""
+                text = _text_in(self, cell) if cell.get("t") == "inlineStr" else value
+                cells[column] = Cell(text, number, cell.start, cell.end, cell)
+            self.rows += [cells] if cells else []
 
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        src, tgt, _ = self._columns
-        texts = {
-            number: one.text
-            for number, segment, one in zip(self._numbers, self.segments, translations, strict=True)
-            if one is not None and one.text != (segment.text if src == tgt else segment.target)
-        }
-        if not texts:
-            return with_parts(self._archive, self._name, {})
-        if tgt is None and self._header is not None:
-            texts[self._header] = tgt_lang
-        tree = self._tree(self._part)
-        for number, row, cells in _rows(tree):
-            if number in texts:
-                _put(row, number, cells, src, self._width if tgt is None else tgt, texts[number])
-        content = serialized(tree, read_part(self._archive, self._part, self._name))
-        return with_parts(self._archive, self._name, {self._part: content})
+    def source_text(self, cell: Cell) -> str:
+        return "" if cell.element.find("f") else cell.text
 
-    def _tree(self, part: str) -> Any:
-        return parse(read_part(self._archive, part, self._name), f"{self._name} {part}")
+    def place(self, cell: Cell) -> str:
+        return f"cell {_letters(self.src)}{cell.row}"
 
-    def _first_sheet(self) -> str:
-        relations = self._tree("xl/_rels/workbook.xml.rels").getroot()
-        targets = {one.get("Id"): posixpath.join("/xl", one.get("Target", ""))[1:] for one in relations}
-        for sheet in self._tree("xl/workbook.xml").iter("{*}sheet"):
-            if sheet.get("state", "visible") == "visible" and "worksheets" in targets.get(sheet.get(_RELATION), ""):
-                return targets[sheet.get(_RELATION)]
-        raise DataError(f"{self._name}: no visible sheet with cells; show the one that is to be translated")
+    def place_for(self, row: Row) -> tuple[int, int, Callable[[str], str]]:
+        own, like = row.get(self.tgt), row.get(self.tgt) or row.get(self.src) or next(iter(row.values()))
+        behind = next((cell.start for column, cell in sorted(row.items()) if column > self.tgt), row[max(row)].end)
+        prefix, style = like.element.prefix, like.element.get("s")
+        tag = f'{prefix}c r="{_letters(self.tgt)}{like.row}"' + (f' s="{style}"' if style else "")
 
+        def write(text: str) -> str:
+            inner = f'<{prefix}is><{prefix}t xml:space="preserve">{escaped(text)}</{prefix}t></{prefix}is>'
+            return f'<{tag} t="inlineStr">{inner}</{prefix}c>'
 
-def _rows(tree: Any) -> Iterator[tuple[int, Any, Cells]]:
-    """The number of each row, from 1, its element and its cells."""
-    number = 0
-    for row in tree.iter("{*}row"):
-        number, column, cells = int(row.get("r") or number + 1), -1, Cells()
-        for cell in row.iterchildren("{*}c"):
-            letters = re.sub("[^A-Z]", "", cell.get("r", ""))
-            column = column + 1
-            if letters:
-                column = 0
-                for letter in letters:
-                    column = 26 * column + ord(letter) - 64
-                column -= 1
-            cells[column] = cell
-        yield number, row, cells
+        return (own.start, own.end, write) if own else (behind, behind, write)
 
 
 def _letters(column: int) -> str:
     return (_letters(column // 26 - 1) if column >= 26 else "") + chr(65 + column % 26)
 
 
-def _text_in(element: Any) -> str:
+def _text_in(document: XmlDocument, element: Element) -> str:
     """Without the pronunciation of Japanese names."""
-    return "".join(one.text or "" for one in element.iter("{*}t") if not one.getparent().tag.endswith("}rPh"))
-
-
-def _text_of(cell: Any, shared: list[str]) -> str:
-    if cell.get("t") == "inlineStr":
-        return _text_in(cell)
-    value = cell.findtext("{*}v") or ""
-    if cell.get("t") == "s":
-        return shared[int(value)] if value.isdecimal() and int(value) < len(shared) else ""
-    return value
-
-
-def _put(row: Any, number: int, cells: Cells, src: int, column: int, text: str) -> None:
-    cell = cells.get(column)
-    if cell is None:
-        cell = etree.Element(row.tag[: -len("row")] + "c", {"r": f"{_letters(column)}{number}"})
-        if src in cells and (style := cells[src].get("s")):
-            cell.set("s", style)
-        row.insert(sum(one < column for one in cells), cell)
-    for child in list(cell):
-        cell.remove(child)
-    cell.set("t", "inlineStr")
-    inside = etree.SubElement(etree.SubElement(cell, row.tag[: -len("row")] + "is"), row.tag[: -len("row")] + "t")
-    inside.set(_SPACE, "preserve")
-    inside.text = text
+    own = (one for one in element.iter("t") if one.parent is None or one.parent.name != "rPh")
+    return "".join(unescape(document.inner(one)) for one in own)

@@ -1,124 +1,93 @@
-"""XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit."""
+"""XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit. One that is not translated yet is filled."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
 
-from lxml import etree
-
-from mt_cli.data.markup import UNTRANSLATED, local_name
-from mt_cli.documents.document import Segment, Written
-from mt_cli.documents.inline import fill, marked_text, parse, serialized
+from mt_cli.data.markup import UNTRANSLATED
+from mt_cli.data.spans import escaped
+from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
+from mt_cli.documents.xml import Element, XmlDocument, attribute_of
 from mt_cli.errors import DataError
 
 
-def read(content: bytes, name: str) -> Xliff:
-    return Xliff(content, name)
+def read(content: bytes, name: str) -> TextDocument:
+    """Raises DataError for damaged XML, for other formats and for files in more than two languages."""
+    return Xliff(content, name, "xliff")
 
 
-class Xliff:
-    """An open file. A target that is not translated yet counts as empty."""
+class Xliff(XmlDocument):
+    is_bilingual = True
+    has_html = True
 
-    def __init__(self, content: bytes, name: str):
-        """Raises DataError for damaged XML, for other formats and for files in more than two languages."""
-        self._content, self._name = content, name
-        tree = parse(content, name)
-        root = tree.getroot()
-        if local_name(root) != "xliff":
-            raise DataError(f"{name}: the root element is {root.tag}, expected xliff; give an XLIFF file")
-        languages = []
+    def __init__(self, content: bytes, name: str, root: str):
+        super().__init__(content, name, root)
+        self._is_new = self.root.get("version").startswith("2")
+        languages = list[str]()
         for names in (("source-language", "srcLang"), ("target-language", "trgLang")):
-            found = {root.get(names[1]), *(one.get(names[0]) for one in root.iter("{*}file"))} - {None}
+            found = {self.root.get(names[1]), *(one.get(names[0]) for one in self.root.iter("file"))} - {""}
             if len(found) > 1:
                 listed = " and ".join(sorted(found))
                 raise DataError(f"{name}: {names[0]} is {listed}, expected one; make a file of each language")
             languages.append(next(iter(found), ""))
         self.src_lang, self.tgt_lang = languages
-        self.segments = [_segment(unit) for unit in _units(tree)]
+        self.slots = [
+            self._slot(unit, source)
+            for unit in self.root.iter("trans-unit", "segment")
+            if (source := unit.find("seg-source") or unit.find("source"))
+        ]
 
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        tree = parse(self._content, self._name)
-        root = tree.getroot()
-        is_new = root.get("version", "").startswith("2")
-        for unit, segment, translation in zip(list(_units(tree)), self.segments, translations, strict=True):
-            if translation is None or translation.text == segment.target:
-                continue
-            target = _put_target(unit, translation.text)
-            if is_new:
-                unit.set("state", "translated")
-                unit.set("subState", "mt:needs-review")
+    def _slot(self, unit: Element, source: Element) -> Slot:
+        """In 1.2 `source` is the segmented one where there is one, since its target has the same segments."""
+        target, owner = unit.find("target"), unit
+        if unit.name == "segment":
+            owner = next((one for one in unit.ancestors() if one.name == "unit"), unit)
+        start, end, codes, read, write = self.content(source, _is_around_words)
+        text, tags = self.coded(start, end, codes, read)
+        given = ""
+        if target and (target.get("state") or unit.get("state")) not in UNTRANSLATED:
+            given_start, given_end, given_codes, read, _ = self.content(target, _is_around_words)
+            given, _ = self.coded(given_start, given_end, given_codes, read)
+            given = given if given.strip() else ""
+        wanted = next((one for above in (unit, *unit.ancestors()) if (one := above.get("translate"))), "yes")
+        segment = Segment(text, f"unit {owner.get('id')}", "xml", given, wanted != "no" and not given, owner.get("id"))
+        name, like = f"{source.prefix}target", target or source
+        attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
+        for attribute in ["state", *([] if target else ["lang"])]:
+            attributes = attribute_of(attribute).sub("", attributes)
+        lead = "" if target else re.split(r"\S", self.text[source.end : unit.last] + "<", maxsplit=1)[0]
+        attributes += "" if self._is_new else ' state="needs-review-translation"'
+
+        def wrap(content: str) -> str:
+            before, behind = self.text[source.first : start], self.text[end : source.last]
+            return f"{lead}<{name}{attributes}>{before}{content}{behind}</{name}>"
+
+        place = (target.start, target.end) if target else (source.end, source.end)
+        return Slot(*place, segment, write, wrap, tags, (unit, owner))
+
+    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
+        notes = dict[Element, list[str]]()  # of the units of XLIFF 2
+        for slot, one in changes:
+            unit, owner = slot.owner
+            note = f'<{unit.prefix}note {{}}="mt">{escaped(one.remark)}</{unit.prefix}note>' if one.remark else ""
+            if self._is_new:
+                yield unit.put("state", "translated")
+                yield unit.put("subState", "mt:needs-review")
+                notes.setdefault(owner, []).append(note.format("category"))
             else:
-                target.set("state", "needs-review-translation")
-                unit.attrib.pop("approved", None)
-            if translation.remark:
-                _add_note(unit, target, translation.remark, is_new)
+                yield from [unit.put("approved", "")] if unit.get("approved") else []
+                yield Edit(slot.end, slot.end, note.format("from"))
+        for owner, own in notes.items():
+            if old := owner.find("notes"):
+                yield Edit(old.last, old.last, "".join(own))
+            elif any(own):
+                first = owner.all("originalData", "segment", "ignorable")[0]
+                yield Edit(first.start, first.start, f"<{owner.prefix}notes>{''.join(own)}</{owner.prefix}notes>")
         if not self.tgt_lang:
-            for one in [root] if is_new else root.iter("{*}file"):
-                one.set("trgLang" if is_new else "target-language", tgt_lang)
-        return serialized(tree, self._content)
+            for file in [self.root] if self._is_new else self.root.iter("file"):
+                yield file.put("trgLang" if self._is_new else "target-language", tgt_lang)
 
 
-def _units(tree: Any) -> Any:
-    return (one for one in tree.iter("{*}trans-unit", "{*}segment") if one.find("{*}source") is not None)
-
-
-def _is_around_words(element: Any) -> bool:
-    return local_name(element) in ("g", "pc", "mrk") and element.get("translate") != "no"
-
-
-def _segment(unit: Any) -> Segment:
-    text, _ = marked_text(_source(unit), _is_around_words)
-    target, state = unit.find("{*}target"), unit.get("state")
-    wanted = next((one for above in (unit, *unit.iterancestors()) if (one := above.get("translate"))), "yes")
-    given = ""
-    if target is not None and target.get("state", state) not in UNTRANSLATED:
-        given, _ = marked_text(target, _is_around_words)
-    owner = unit if local_name(unit) == "trans-unit" else next(unit.iterancestors("{*}unit"), unit)
-    number = owner.get("id", "")
-    is_asked = wanted != "no" and not given.strip()
-    return Segment(text, f"unit {number}", "xml", given if given.strip() else "", is_asked, number)
-
-
-def _source(unit: Any) -> Any:
-    """In 1.2 the segmented source where there is one, since its target has the same segments."""
-    segmented = unit.find("{*}seg-source")
-    return unit.find("{*}source") if segmented is None else segmented
-
-
-def _put_target(unit: Any, text: str) -> Any:
-    """A target made from the source, in place of the one that is there."""
-    source, old = _source(unit), unit.find("{*}target")
-    target = copy.deepcopy(source)
-    target.tag = source.tag.replace("seg-source", "target").replace("source", "target")
-    target.attrib.pop("{http://www.w3.org/XML/1998/namespace}lang", None)
-    target.tail = source.tail
-    if old is not None:
-        target.attrib.update(old.attrib)
-        target.tail = old.tail
-        unit.replace(old, target)
-    else:
-        source.addnext(target)
-    fill(target, text, _is_around_words)
-    return target
-
-
-def _add_note(unit: Any, target: Any, remark: str, is_new: bool) -> None:
-    note = etree.Element(target.tag.replace("target", "note"))
-    note.text = remark
-    if not is_new:
-        note.set("from", "mt")
-        note.tail = target.tail
-        target.addnext(note)
-        return
-    owner = next(unit.iterancestors("{*}unit"), None)
-    if owner is None:
-        return
-    note.set("category", "mt")
-    notes = owner.find("{*}notes")
-    if notes is None:
-        notes = etree.Element(target.tag.replace("target", "notes"))
-        first = next(one for one in owner if local_name(one) in ("originalData", "segment", "ignorable"))
-        first.addprevious(notes)
-    notes.append(note)
+def _is_around_words(element: Element) -> bool:
+    return element.name in ("g", "pc", "mrk") and element.get("translate") != "no"

@@ -1,0 +1,153 @@
+"""XML as a text whose elements know where they stand in it. A parser has checked it before, without what it refers to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from html import escape, unescape
+
+from lxml import etree
+
+from mt_cli.data.markup import PARSER_OPTIONS
+from mt_cli.data.spans import escaped
+from mt_cli.documents.document import Code, Edit, TextDocument
+from mt_cli.errors import DataError
+
+_QUOTED = r"""\"[^\"]*+\"|'[^']*+'"""
+_TOKEN = re.compile(
+    rf"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[.*?\]\]>|<!DOCTYPE(?:[^\[>\"']|{_QUOTED})*+(?:\[(?:<!--.*?-->|[^\]\"']|{_QUOTED})*+\]\s*)?>"
+    rf"|<(?P<close>/?)(?P<prefix>(?:[^\s:/>]+:)?)(?P<name>[^\s/>]+)(?:[^\"'/>]|{_QUOTED})*+(?P<single>/?)>",
+    re.DOTALL,
+)
+_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
+# Within the text of an element: entities of the file's own, and the tags of HTML that is written as text.
+_CODE = re.compile(
+    r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][\w.:-]*;"
+    r"|(?:&lt;|<)(?P<close>/?)(?P<name>[A-Za-z][\w:.-]*)(?:(?!&[lg]t;)[^<>])*?(?P<single>/?)(?:&gt;|>)"
+)
+_SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+
+Content = tuple[int, int, list[Code], Callable[[str], str], Callable[[str], str]]
+
+
+@dataclass(eq=False, slots=True)
+class Element:
+    """Where an element begins and ends, and its content; comments and the like have no name."""
+
+    name: str
+    prefix: str  # of its name, with the colon
+    tag: str  # that begins it
+    parent: Element | None
+    start: int
+    first: int  # of the content
+    last: int = -1
+    end: int = -1
+    children: list[Element] = field(default_factory=list)
+
+    def get(self, attribute: str, default: str = "") -> str:
+        """The value of an attribute, with any prefix."""
+        found = attribute_of(attribute).search(self.tag)
+        return found[2][1:-1] if found else default
+
+    def iter(self, *names: str) -> Iterator[Element]:
+        """Itself and all in it, in their order."""
+        found = [self]
+        while found:
+            one = found.pop()
+            found += reversed(one.children)
+            if one.name in names:
+                yield one
+
+    def all(self, *names: str) -> list[Element]:
+        return [child for child in self.children if child.name in names]
+
+    def find(self, name: str) -> Element | None:
+        return next(iter(self.all(name)), None)
+
+    def ancestors(self) -> Iterator[Element]:
+        if self.parent is not None:
+            yield self.parent
+            yield from self.parent.ancestors()
+
+    def put(self, attribute: str, value: str) -> Edit:
+        """Gives it the attribute; '' takes it away."""
+        own = f' {attribute}="{escape(value)}"' if value else ""
+        if found := attribute_of(attribute).search(self.tag):
+            return Edit(self.start + found.start(), self.start + found.end(), own)
+        at = self.start + 1 + len(self.prefix + self.name)
+        return Edit(at, at, own)
+
+
+def attribute_of(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\s([\w.-]+:)?{name}\s*=\s*({_QUOTED})")
+
+
+class XmlDocument(TextDocument):
+    """A text that is an element, `root`."""
+
+    has_html = False  # whether tags of HTML are written as text
+
+    def __init__(self, content: bytes, name: str, root: str = ""):
+        """Raises DataError with the line of what is damaged, and for another element than `root`."""
+        try:
+            etree.fromstring(content, etree.XMLParser(**PARSER_OPTIONS))
+        except (etree.XMLSyntaxError, ValueError) as error:
+            line, reason = getattr(error, "lineno", None) or 1, " ".join(str(error).partition(", line ")[0].split())
+            raise DataError(
+                f"{name}:{line}: damaged XML: {reason}; save it anew by the program that wrote it"
+            ) from None
+        super().__init__(content, name, declared[1].decode() if (declared := _ENCODING.match(content)) else "utf-8")
+        at = top = Element("", "", "", None, 0, 0)
+        for token in _TOKEN.finditer(self.text):
+            if token["close"]:
+                at.last, at.end = token.span()
+                at = at.parent or top
+                continue
+            start, end = token.span()
+            one = Element(token["name"] or "", token["prefix"] or "", token[0], at, start, end, end, end)
+            at.children.append(one)
+            if one.name and not token["single"]:
+                at = one
+        [self.root] = (one for one in top.children if one.name)
+        self.root.parent = None
+        if root and self.root.name != root:
+            raise DataError(
+                f"{name}: the root element is {self.root.name}, expected {root}; give a file of this format"
+            )
+
+    def inner(self, element: Element) -> str:
+        return self.text[element.first : element.last]
+
+    def content(self, element: Element, is_around_words: Callable[[Element], bool]) -> Content:
+        """What `coded` and `slot` take. Of an element that is a CDATA section: its content, which may be HTML."""
+        start, end = element.first, element.last
+        section = _SECTION.fullmatch(self.text, start, end)
+        if not section:
+            return start, end, list(self._codes(element, is_around_words)), _without_sections, str
+        codes = [code for code in self._codes_of_text(*section.span(1), "") if code.name]
+        is_html = codes or re.search(r"&#?\w+;", section[1])
+        return *section.span(1), codes, *((str, str) if is_html else (escaped, unescape))
+
+    def _codes(self, element: Element, is_around_words: Callable[[Element], bool]) -> Iterator[Code]:
+        at = element.first
+        for child in element.children:
+            yield from self._codes_of_text(at, child.start, str(element.start))
+            at = child.end
+            if child.name and is_around_words(child):
+                yield Code(child.start, child.first, "+", str(child.start))
+                yield from self._codes(child, is_around_words)
+                yield Code(child.last, child.end, "-", str(child.start))
+            elif not self.text.startswith("<![", child.start):
+                yield Code(child.start, child.end)
+        yield from self._codes_of_text(at, element.last, str(element.start))
+
+    def _codes_of_text(self, start: int, end: int, level: str) -> Iterator[Code]:
+        for code in _CODE.finditer(self.text, start, end):
+            kind = "" if code["single"] or not code["name"] else "-" if code["close"] else "+"
+            if self.has_html or not code["name"]:
+                yield Code(*code.span(), kind, code["name"] and f"{level} {code['name']}")
+
+
+def _without_sections(text: str) -> str:
+    return _SECTION.sub(lambda section: escaped(section[1]), text)

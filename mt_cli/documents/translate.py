@@ -116,7 +116,7 @@ class DocumentTranslator:
             Written(
                 line.translation.text,
                 "; ".join(
-                    [f"estimated chrF {chrf:.0f}"] * (chrf is not None)
+                    [f"estimated chrF {one:.0f}" for one in (chrf,) if one is not None]
                     + [f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts]
                 ),
             )

@@ -96,11 +96,12 @@ def seeded() -> None:
     vars(dropout._noise).pop("generator", None)
 
 
-@pytest.fixture
-def no_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For many tiny trainings that are about something else: what follows the last step takes as long as some steps."""
-    monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
-    monkeypatch.setattr("mt_cli.training.search_choice.keep_search", lambda *_: None)
+@pytest.fixture(autouse=True)
+def without_fits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows the last step takes as long as a tiny training: only tests that are marked so have it."""
+    if request.node.get_closest_marker("fits") is None:
+        monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
+        monkeypatch.setattr("mt_cli.training.search_choice.keep_search", lambda *_: None)
 
 
 @pytest.fixture(params=list(VARIANTS))

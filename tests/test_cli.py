@@ -498,6 +498,7 @@ def test_a_run_goes_on_with_the_same_text_at_another_place(mt, tiny, trained_run
 ANY_LINES = st.lists(st.sampled_from([b"cat", *PIECES]), max_size=20).map(b"".join) | st.binary(max_size=40)
 
 
+@pytest.mark.fits
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(src=ANY_LINES, tgt=ANY_LINES, on_bad_line=st.sampled_from(["error", "skip"]))
 def test_any_bytes_as_a_corpus_are_trained_on_or_refused_in_words(mt, tiny, tmp_path_factory, src, tgt, on_bad_line):

@@ -26,6 +26,7 @@ from mt_cli.files import sha256_of_file
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
+pytestmark = pytest.mark.fits
 Mt = Callable[..., Any]
 Said = Callable[[], list[str]]
 

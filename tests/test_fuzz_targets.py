@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.binary(max_size=400))
 def test_any_bytes_are_read_or_refused(name, data):
     TARGETS[name](data)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files_are_read_or_refused(name, seed):
     rng = random.Random(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,16 +48,15 @@ def test_the_time_left_is_logged_once_where_there_is_no_bar_and_all_figures_are_
     assert {"dev_loss", "train_loss", "bleu", "chrf", "weights", "is_best"} <= records[-1].keys()
 
 
-def test_tensorboard_gets_every_figure_once_also_after_a_stop_and_of_steps_before_it_was_asked(tiny, mt):
+def test_tensorboard_gets_every_figure_once_also_after_a_stop_and_of_steps_before_it_was_asked(tiny, mt, trained_run):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
-    train = ("train", "tiny.yaml", "--run-dir", "run", "--set", "training.n_samples=0")
-    mt(*train, "--set", "training.max_steps=80", "--set", "training.validate_every_steps=40")
+    shutil.copytree(trained_run, "run")
     metrics = Path("run/metrics.jsonl")
     with metrics.open("a") as file:  # as after a kill: a figure that no checkpoint has
-        file.write('{"step": 99, "epoch": 2, "loss": 7.0}\n')
-    more = ("--set", "training.validate_every_steps=40", "--set", "training.tensorboard=true")
-    for n_steps in (120, 160):
-        answer = mt(*train, *more, "--set", f"training.max_steps={n_steps}")
+        file.write('{"step": 199, "epoch": 2, "loss": 7.0}\n')
+    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true"]
+    for n_steps in (165, 210):
+        answer = mt(*train, "--set", f"training.max_steps={n_steps}")
         assert answer.code == 0, answer.err.decode()
         (file,) = Path("run/tensorboard").iterdir()
         events = reader.LegacyEventFileLoader(str(file)).Load()

@@ -59,6 +59,7 @@ def patterns(make):
     return [*make.grammar.SENTENCES, *(part for parts in make.grammar.PARTS.values() for part in parts)]
 
 
+@pytest.mark.slow
 def test_running_the_generator_again_gives_the_committed_files_byte_for_byte(make, rows, tmp_path):
     make.write(rows, tmp_path)
     written = sorted(path.name for path in tmp_path.iterdir())
@@ -67,6 +68,7 @@ def test_running_the_generator_again_gives_the_committed_files_byte_for_byte(mak
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_every_pattern_and_every_word_occurs_in_train(patterns, rows, make):
     built = {pattern for row in rows["train"] for pattern in row.patterns}
     assert [pattern for pattern in patterns if pattern not in built] == []
@@ -102,6 +104,7 @@ def test_the_demonstration_sentence_is_not_in_train_but_its_neighbours_are(corpu
     assert train["我有一本书"] == "I have a book."
 
 
+@pytest.mark.slow
 def test_held_out_combinations_are_in_every_compositional_pair_and_in_no_other(patterns, rows):
     promised = {(pattern, word) for pattern in patterns for word in pattern.held_out}
     assert len(promised) >= 150

@@ -180,6 +180,7 @@ def test_a_message_that_fails_is_told_with_its_reason(monkeypatch):
         Ranks(0, 2).added(1.0)
 
 
+@pytest.mark.slow
 def test_one_process_trains_several_runs_one_after_the_other(tiny):
     script = (
         "from mt_cli import train\nfrom mt_cli.config_file import load_config\nfrom pathlib import Path\n"

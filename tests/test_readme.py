@@ -19,6 +19,8 @@ import yaml
 from pages import is_mt, run, shown
 from test_structure import ORDER
 
+from mt_cli.evaluation import comparison
+
 REPOSITORY = Path(__file__).parents[1]
 PAGES = {
     name: (REPOSITORY / name).read_text(encoding="utf-8")
@@ -97,6 +99,7 @@ TINY = (
 )
 SHORTER = {
     "--minutes 30": "--minutes 0.01",
+    "mt serve runs/nb-en": "mt serve runs/nb-en --port 0",  # another process may have the usual one
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
     "mt train train.en train.nb": f"mt train train.en train.nb {TINY}",
     "mt train memory.tmx": f"mt train memory.tmx {TINY}",
@@ -126,7 +129,7 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     Path("moved").mkdir()
     rng = random.Random(1)
     words = ["".join(rng.choices("abdefgiklmnoprstuv", k=6)) for _ in range(300)]
-    for name, n_pairs in (("train", 500), ("dev", 12)):
+    for name, n_pairs in (("train", 250), ("dev", 12)):
         sentences = [rng.choices(words, k=6) for _ in range(n_pairs)]
         for language, ending in (("nb", "et"), ("en", "")):
             lines = [" ".join(word + ending for word in sentence) + "\n" for sentence in sentences]
@@ -163,6 +166,8 @@ def test_the_commands_of_a_page_run_one_after_another(
 
     monkeypatch.setattr(uvicorn.Server, "run", correct_and_stop)
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
+    monkeypatch.setattr(comparison, "N_RESAMPLES", 100)
+    monkeypatch.setattr(comparison, "N_TRIALS", 100)
     commands = [line for line in shown(PAGES[page]) if is_mt(line) and not NOT_HERE.search(line)]
     assert len(commands) >= 5
     for command in commands:

@@ -361,7 +361,7 @@ def test_a_damaged_workbook_gives_pairs_or_one_error(save):
             write("a.xlsx", whole)
             change(name, edit)
             try_to_read("a.xlsx")
-    for position in range(0, len(whole), 661):
+    for position in range(0, len(whole), 1321):
         write("a.xlsx", whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
         try_to_read("a.xlsx")
 

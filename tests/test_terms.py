@@ -224,7 +224,7 @@ def trained_with_terms(tiny: Path, mt: Mt, n_steps: int, *more: str) -> Path:
 
 @pytest.mark.parametrize("joint", ["true", "false"])
 def test_a_run_for_terms_reads_their_translations_and_another_does_not(
-    joint: str, tiny: Path, mt: Mt, trained_run: Path, no_estimates: None
+    joint: str, tiny: Path, mt: Mt, trained_run: Path
 ) -> None:
     own = [f"tokenizer.joint={joint}"] + ["model.tie_embeddings=target"] * (joint == "false")
     run = trained_with_terms(tiny, mt, 2, *own)
@@ -244,7 +244,7 @@ def test_a_run_for_terms_reads_their_translations_and_another_does_not(
 
 
 @pytest.mark.slow
-def test_a_run_learns_to_use_translations_that_are_not_its_own(tiny: Path, mt: Mt, no_estimates: None) -> None:
+def test_a_run_learns_to_use_translations_that_are_not_its_own(tiny: Path, mt: Mt) -> None:
     translator = Translator.load(trained_with_terms(tiny, mt, 350), device="cpu")
     sources = [f"{one} sees {other}" for one in TINY_WORDS for other in TINY_WORDS if len({one, other, "sees"}) == 3]
     found = translator.translations(sources, glossary={"cat": "Baum", "house": "Hund", "dog": "rot"})

@@ -45,7 +45,6 @@ from mt_cli.training.optimizer import Optimizer, muon_step, orthogonalized
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.update import Updates
 
-pytestmark = pytest.mark.usefixtures("no_estimates")
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
 KINDS = {
     "fp32": ["training.precision=fp32"],

@@ -218,6 +218,16 @@ def test_the_command_writes_the_page_and_writes_it_again(mt, tiny, trained_run, 
     assert mt("report", trained_run).code == 2 and PAGE.read_text() == "mine"
 
 
+def test_the_page_shows_what_changes_of_the_text_do(mt, tiny, trained_run):
+    assert mt("report", trained_run, "--robustness").code == 0
+    text = text_of()
+    assert (
+        "held_out, emoji in front: 0.0% of the translations differ by more than the change; 😀 is kept in 100.0%"
+        in text
+    )
+    assert "capitals: " in text
+
+
 def test_hostile_text_stays_text_and_nothing_of_it_runs(tiny, trained_run):
     lines = [HOSTILE, "{{ data }} {% block body %}", "\u2028 \u202e", "red cat"]
     for name in ("test.en", "test.de"):

@@ -31,9 +31,6 @@ TokenizeOption = Annotated[
 BaselinesOption = Annotated[
     bool, typer.Option("--baselines", help="Also score the copied source and the most similar training pair.")
 ]
-RobustnessOption = Annotated[
-    bool, typer.Option("--robustness", help="Also score test sets as people write: with emoji, addresses, capitals ...")
-]
 FormatOption = Annotated[
     Literal["text", "json", "latex", "markdown", "csv"] | None,
     typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
@@ -51,7 +48,7 @@ def evaluate(
     checkpoint: options.CheckpointsOption = None,
     tokenize: TokenizeOption = None,
     baselines: BaselinesOption = False,
-    robustness: RobustnessOption = False,
+    robustness: options.RobustnessOption = False,
     device: options.DeviceOption = "auto",
     to: options.ToOption = None,
     glossary: options.GlossaryOption = None,

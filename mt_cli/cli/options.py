@@ -70,6 +70,11 @@ StrictTermsOption = Annotated[
 ]
 
 
+RobustnessOption = Annotated[
+    bool, typer.Option("--robustness", help="Also score test sets as people write: with emoji, addresses, capitals ...")
+]
+
+
 def term_options(glossary: Path | None, is_strict: bool) -> dict[str, Any]:
     """The arguments for terms of `Translator.translations` and `evaluate`."""
     if glossary is None:

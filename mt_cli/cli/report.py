@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import DeviceOption, catch_ctrl_c, existing_checkpoints
+from mt_cli.cli.options import DeviceOption, RobustnessOption, catch_ctrl_c, existing_checkpoints
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ def report(
     ] = Path("report.html"),
     checkpoint: Annotated[str, typer.Option(help="What translates: best, last, step-N or averaged.")] = "best",
     quick: Annotated[bool, typer.Option("--quick", help="Only curves, config and facts, within seconds.")] = False,
+    robustness: RobustnessOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Write a page about one run or several. A browser shows it: mt report runs/es-gn
@@ -38,5 +39,5 @@ def report(
 
     keep_freed_memory()
     catch_ctrl_c()
-    page.report(runs, output, checkpoint=checkpoint, device=device, quick=quick)
+    page.report(runs, output, checkpoint=checkpoint, device=device, quick=quick, robustness=robustness)
     log.info(f"report: {output}")

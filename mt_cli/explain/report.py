@@ -204,6 +204,7 @@ class ReportedSet:
     config: Config  # of the first run
     by_run: dict[int, Outputs] = field(default_factory=dict)
     results: dict[int, SetScores] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
+    changed: dict[int, list[SetScores]] = field(default_factory=dict)  # under the changes that people make in text
 
     def add(self, number: int, evaluator: RunEvaluator) -> None:
         """Translates and scores the set."""
@@ -297,9 +298,10 @@ def report(
     checkpoint: str = "best",
     device: str = "auto",
     quick: bool = False,
+    robustness: bool = False,
 ) -> Report:
     """Writes the page, over an earlier report alone. `quick`: from files of the runs alone, within a second, so that a
-    training can call it. Otherwise each run translates its test sets. Raises MTError."""
+    training can call it. Otherwise each run translates its test sets, with `robustness` under each change that people make in text, too. Raises MTError."""
     output = Path(output)
     refuse_page(output, "--output", _MARK)
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
@@ -307,7 +309,7 @@ def report(
     if len(set(names)) < len(names):
         names = [str(run.path) for run in folders]
     found = [RunReport(run, name) for run, name in zip(folders, names, strict=True)]
-    sets = [] if quick else _translate(found, checkpoint, device)
+    sets = [] if quick else _translate(found, checkpoint, device, robustness)
     rows = dict[str, list[str]]()  # by key, its value in each run
     for number, dumped in enumerate(run.config.model_dump() for run in found):
         for key, value in ((f"{name}.{key}", one) for name, section in dumped.items() for key, one in section.items()):
@@ -336,7 +338,7 @@ def report(
     return made
 
 
-def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[ReportedSet]:
+def _translate(runs: list[RunReport], checkpoint: str, device: str, robustness: bool) -> list[ReportedSet]:
     """The test sets of all runs, or their dev sets where they have none, each with what the runs that have it make of it."""
     sets: dict[tuple[tuple[str, ...], ...], ReportedSet] = {}  # by their texts: one table may hold several
     for number, run in enumerate(runs):
@@ -360,7 +362,9 @@ def _translate(runs: list[RunReport], checkpoint: str, device: str) -> list[Repo
                     run.notes.append(f"The set {name} is not shown: {error}")
                     continue
                 texts = tuple(one.sources), tuple(one.references[0])
-                sets.setdefault(texts, ReportedSet(one, evaluator.translator.config)).add(number, evaluator)
+                shown = sets.setdefault(texts, ReportedSet(one, evaluator.translator.config))
+                shown.add(number, evaluator)
+                shown.changed[number] = list(evaluator.under_changes(shown.results[number])) if robustness else []
     return list(sets.values())
 
 

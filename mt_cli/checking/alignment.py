@@ -4,8 +4,7 @@ The lexical score of a pair (see lexicon.py) becomes the log odds that its two l
 tells the corpus's own pairs from the same sources beside other targets of like length. Wrong partners among the own pairs
 spoil it a little, so both are estimated in turn (expectation maximization): how likely each pair is a wrong one, and the
 regression without those; their share of the corpus comes out as well (Saerens et al. 2002, "Adjusting the Outputs of a
-Classifier to New a Priori Probabilities"). Where the translations are so free that both kinds overlap, few pairs are likely
-wrong ones, and nothing is reported. Stretches are the best path (Viterbi) through the odds of each line with its
+Classifier to New a Priori Probabilities"). Stretches are the best path (Viterbi) through the odds of each line with its
 neighbours' targets.
 """
 

@@ -68,9 +68,8 @@ class Lexicon:
         distinct = np.random.default_rng(0).permutation(np.unique(self.first[is_sound]))
         n_cells = np.cumsum(self._src.n[distinct] * self._tgt.n[distinct])
         n_learnt = min(round(len(distinct) * (1 - _HELD_OUT)), int(np.sum(n_cells <= _MAX_CELLS)))
-        self.held_out = distinct[n_learnt:][
-            :_MAX_HELD_OUT
-        ]  # nothing was learnt from these lines, and no two are the same pair
+        # Nothing was learnt from these lines, and no two are the same pair.
+        self.held_out = distinct[n_learnt : n_learnt + _MAX_HELD_OUT]
         lines = np.sort(distinct[:n_learnt])
         self._is_learnt = np.isin(np.arange(len(self.first)), lines)
         cells = _Cells.of(self._src, lines, self._tgt, lines)
@@ -88,17 +87,17 @@ class Lexicon:
     def score(self, src: Ints, tgt: Ints) -> Floats:
         """How well line src[i] and line tgt[i] explain each other, for each i; 0 where their words are unknown."""
         chunk = np.cumsum(self._src.n[src] * self._tgt.n[tgt]) // _CHUNK_CELLS
-        bounds = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
-        chunks = [slice(first, last) for first, last in pairwise(bounds)]
-        return np.concatenate([np.zeros(0), *(self._score(src[chunk], tgt[chunk]) for chunk in chunks)])
+        src, tgt, found = self.first[src], self.first[tgt], np.zeros(len(src))
+        for first, last in pairwise(np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))):
+            cells = _Cells.of(self._src, src[first:last], self._tgt, tgt[first:last])
+            found[first:last] = sum(way.score(own, lift) for way, own, lift in self._lifts(cells))
+        return np.where((src == tgt) & self._is_learnt[src], self._own_score[src], found)
 
     def links(self, lines: Ints) -> tuple[Ints, Ints, Ints]:
         """The units of these lines that are each other's best translation: the number of the line, and both `units`."""
         own = self.first[lines]
         cells = _Cells.of(self._src, own, self._tgt, own)
-        key = self._keys_of(cells)
-        forward, backward = self._forward, self._backward
-        mutual = forward.lift(cells, forward.counts[key]) * backward.lift(cells.reversed(), backward.counts[key])
+        mutual = np.prod([lift for _, _, lift in self._lifts(cells)], axis=0)
         best = [np.zeros(int(n.sum())) for n in (cells.n_src, cells.n_tgt)]
         for of_row, row in zip(best, (cells.src_row, cells.tgt_row), strict=True):
             np.maximum.at(of_row, row, mutual)
@@ -109,19 +108,15 @@ class Lexicon:
         """How many units of these lines the score rests on."""
         return self._src.n[src], self._tgt.n[tgt]
 
-    def _score(self, src: Ints, tgt: Ints) -> Floats:
-        src, tgt = self.first[src], self.first[tgt]
-        cells = _Cells.of(self._src, src, self._tgt, tgt)
-        key = self._keys_of(cells)
-        scores = self._forward.score(cells, key) + self._backward.score(cells.reversed(), key)
-        return np.where((src == tgt) & self._is_learnt[src], self._own_score[src], scores)
-
-    def _keys_of(self, cells: _Cells) -> Ints:
-        """The number of the unit pair in each cell; one more than there are for those that nothing is known of."""
+    def _lifts(self, cells: _Cells) -> list[tuple[_Direction, _Cells, Floats]]:
+        """Either direction, with its cells and their lifts."""
         wanted = cells.src * self._n_units + cells.tgt
-        key = np.searchsorted(self._keys, wanted)
+        key = np.searchsorted(
+            self._keys, wanted
+        )  # the number of the unit pair in each cell, the last where it is unknown
         key[np.append(self._keys, -1)[key] != wanted] = len(self._keys)
-        return key
+        ways = (self._forward, cells), (self._backward, cells.reversed())
+        return [(way, own, way.lift(own, way.counts[key])) for way, own in ways]
 
 
 class _Side:
@@ -180,11 +175,13 @@ class _Direction:
             self.own = _sums(posterior, cells.src_at, n_places)  # and those in the line itself, for each place
             lift = self.lift(cells, self.counts[key] - posterior)
             posterior = lift / self._explained(cells, lift)[cells.tgt_row]
-        self.own_score = self._mean_log(cells, lift)
+        self.own_score = self.score(cells, lift)
 
-    def score(self, cells: _Cells, key: Ints) -> Floats:
+    def score(self, cells: _Cells, lift: Floats) -> Floats:
         """For each pair the mean over target units of log P(unit | source) / P(unit)."""
-        return self._mean_log(cells, self.lift(cells, self.counts[key]))
+        pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
+        logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
+        return _sums(logs, pair, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
 
     def lift(self, cells: _Cells, counts: Floats) -> Floats:
         """P(target unit | source unit) / P(target unit) for each cell, without what the unit's own line has added."""
@@ -197,11 +194,6 @@ class _Direction:
     def _explained(cells: _Cells, lift: Floats) -> Floats:
         """What all source units, and the empty word, say for each target unit of each pair."""
         return 1 + _sums(lift, cells.tgt_row, int(cells.n_tgt.sum()))
-
-    def _mean_log(self, cells: _Cells, lift: Floats) -> Floats:
-        pair = np.repeat(np.arange(len(cells.n_tgt)), cells.n_tgt)
-        logs = np.log(self._explained(cells, lift) / (cells.n_src[pair] + 1))
-        return _sums(logs, pair, len(cells.n_tgt)) / np.maximum(cells.n_tgt, 1)
 
 
 def _sums(values: Floats, places: Ints, n_places: int) -> Floats:

@@ -1,8 +1,5 @@
-"""Describes the training text: how long its sentences and their translations are, which characters it has.
-
-A run keeps this description, so that text which is translated later can be compared with what the model has seen. This
-file knows numbers of tokens, not tokens.
-"""
+"""Describes the training text: how long its sentences and their translations are, which characters it has. A run keeps
+this, so that text which is translated later can be compared with what the model has seen."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Characters that a dev set writes otherwise than the training text, such as â for ã or ' for ’: languages with a young
-or a disputed spelling are written in several ways, and a translation should be written as the reader writes.
-
-Both sides of the training text are read as the dev set writes them; and what is translated later is, too.
-"""
+spelling are written in several ways. Training text, and what is translated later, is read as the dev set writes."""
 
 from __future__ import annotations
 

@@ -36,38 +36,28 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def read():
+def read(src: bytes, tgt: bytes | None = None, **settings) -> tuple[list[SentencePair], CorpusReport]:
     """The pairs of two files (or one TSV) with these contents, and the report."""
-
-    def read(src: bytes, tgt: bytes | None = None, **settings):
-        files = ["train.tsv"] if tgt is None else ["train.src", "train.tgt"]
-        for file, content in zip(files, [src, tgt], strict=False):
-            Path(file).write_bytes(content)
-        report = CorpusReport()
-        return list(read_pairs(files, report=report, **settings)), report
-
-    return read
+    files = ["train.tsv"] if tgt is None else ["train.src", "train.tgt"]
+    for file, content in zip(files, [src, tgt], strict=False):
+        Path(file).write_bytes(content)
+    report = CorpusReport()
+    return list(read_pairs(files, report=report, **settings)), report
 
 
-@pytest.fixture
-def message(read):
+def message(src: bytes, tgt: bytes | None = None, **settings) -> str:
     """The text of the DataError that reading raises."""
-
-    def message(src: bytes, tgt: bytes | None = None, **settings) -> str:
-        try:  # pytest.raises would keep the files open
-            read(src, tgt, **settings)
-        except DataError as error:
-            return str(error)
-        pytest.fail("it was read")
-
-    return message
+    try:  # pytest.raises would keep the files open
+        read(src, tgt, **settings)
+    except DataError as error:
+        return str(error)
+    pytest.fail("it was read")
 
 
 # What a line is ------------------------------------------------------------------------------------------------------
 
 
-def test_pairs_are_line_n_beside_line_n_whatever_others_take_for_a_line_end(read):
+def test_pairs_are_line_n_beside_line_n_whatever_others_take_for_a_line_end():
     pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei")  # a last line without a line end is a line, too
     assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 2), ("three", "drei", 3)]
     assert (report.n_pairs, report.n_kept, report.dropped, report.notes) == (3, 3, {}, [])
@@ -100,13 +90,13 @@ def test_a_test_set_keeps_its_blank_lines_and_spaces():
 # What is dropped -----------------------------------------------------------------------------------------------------
 
 
-def test_pairs_with_a_blank_side_are_dropped_and_counted(read):
+def test_pairs_with_a_blank_side_are_dropped_and_counted():
     pairs, report = read("one\n\n \t\u3000\nfour\nfive\nsix\n".encode(), b"a\nb\nc\n\ne\nf\n")
     assert [pair.line for pair in pairs] == [1, 5, 6]
     assert report.describe("train") == ["train: 3 of 6 pairs kept (3 with an empty side)"]
 
 
-def test_repeated_pairs_are_counted_and_dropped_on_demand(read):
+def test_repeated_pairs_are_counted_and_dropped_on_demand():
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n")
     assert len(pairs) == 4 and report.describe("train") == ["train: 4 of 4 pairs kept; 1 of these repeated"]
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n", dedup=True)
@@ -116,7 +106,7 @@ def test_repeated_pairs_are_counted_and_dropped_on_demand(read):
     assert [pair.src for pair in pairs] == ["é a"]
 
 
-def test_pairs_that_differ_in_no_break_spaces_alone_are_repetitions(read):
+def test_pairs_that_differ_in_no_break_spaces_alone_are_repetitions():
     src, tgt = "a\u00a0b\na b\nc\n".encode(), "Oui\u00a0!\nOui !\n\u00a0x \n".encode()
     pairs, report = read(src, tgt)
     assert [(pair.src, pair.tgt) for pair in pairs] == [("a b", "Oui\u00a0!"), ("a b", "Oui !"), ("c", "x")]
@@ -140,11 +130,11 @@ def test_pairs_that_differ_in_no_break_spaces_alone_are_repetitions(read):
         (b"a\tb\none\nc\td\n", None, "train.tsv:2: 1 columns, expected 2; "),
     ],
 )  # fmt: skip
-def test_text_that_is_not_parallel_or_not_utf_8_is_named_with_its_line(message, src, tgt, expected):
+def test_text_that_is_not_parallel_or_not_utf_8_is_named_with_its_line(src, tgt, expected):
     assert message(src, tgt).startswith(expected)
 
 
-def test_bad_lines_can_be_skipped_and_are_counted(read, message):
+def test_bad_lines_can_be_skipped_and_are_counted():
     for bad in (b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe4", b"\xe2\x82"):
         assert message(bad + b"\n", b"x\n").startswith("train.src:1: invalid UTF-8 at byte ")
     pairs, report = read(b"a\n\xff\nc\n", b"x\ny\n\xfe\n", on_bad_line="skip")
@@ -152,14 +142,13 @@ def test_bad_lines_can_be_skipped_and_are_counted(read, message):
     assert report.describe("train") == ["train: 1 of 3 pairs kept (2 not UTF-8)"]
     with pytest.raises(DataError, match=r"train.src:2: invalid UTF-8 at byte 1 \(0xff\); fix the line"):
         read_lines(Path("train.src"))
-    assert message(b"\xff\n", b"x\n", on_bad_line="skip").startswith(
-        "train.src: no pair is left of 1, most are not UTF-8"
-    )
+    found = message(b"\xff\n", b"x\n", on_bad_line="skip")
+    assert found.startswith("train.src: no pair is left of 1, most are not UTF-8")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("text", ["I\n", "Hi\r\n", "you", "two\r\nthree\n"])
-def test_utf_16_is_recognised_by_its_first_line(message, encoding, text):
+def test_utf_16_is_recognised_by_its_first_line(encoding, text):
     for on_bad_line in ("error", "skip"):
         found = message(text.encode(encoding), b"a\nb\n", on_bad_line=on_bad_line)
         assert found == "train.src:1: UTF-16 text, expected UTF-8; save the file as UTF-8"
@@ -172,7 +161,7 @@ def test_short_text_with_an_odd_zero_byte_is_text():
         assert decode_line(text + b"\n", 1, "any") == text.decode().removesuffix("\r")
 
 
-def test_a_packed_file_is_recognised(message):
+def test_a_packed_file_is_recognised():
     packed = {
         "gzip": gzip.compress(b"one\n"),
         "bzip2": bz2.compress(b"one\n", 1),
@@ -209,11 +198,7 @@ def test_a_pipe_and_a_device_are_refused_at_once_and_not_waited_for(pipe):
     os.mkfifo(pipe)
     with pytest.raises(DataError, match=r"^/dev/zero: is not a regular file; "):
         read_lines(Path("/dev/zero"))
-    for attempt in (
-        lambda: list(read_pairs(files)),
-        lambda: list(read_raw_pairs(files, on_bad_line="error", report=CorpusReport())),
-        lambda: sha256_of(files),
-    ):
+    for attempt in (lambda: list(read_pairs(files)), lambda: list(read_raw_pairs(files)), lambda: sha256_of(files)):
         with pytest.raises(DataError, match=f"^{pipe}: is not a regular file; "):
             attempt()
 
@@ -262,7 +247,7 @@ def test_a_damaged_gzip_file_is_refused():
                 list(read_pairs(files))
 
 
-def test_a_tsv_has_source_and_target_in_a_row_and_blank_lines_are_none(read):
+def test_a_tsv_has_source_and_target_in_a_row_and_blank_lines_are_none():
     pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\n\r\n\ttre\ntwo\tzwei")
     assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 5)]
     assert (report.n_pairs, report.dropped, report.notes) == (3, {"with an empty side": 1}, [])

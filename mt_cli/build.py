@@ -24,7 +24,7 @@ from mt_cli.augment import fine_tuning
 from mt_cli.augment.back_translation import BackTranslation, reverse_run, translated_share
 from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
-from mt_cli.data.corpora import refuse_exchanged, refuse_missing_files
+from mt_cli.data.corpus import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, Part
 from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_tokenizer, with_tags

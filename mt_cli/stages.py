@@ -25,8 +25,7 @@ from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
 from mt_cli.config import COPY, Config, DataConfig
-from mt_cli.data.corpora import Places, TextSet, TrainingText
-from mt_cli.data.corpus import CorpusReport, SentencePair, read_copy, read_pairs, sha256_of, write_copy
+from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
 from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
 from mt_cli.data.profile import ProfileBuilder
 from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
@@ -94,7 +93,7 @@ class PairText:
         """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
         found: dict[str, str | None] = {f"train{self.suffix}": self.text.sha256()}
         if self.data.dev is not None:
-            found[f"dev{self.suffix}"] = sha256_of(self.data.dev)
+            found[f"dev{self.suffix}"] = self.dev.sha256
         if self.words is not None:
             found[f"words{self.suffix}"] = self.words.sha256
         return found
@@ -149,11 +148,9 @@ class PairText:
     def named_sets(self) -> dict[str, HeldOut]:
         """The dev and test sets that are named. All that is trained on passes them."""
         found = dict[str, HeldOut]()
-        for name, files in {**({"dev": self.data.dev} if self.data.dev else {}), **self.data.test}.items():
-            columns = self.data.columns_of(files, self.data.columns)
-            on_bad_line, report = self.data.on_bad_line, self.reports[name]
-            pairs = read_pairs(files, columns=columns, on_bad_line=on_bad_line, report=report)
-            found[name] = HeldOut(name, list(_readable(pairs, self._problems)))
+        for one in TextSet.named(self.data):
+            pairs = one.read(self.reports[one.name])
+            found[one.name] = HeldOut(one.name, list(_readable(pairs, self._problems)))
         return found
 
     @cached_property

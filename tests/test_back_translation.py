@@ -23,8 +23,7 @@ from mt_cli.build import prepare
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.config_file import config_of, load_config
 from mt_cli.corpus_config import _monolingual_settings, read_config
-from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import CorpusReport, read_lines, read_monolingual
+from mt_cli.data.corpus import CorpusReport, TrainingText, read_lines, read_monolingual
 from mt_cli.data.tokenizer import REAL, SYNTHETIC
 from mt_cli.errors import ConfigError, DataError
 from mt_cli.run.run_dir import RunDir

@@ -15,7 +15,7 @@ from tiny_trainer import trainer_of
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
 from mt_cli.data import corpus
-from mt_cli.data.corpora import TextSet
+from mt_cli.data.corpus import TextSet
 from mt_cli.data.dataset import TokenPair
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError

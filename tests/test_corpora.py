@@ -15,8 +15,7 @@ from mt_cli.build import PreparedData, prepare
 from mt_cli.checking.check import check, quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.corpora import Places, TrainingText, places_in_table, refuse_exchanged
-from mt_cli.data.corpus import CorpusReport, SentencePair
+from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TrainingText, places_in_table, refuse_exchanged
 from mt_cli.errors import DataError, MTError, UsageError
 from mt_cli.run.run_dir import RunDir
 

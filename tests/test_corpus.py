@@ -18,6 +18,7 @@ from mt_cli.data import lines
 from mt_cli.data.corpus import (
     CorpusReport,
     SentencePair,
+    TextSet,
     read_copy,
     read_lines,
     read_pairs,
@@ -207,11 +208,11 @@ def test_a_file_that_changes_while_it_is_read_is_refused_by_a_hash_of_every_byte
     for name, content in (("a", b"12"), ("b", b"3"), ("c", b"1"), ("d", b"23")):
         Path(name).write_bytes(content)
     assert len({sha256_of(names) for names in (["a", "b"], ["b", "a"], ["c", "d"], ["a"], ["a", "d"])}) == 5
-    sha256 = sha256_of(["a", "b"])
-    assert len(list(read_pairs(["a", "b"], sha256=sha256))) == 1
+    files = TextSet("dev", "dev", ["a", "b"], None, "error")
+    assert len(list(files.read())) == 1
     Path("b").write_bytes(b"4")
     with pytest.raises(DataError, match=r"^a or b: changed while it was read; "):
-        list(read_pairs(["a", "b"], sha256=sha256))
+        list(files.read())
 
 
 # gzip and TSV --------------------------------------------------------------------------------------------------------

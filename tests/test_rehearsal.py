@@ -14,8 +14,7 @@ from tiny_trainer import pair_of
 
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
-from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import read_lines
+from mt_cli.data.corpus import TrainingText, read_lines
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.files import cannot_write
 from mt_cli.run.run_dir import RunDir

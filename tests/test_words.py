@@ -12,7 +12,7 @@ from tiny_trainer import pair_of
 from mt_cli.augment.back_translation import reverse_config
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
-from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import TrainingText
 from mt_cli.run.run_dir import RunDir
 
 

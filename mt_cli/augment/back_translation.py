@@ -26,8 +26,7 @@ from tqdm import tqdm
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
 from mt_cli.checking.faults import FaultFinder, Sample
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
-from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import CorpusReport, SentencePair, read_monolingual, read_pairs, sha256_of
+from mt_cli.data.corpus import CorpusReport, SentencePair, TextSet, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
 from mt_cli.data.similarity import NearIndex, letters
 from mt_cli.data.tables import find_layout
@@ -156,11 +155,7 @@ class Selection:
             self._src_characters.update(pair.src)
             if len(self._trained) < _N_REMEMBERED:
                 self._trained.add(hash(normalize(pair.tgt)))
-        sets = [files for files in (data.dev, *data.test.values()) if files]
-        held_out = [
-            read_pairs(files, columns=data.columns_of(files, data.columns), on_bad_line=data.on_bad_line)
-            for files in sets
-        ]
+        held_out = [one.read() for one in TextSet.named(data)]
         self._tokenizer = None
         if reverse is not None and same is not None:
             self._tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)

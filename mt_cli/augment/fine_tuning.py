@@ -18,8 +18,7 @@ import torch
 
 from mt_cli.config import Config, DataConfig, SeveralPairs, given_keys
 from mt_cli.config_file import complete
-from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import SentencePair
+from mt_cli.data.corpus import SentencePair, TrainingText
 from mt_cli.data.spelling import Spellings
 from mt_cli.data.tokenizer import Tokenizer, extend_tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError

@@ -19,8 +19,17 @@ from mt_cli.checking.alignment import Alignment
 from mt_cli.checking.faults import FaultFinder, Kind, Sample, Severity, cut
 from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, findings_of
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpora import FormatPlace, TrainingText, refuse_exchanged
-from mt_cli.data.corpus import CorpusReport, Place, SentencePair, UnequalLinesError, read_raw_pairs
+from mt_cli.data.corpus import (
+    CorpusReport,
+    FormatPlace,
+    Place,
+    SentencePair,
+    TextSet,
+    TrainingText,
+    UnequalLinesError,
+    read_raw_pairs,
+    refuse_exchanged,
+)
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.similarity import letters
 from mt_cli.data.spelling import (
@@ -184,8 +193,7 @@ def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report
     except UnequalLinesError as error:
         pairs = list[SentencePair]()
         with suppress(UnequalLinesError):
-            raw_pairs = read_raw_pairs([*error.files], on_bad_line="skip", report=CorpusReport())
-            pairs.extend(islice(map(normalized, raw_pairs), _ALIGNED_AT_ONCE))
+            pairs.extend(islice(map(normalized, read_raw_pairs([*error.files], None, "skip")), _ALIGNED_AT_ONCE))
         stretches = [one for one in Alignment(pairs).stretches if one.shift is not None and one.last >= len(pairs) - 10]
         where = [f"; from about line {pairs[one.first].line:,} on they no longer belong together" for one in stretches]
         raise DataError(f"{error}{''.join(where[:1])}") from None
@@ -199,13 +207,12 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     if corpus is None:
         refuse_exchanged(data)
         corpus, passing = ReadCorpus(text.read_raw, []), text.read_raw(reading)
-        for name, files in {**({"dev": data.dev} if data.dev else {}), **data.test}.items():
+        for one in TextSet.named(data):
             of_set = CorpusReport()
-            columns = data.columns_of(files, data.columns)
-            pairs = list(read_raw_pairs(files, columns=columns, on_bad_line="skip", report=of_set))
+            pairs = list(read_raw_pairs(one.files, one.columns, "skip", of_set))
             if not any(pair.src and pair.tgt for pair in map(normalized, pairs)):
-                raise DataError(f"{files[0]}: no pair with text on both sides; give a sentence on each line")
-            corpus.sets.append(HeldOut(name, pairs, of_set.bad_lines))
+                raise DataError(f"{one.files[0]}: no pair with text on both sides; give a sentence on each line")
+            corpus.sets.append(HeldOut(one.name, pairs, of_set.bad_lines))
     else:
         passing = corpus.read_train()
     survey, sets = _Survey(text, corpus), corpus.sets
@@ -226,8 +233,8 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
 
     finder, dropped = FaultFinder(survey.sample.pairs, data.src_lang, data.tgt_lang), Dropped()
     facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
-    bad = [(number, line) for number, one in enumerate(reading) for line in one.bad_lines]
-    n_lines = sum(one.n_pairs for one in reading) or survey.n_read
+    bad = [(number, line) for number, report in enumerate(reading) for line in report.bad_lines]
+    n_lines = sum(report.n_pairs for report in reading) or survey.n_read
     n_distinct, n_texts, is_repeated = survey.repetitions()
     findings = list[Finding]()
     if n_texts + len(bad) < _FEW_TEXTS:  # of lines that cannot be read nothing is known until they are mended
@@ -237,12 +244,12 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings.append(Finding.of(Kind.SAME_WORDS, round(share * facts[0].n_words), share))
     findings += findings_of(_faults(finder, bad, corpus.read_train(), is_repeated), n_lines, text, dropped)
     findings += spelling_findings(survey.characters, spellings, data.spelling)
-    for one in sets:
-        n_pairs = len(one.raw_pairs) + len(one.bad_lines)
-        faults = _faults(finder, [(0, line) for line in one.bad_lines], one.raw_pairs, repeat(False))
-        findings += findings_of(faults, n_pairs, one.name, Dropped())
-        findings += one.findings(finder, corpus.has_parent, text.format_place)
-    notes = [note for one in reading for note in one.notes]
+    for held_out in sets:
+        n_pairs = len(held_out.raw_pairs) + len(held_out.bad_lines)
+        faults = _faults(finder, [(0, line) for line in held_out.bad_lines], held_out.raw_pairs, repeat(False))
+        findings += findings_of(faults, n_pairs, held_out.name, Dropped())
+        findings += held_out.findings(finder, corpus.has_parent, text.format_place)
+    notes = [note for report in reading for note in report.notes]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings)
 
 

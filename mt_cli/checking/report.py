@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mt_cli.checking.faults import Kind, Severity
-from mt_cli.data.corpora import Places, TrainingText
-from mt_cli.data.corpus import Place, SentencePair
+from mt_cli.data.corpus import Place, Places, SentencePair, TrainingText
 from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
 from mt_cli.display import column_width, escaped, shortened

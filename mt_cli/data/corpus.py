@@ -1,4 +1,5 @@
-"""Reads a corpus as pairs of normalized text, and says what was left out. Knows nothing of tokens."""
+"""Reads the files that a config names as pairs of normalized text, says what was left out, and refuses files that cannot
+be meant. Knows nothing of tokens."""
 
 from __future__ import annotations
 
@@ -6,22 +7,27 @@ import hashlib
 import os
 import re
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from mt_cli.config import DataConfig, is_memory
+from mt_cli.data.languages import language, languages_of_files
 from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines, refuse_special_files
 from mt_cli.data.normalize import normalize
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError
 
 Place = tuple[int, int]  # where a pair is: the number of its corpus, from 0, and its line there, from 1
+FormatPlace = Callable[[Place], str]
 _Row = tuple[int, tuple[bytes, ...]]  # the line where it begins; source and target, or a line of one file
 
 _SAVE_FILE = "fix the line, or save the file as UTF-8"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
+_CORPUS_COLUMNS = "\tcorpus\tfile"  # of a table of pairs
 _N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
 
 
@@ -69,11 +75,10 @@ def read_pairs(
     on_bad_line: str = "error",
     dedup: bool = False,
     report: CorpusReport | None = None,
-    sha256: str | None = None,
     corpus: int = 0,
 ) -> Iterator[SentencePair]:
     """The normalized pairs of two aligned files or a table; targets keep no-break spaces. Raises DataError for unequal
-    or unreadable files, too many empty sides, no pair, and, after the last, files whose hash is not `sha256`."""
+    or unreadable files, too many empty sides, and no pair."""
     report = CorpusReport() if report is None else report
     seen: set[int] = set()
     for pair in read_raw_pairs(files, columns, on_bad_line, report, corpus, _LEAVE_OUT):
@@ -99,9 +104,6 @@ def read_pairs(
         raise DataError(f"{files[0]}: {found}; check that the files belong together")
     if report.n_kept == 0:
         raise DataError(f"{files[0]}: no pair is left of {n_pairs:,}, most are not UTF-8; save the file as UTF-8")
-    if sha256 is not None and sha256_of(files) != sha256:
-        found = "changed while it was read"
-        raise DataError(f"{' or '.join(files)}: {found}; run the same command again when it is complete")
 
 
 def read_raw_pairs(
@@ -208,3 +210,211 @@ def sha256_of(files: Iterable[str]) -> str:
             raise DataError(f"{name}: {error.strerror}; give the path of a text file, plain or .gz") from None
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+# What a config names --------------------------------------------------------------------------------------------------
+
+
+class Places:
+    """Some places of the training text, each with a mark from 1 to 255. Memory: a byte for each line."""
+
+    def __init__(self, places: Iterable[Place] = ()):
+        self._marks = defaultdict[int, bytearray](bytearray)  # by corpus and line
+        for place in places:
+            self.add(place)
+
+    def add(self, place: Place, mark: int = 1) -> None:
+        """A place that has a mark keeps it."""
+        corpus, line = place
+        marks = self._marks[corpus]
+        marks.extend(bytes(max(0, line + 1 - len(marks))))
+        marks[line] = marks[line] or mark
+
+    def mark_of(self, place: Place) -> int:
+        """0 of a place that is not among them."""
+        marks = self._marks.get(place[0], b"")
+        return marks[place[1]] if place[1] < len(marks) else 0
+
+    def __contains__(self, place: object) -> bool:
+        return self.mark_of(cast(Place, place)) > 0
+
+    def __iter__(self) -> Iterator[Place]:
+        """In the order of the text."""
+        of_corpora = sorted(self._marks.items())
+        return ((corpus, line) for corpus, marks in of_corpora for line, mark in enumerate(marks) if mark)
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """Files that are read in one way."""
+
+    name: str  # train, train-2, words, dev or of a test set
+    label: str  # in messages
+    files: list[str]
+    columns: str | None
+    on_bad_line: str
+    dedup: bool = False
+    corpus: int = 0  # its number in the training text
+
+    @classmethod
+    def dev(cls, data: DataConfig, files: list[str], suffix: str = "") -> TextSet:
+        return cls("dev", f"dev{suffix}", files, data.columns_of(files, data.columns), data.on_bad_line)
+
+    @classmethod
+    def named(cls, data: DataConfig) -> list[TextSet]:
+        """The dev and test sets that a config names."""
+        sets = ({"dev": data.dev} if data.dev else {}) | data.test
+        return [replace(cls.dev(data, files), name=name, label=name) for name, files in sets.items()]
+
+    @classmethod
+    def of_words(cls, data: DataConfig) -> TextSet | None:
+        if (words := data.words) is None:
+            return None
+        columns = data.columns_of(words.files, words.columns)
+        return cls("words", "words", words.files, columns, data.on_bad_line, dedup=True, corpus=len(data.corpora))
+
+    @cached_property
+    def sha256(self) -> str:
+        return sha256_of(self.files)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The settings that reading depends on."""
+        return {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
+
+    def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
+        """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
+        sha256 = self.sha256
+        yield from read_pairs(self.files, **self.reading, report=report, corpus=self.corpus)
+        if sha256_of(self.files) != sha256:
+            advice = "run the same command again when it is complete"
+            raise DataError(f"{' or '.join(self.files)}: changed while it was read; {advice}")
+
+
+class TrainingText:
+    """The corpora that a config trains on, as one text: their pairs one after another."""
+
+    def __init__(self, data: DataConfig, suffix: str = ""):
+        """`suffix`: what follows "train" in messages."""
+        self.corpora = corpora = data.corpora
+        self.name = ", ".join(" ".join(corpus.files) for corpus in corpora)
+        firsts = [corpus.files[0] for corpus in corpora]
+        # What each corpus is called: its first file, or all of its files where others begin with the same one.
+        self.corpus_names = [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in corpora]
+        self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
+        self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
+        self.sets = list[TextSet]()
+        for i, (corpus, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
+            name, label = (
+                (f"train-{i + 1}", f"train{suffix} {own}") if len(corpora) > 1 else ("train", f"train{suffix}")
+            )
+            reading = data.columns_of(corpus.files, data.columns), data.on_bad_line, data.dedup
+            self.sets.append(TextSet(name, label, corpus.files, *reading, corpus=i))
+
+    @property
+    def files(self) -> list[str]:
+        return [file for corpus in self.corpora for file in corpus.files]
+
+    def format_place(self, place: Place) -> str:
+        """`line 12`, `unit 12` of a memory, or where there are several corpora or a list of words `web.tsv:12`."""
+        corpus, line = place
+        return f"{self._names[corpus]}:{line}" if len(self._names) > 1 else f"{self.unit} {line}"
+
+    def format_lines(self, first: SentencePair, last: SentencePair) -> str:
+        """`lines 3 to 12`, or where there are several corpora `lines 3 to 12 of web.tsv`."""
+        of = f" of {self.corpus_names[first.corpus]}" if len(self.corpora) > 1 else ""
+        return f"{self.unit}s {first.line:,} to {last.line:,}{of}"
+
+    def sha256(self) -> str:
+        """Of all files: `sha256_of` those of one corpus, or a hash of these hashes."""
+        found = [one.sha256 for one in self.sets]
+        return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
+
+    def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
+        """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
+        for one in self.sets:
+            bad = on_bad_line or one.on_bad_line
+            yield from read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus)
+
+    def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
+        """The pairs of all corpora as they are in their files, without those that are not UTF-8. `reports` gets one for
+        each corpus."""
+        for one in self.sets:
+            report = CorpusReport()
+            if reports is not None:
+                reports.append(report)
+            yield from read_raw_pairs(one.files, one.columns, "skip", report, one.corpus)
+
+    def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
+        """The lines of a table of pairs, each with its line and the reason why it is there; of several corpora also with the
+        number, from 1, and the name of its own. Text that a spreadsheet takes for a formula begins with an apostrophe."""
+        is_one = len(self.corpora) == 1
+        yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
+        for said, pair in rows:
+            own = "" if is_one else f"\t{pair.corpus + 1}\t{self.corpus_names[pair.corpus]}"
+            src, tgt = (f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in pair[:2])
+            yield f"{pair.line}\t{said}\t{src}\t{tgt}{own}\n"
+
+
+def places_in_table(rows: Iterator[str]) -> Places:
+    """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
+    if not (header := next(rows, "")):
+        raise ValueError("empty")
+    has_corpus = header.endswith(f"{_CORPUS_COLUMNS}\n")
+    cells = (row.split("\t") for row in rows)
+    return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
+
+
+def _named_files(data: DataConfig) -> dict[str, list[str]]:
+    """What the training text, the sets and the list of words of a language pair are read from, by their keys."""
+    corpora, words = data.corpora, data.words
+    found = {f"train.{number}" if len(corpora) > 1 else "train": one.files for number, one in enumerate(corpora)}
+    found |= {"dev": data.dev} if data.dev else {}
+    found |= {"words.files": words.files} if words is not None else {}
+    return found | {f"test.{name}": files for name, files in data.test.items()}
+
+
+def refuse_exchanged(data: DataConfig) -> None:
+    """Raises UsageError for a corpus, a dev or test set or a list of words whose names or header say exactly the opposite of
+    src_lang and tgt_lang; and as `find_layout` does for a table."""
+    from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
+
+    for pair in data.directions:
+        for key, files in _named_files(pair).items():
+            columns = pair.words.columns if pair.words is not None and key == "words.files" else pair.columns
+            found: tuple[str | None, str | None] | None
+            if len(files) == 2:
+                found, said = languages_of_files(*files), "by their names"
+                advice = "exchange the two, or rename them"
+            elif Path(files[0]).is_file():
+                layout = find_layout(Path(files[0]), pair.columns_of(files, columns))
+                found, said = layout.languages, "by its header"
+                advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
+            else:
+                continue  # it is named as missing where it is read
+            codes = [language(code or "") for code in found or ()]
+            if codes == [language(pair.tgt_lang), language(pair.src_lang)] and codes[0] != codes[1]:
+                raise UsageError(
+                    f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}, expected source {pair.src_lang} and"
+                    f" target {pair.tgt_lang}; {advice}"
+                )
+
+
+def refuse_missing_files(data: DataConfig, at: str, is_trained: bool) -> list[str]:
+    """What is wrong with the files that a language pair names; `at`: before the names of their keys. Test sets and
+    monolingual text are read before the first checkpoint only."""
+    named = {key: files for key, files in _named_files(data).items() if not (is_trained and key.startswith("test."))}
+    if data.monolingual is not None and not is_trained:
+        named |= {"monolingual.tgt": data.monolingual.tgt, "monolingual.src": data.monolingual.src or []}
+    problems, training_files = [], [Path(file) for corpus in data.corpora for file in corpus.files]
+    for key, files in named.items():
+        for path in map(Path, files):
+            if not path.is_file():
+                found = "is not a regular file" if path.exists() else "no such file"
+                problems.append(f"{path}: {found}; check data.{at}{key} (paths are relative to where mt is started)")
+            elif key.startswith("monolingual") and any(one.exists() and one.samefile(path) for one in training_files):
+                advice = f"give data.{at}{key} text that is not translated yet"
+                problems.append(f"{path} is a file of data.train, too; {advice}")
+        if len(files) == 2 and all(Path(file).is_file() for file in files) and Path(files[0]).samefile(files[1]):
+            problems.append(f"{files[0]} and {files[1]} are the same file; check data.{at}{key}")
+    return problems

@@ -53,10 +53,8 @@ def algorithm_of(model: bytes) -> Literal["unigram", "bpe"]:
 
 def changes_text(model: bytes) -> bool:
     """Whether it replaces characters before it splits text. Ours do not."""
-    normalizers = [
-        content for number, content in _fields(model) if number == _NORMALIZER and isinstance(content, bytes)
-    ]
-    return any(dict(_fields(content)).get(_CHARACTER_MAP) for content in normalizers)
+    found = (content for number, content in _fields(model) if number == _NORMALIZER and isinstance(content, bytes))
+    return any(dict(_fields(content)).get(_CHARACTER_MAP) for content in found)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

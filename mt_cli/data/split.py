@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Literal, NamedTuple
 
-from mt_cli.data.corpora import FormatPlace
-from mt_cli.data.corpus import Place, SentencePair
+from mt_cli.data.corpus import FormatPlace, Place, SentencePair
 from mt_cli.data.similarity import MAX_COMPARED, NearIndex, compare_neighbours, letters
 from mt_cli.errors import DataError
 

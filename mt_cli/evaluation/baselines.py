@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics import CHRF
 
-from mt_cli.data.corpora import TrainingText
-from mt_cli.data.corpus import SentencePair
+from mt_cli.data.corpus import SentencePair, TrainingText
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.errors import DataError

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
-from mt_cli.data.corpora import TrainingText
+from mt_cli.data.corpus import TrainingText
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling

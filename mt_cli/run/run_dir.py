@@ -49,7 +49,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mt_cli.config import COPY, Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.data.corpus import CorpusReport, SentencePair, read_pairs
+from mt_cli.data.corpus import Places, SentencePair, places_in_table, read_pairs
 from mt_cli.data.profile import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer
@@ -67,7 +67,6 @@ from mt_cli.files import (
 from mt_cli.run.manifest import Made, Manifest
 
 if TYPE_CHECKING:
-    from mt_cli.data.corpora import Places
     from mt_cli.run.logs import RunLogs
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
@@ -265,7 +264,7 @@ class PairFiles:
         """The sets that were cut from the training text, by name."""
         files = {name: self.held_out_files(name) for name in ("dev", "test")}
         return {
-            name: list(read_pairs(paths, report=CorpusReport()))
+            name: list(read_pairs(paths))
             for name, paths in files.items()
             if all(Path(path).is_file() for path in paths)
         }
@@ -309,8 +308,6 @@ class PairFiles:
 
     def left_out_places(self) -> Places:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
-        from mt_cli.data.corpora import Places, places_in_table  # here, as translating does not need it
-
         with _damage_of(self.left_out_file):
             try:
                 file = open_inside(self.manifest.folder, self.left_out_file)

@@ -10,13 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.data.batching import (
-    batches_by_length,
-    epoch_batches,
-    fixed_batches,
-    make_batch,
-    subsequent_mask,
-)
+from mt_cli.data.batching import batches_by_length, epoch_batches, fixed_batches, make_batch, subsequent_mask
 from mt_cli.data.dataset import Block, TokenDataset, TokenPair, chosen_blocks
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
@@ -107,15 +101,8 @@ def assert_within_budget(lengths: Lengths, batches: list[list[int]], batch_token
     st.integers(0, 50),
 )
 def test_every_pair_is_in_one_batch_of_an_epoch_and_within_the_budget(rows, batch_tokens, seed, epoch):
-    lengths = Lengths([src for src, _ in rows], [tgt for _, tgt in rows])
-    if not rows:
-        lengths = Lengths(np.empty(0, np.int64), np.empty(0, np.int64))
-        assert list(fixed_batches(lengths, batch_tokens)) == []
-        return
-    for batches in (
-        list(epoch_batches(lengths, batch_tokens, seed, epoch)),
-        list(fixed_batches(lengths, batch_tokens)),
-    ):
+    lengths = Lengths(*np.array(rows, np.int64).reshape(-1, 2).T)
+    for batches in map(list, (epoch_batches(lengths, batch_tokens, seed, epoch), fixed_batches(lengths, batch_tokens))):
         assert sorted(i for batch in batches for i in batch) == list(range(len(rows)))
         assert_within_budget(lengths, batches, batch_tokens)
         assert all(type(i) is int for batch in batches for i in batch)

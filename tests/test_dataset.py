@@ -22,7 +22,8 @@ SIZES = (65_536, 65_536)
 
 
 def content(dataset: TokenDataset | Mixture) -> list[TokenPair]:
-    return [Mixture([Part(dataset)]).pair(i) if isinstance(dataset, TokenDataset) else dataset.pair(i) for i in range(len(dataset))]  # fmt: skip
+    mixture = Mixture([Part(dataset)]) if isinstance(dataset, TokenDataset) else dataset
+    return list(map(mixture.pair, range(len(dataset))))
 
 
 def lengths(dataset: TokenDataset | Mixture, indices: Any) -> list[list[int]]:
@@ -49,10 +50,8 @@ def test_pairs_are_read_back_as_they_were_written_also_elsewhere(tmp_path, vocab
 @given(st.lists(st.tuples(st.lists(st.integers(0, 65_535)), st.lists(st.integers(0, 65_535)), st.integers(1, 2**40))))
 def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory, rows):
     pairs = [TokenPair(*row) for row in rows]
-    for dataset in (
-        TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, SIZES),
-        TokenDataset.in_memory(pairs),
-    ):
+    written = TokenDataset.build(tmp_path_factory.getbasetemp() / "any", pairs, SIZES)
+    for dataset in (written, TokenDataset.in_memory(pairs)):
         assert content(dataset) == pairs
         assert content(dataset.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in pairs]
         order = range(len(pairs) - 1, -1, -1)
@@ -65,9 +64,8 @@ def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory,
 
 
 def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mixture:
-    return Mixture(
-        [Part(TokenDataset.in_memory(pairs), w, name) for (pairs, w), name in zip(parts, names, strict=False)]
-    )
+    named = zip(parts, names, strict=False)
+    return Mixture([Part(TokenDataset.in_memory(pairs), weight, name) for (pairs, weight), name in named])
 
 
 @pytest.fixture

@@ -41,9 +41,7 @@ def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -
 
 class Server:
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {
-            f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()
-        }
+        self.answers = {f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()}
         self.requests: list[str] = []
         server = self
 

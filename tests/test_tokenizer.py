@@ -36,23 +36,16 @@ VOCAB_SIZE = 300
 @pytest.fixture(scope="module")
 def tokenizers():
     """Every kind of tokenizer."""
-    sides = {
-        "joint": [lambda: iter([*SOURCES, *TARGETS])],
-        "separate": [lambda: iter(SOURCES), lambda: iter(TARGETS)],
-    }
-    return {
-        (algorithm, kind): train_tokenizer(sides[kind], algorithm, VOCAB_SIZE)
-        for algorithm in ("unigram", "bpe")
-        for kind in sides
-    }
+    joint, separate = [lambda: iter([*SOURCES, *TARGETS])], [lambda: iter(SOURCES), lambda: iter(TARGETS)]
+    kinds = [
+        (algorithm, *sides) for algorithm in ("unigram", "bpe") for sides in (("joint", joint), ("separate", separate))
+    ]
+    return {(algorithm, kind): train_tokenizer(sides, algorithm, VOCAB_SIZE) for algorithm, kind, sides in kinds}
 
 
 KINDS = [("unigram", "joint"), ("bpe", "separate")]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids="-".join)
-NASTY = st.text(
-    st.characters()
-    | st.sampled_from("▁⁇ \t\n\r\x00\x85\u2028\u200b\u200d\ufe0f\u0301\u3000<>/s👩🏽🇪🇺นِक्\U000e0061\ue000\uffff")
-).filter(lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text))
+NASTY = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("▁⁇ \t\n\r\x00\x85\u2028\u200b\u200d\ufe0f\u0301\u3000<>/s👩🏽🇪🇺নِক्\U000e0061\ue000\uffff"))  # fmt: skip
 
 
 @every_kind

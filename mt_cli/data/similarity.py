@@ -12,10 +12,9 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
 MAX_COMPARED = 1000  # characters of a line that are looked at
 
@@ -82,8 +81,6 @@ class NearIndex:
 
     def __init__(self, sentences: list[str]):
         """`sentences` are what `letters` gave; those without letters are never found."""
-        import numpy as np  # here, because the command line imports this file and starts without numpy
-
         self._n = gram_length(sentences)
         self._own = [grams(sentence, self._n) for sentence in sentences]
         frequency = Counter(gram for own in self._own for gram in own)
@@ -107,8 +104,6 @@ class NearIndex:
     def near(self, sentence: str) -> list[int]:
         """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least. A short
         sentence within a longer one does not count as shown whole: phrases of few words are part of many sentences."""
-        import numpy as np
-
         found = grams(sentence, self._n)
         n_shown, n_recognized = self._n_shown(found, self._rare), min(len(found), _MANY * self._n)
         possible = np.flatnonzero(n_shown >= self._n_needed)
@@ -122,7 +117,5 @@ class NearIndex:
 
     def _n_shown(self, found: set[str], holders: dict[str, npt.NDArray]) -> npt.NDArray:
         """How many of these n-grams each sentence has, among those that it holds there."""
-        import numpy as np
-
         arrays = [holders[gram] for gram in found & holders.keys()] or [np.empty(0, np.int32)]
         return np.bincount(np.concatenate(arrays), minlength=len(self._own))

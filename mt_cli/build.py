@@ -25,7 +25,7 @@ from mt_cli.augment.back_translation import BackTranslation, reverse_run, transl
 from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpus import refuse_exchanged, refuse_missing_files
-from mt_cli.data.dataset import Mixture, Part
+from mt_cli.data.dataset import Mixture, TokenDataset
 from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
@@ -160,7 +160,7 @@ def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
     weights say."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
-    largest, parts = max(one.n_pairs for one in mixtures), list[Part]()
+    largest, parts = max(one.n_pairs for one in mixtures), list[TokenDataset]()
     for one, pair in zip(mixtures, config.data.directions, strict=True):
         factor = (largest / one.n_pairs) ** (1 - 1 / config.data.temperature)
         for part in one.parts:

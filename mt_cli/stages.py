@@ -10,6 +10,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache, cached_property, reduce
 from itertools import chain, islice
 from operator import methodcaller
@@ -26,7 +27,7 @@ from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
 from mt_cli.config import COPY, Config, DataConfig
 from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
-from mt_cli.data.dataset import FILES, Mixture, Part, TokenDataset, TokenPair
+from mt_cli.data.dataset import FILES, Mixture, TokenDataset, TokenPair
 from mt_cli.data.profile import ProfileBuilder
 from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
 from mt_cli.data.split import Split, repetitions
@@ -333,36 +334,33 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     tags, back_tags = tokenizer.tags_for(pair.data.tgt_lang), tokenizer.tags_for(pair.data.src_lang)
     marks_real = REAL in tokenizer.tags
     mark = tokenizer.tags.get(REAL if marks_real else SYNTHETIC)
+    datasets = [replace(one, src_tags=tags, back_tags=back_tags) for one in datasets]
     marked = tags if mark is None or not any(one.synthetic for one in pair.data.corpora) else (*tags, mark)
-    parts = list[Part]()
+    parts = list[TokenDataset]()
     for one, dataset, name in zip(pair.data.corpora, datasets, names, strict=False):
         own_tags = tags if one.synthetic == marks_real else marked
         if one.tgt_lang is not None:
             own_tags = tokenizer.tags_for(one.tgt_lang)
         is_one_way = one.synthetic or one.tgt_lang == COPY
-        parts.append(Part(dataset, one.weight, name, own_tags, back_tags, is_one_way, one.last_weight))
+        part = replace(dataset, weight=one.weight, last_weight=one.last_weight, name=name, src_tags=own_tags)
+        parts.append(replace(part, is_synthetic=is_one_way))
     if (words := pair.data.words) is not None:
         # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
-        n_text = sum(part.weight * len(part.dataset) for part in parts)
-        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * n_text / len(datasets[-1]))
-        parts.append(Part(datasets[-1], weight, words.files[0], tags, back_tags))
+        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * Mixture(parts).n_pairs / len(datasets[-1]))
+        parts.append(replace(datasets[-1], weight=weight, name=words.files[0]))
 
     def with_terms(pairs: list[SentencePair]) -> Iterator[SentencePair]:
         words = pair.trained(pair.words) if pair.words is not None else ()
         return annotated(pairs, Glossary({one.src: one.tgt for one in words}))
 
-    n_text, text, data = (
-        sum(part.weight * len(part.dataset) for part in parts),
-        Mixture(parts[: len(pair.own_sets)]),
-        pair.data,
-    )
+    text, data, n_text = Mixture(parts[: len(pair.own_sets)]), pair.data, Mixture(parts).n_pairs
     for name, share, change in (
         ("varied", data.variation, lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))),
         ("terms", data.terms, with_terms),
     ):
         if share and len(made := _made_of_text(pair, tokenizer, len(text), name, change)):
             weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
-            parts.append(Part(made, weight, "variations", tags, back_tags, is_synthetic=True))
+            parts.append(replace(made, weight=weight, name="variations", src_tags=tags, is_synthetic=True))
     return Mixture(parts)
 
 
@@ -466,14 +464,14 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
     dev_pairs = [one._replace(tgt=tokenizer.normalize_tgt(one.tgt)) for one in pair.dev_pairs]
     dataset, profile = _dataset(pair, pair.dev, tokenizer), pair.files.load_profile()
     assert profile is not None
-    dev = Mixture([Part(dataset, src_tags=tokenizer.tags_for(pair.data.tgt_lang))])
+    dev = Mixture([replace(dataset, src_tags=tokenizer.tags_for(pair.data.tgt_lang))])
     return PreparedPair(pair.data, profile, dev, dev_pairs)
 
 
 def _kept_pairs(pair: PairText, mixture: Mixture) -> Iterator[SentencePair]:
     """Those whose ids are in the mixture, in the order of both."""
     for one, part in zip(pair.own_sets, mixture.parts, strict=True):
-        lines = map(int, part.dataset.lines)
+        lines = map(int, part.lines)
         wanted = next(lines, None)
         for found in pair.trained(one):
             if found.line == wanted:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.data.batching import epoch_batches, make_batch
-from mt_cli.data.dataset import BLOCK_SIZE, Mixture, Part, TokenDataset, TokenPair, chosen_blocks
+from mt_cli.data.dataset import BLOCK_SIZE, Mixture, TokenDataset, TokenPair, chosen_blocks
 
 PAIRS = [TokenPair([5, 6, 7], [8], 1), TokenPair([], [9, 9], 3), TokenPair([4], [], 4), TokenPair([1], [65_535], 9)]
 OTHERS = [TokenPair([10], [11, 12], 2), TokenPair([13, 14], [15], 7)]
@@ -22,7 +22,7 @@ SIZES = (65_536, 65_536)
 
 
 def content(dataset: TokenDataset | Mixture) -> list[TokenPair]:
-    mixture = Mixture([Part(dataset)]) if isinstance(dataset, TokenDataset) else dataset
+    mixture = Mixture([dataset]) if isinstance(dataset, TokenDataset) else dataset
     return list(map(mixture.pair, range(len(dataset))))
 
 
@@ -37,10 +37,10 @@ def lengths(dataset: TokenDataset | Mixture, indices: Any) -> list[list[int]]:
 def test_pairs_are_read_back_as_they_were_written_also_elsewhere(tmp_path, vocab_size, dtype):
     pairs = [*PAIRS, TokenPair([vocab_size - 1], [vocab_size - 2], 10)]
     dataset = TokenDataset.build(tmp_path / "d", iter(pairs), (vocab_size, vocab_size))
-    assert content(dataset) == pairs and dataset.sides[0].ids.dtype == dtype
+    assert content(dataset) == pairs and dataset.src.ids.dtype == dtype
     shutil.move(tmp_path / "d", tmp_path / "elsewhere")
     assert content(TokenDataset.mapped(tmp_path / "elsewhere", (vocab_size, vocab_size))) == pairs
-    memory: Any = dataset.sides[0].ids
+    memory: Any = dataset.src.ids
     while isinstance(memory, np.ndarray):
         memory = memory.base
     assert isinstance(memory, mmap.mmap)
@@ -57,7 +57,7 @@ def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory,
         order = range(len(pairs) - 1, -1, -1)
         assert lengths(dataset, order) == [[len(pairs[i][side]) for i in order] for side in (0, 1)]
         if pairs:
-            assert Mixture([Part(dataset)]).longest == 1 + max(len(side) for pair in pairs for side in pair[:2])
+            assert Mixture([dataset]).longest == 1 + max(len(side) for pair in pairs for side in pair[:2])
 
 
 # Several corpora -----------------------------------------------------------------------------------------------------
@@ -65,7 +65,9 @@ def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory,
 
 def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mixture:
     named = zip(parts, names, strict=False)
-    return Mixture([Part(TokenDataset.in_memory(pairs), weight, name) for (pairs, weight), name in named])
+    return Mixture(
+        [replace(TokenDataset.in_memory(pairs), weight=weight, name=name) for (pairs, weight), name in named]
+    )
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
 def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
     config = of_pairs.load_config()
     parts = [part for part in prepare(config, of_pairs).train.parts if not part.is_synthetic]  # not the variations
-    sizes = [len(part.dataset) for part in parts]
+    sizes = [len(part) for part in parts]
     assert parts[0].weight == 1 and parts[1].weight == pytest.approx(2 * (sizes[0] / (2 * sizes[1])) ** 0.5)
 
 

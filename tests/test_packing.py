@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mt_cli.data.batching import epoch_batches, make_batch
-from mt_cli.data.dataset import Mixture, Part, TokenDataset, TokenPair
+from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
 from mt_cli.data.packing import NO_TARGET, PackedShape, pack, packed_shape, pieces
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.model.attention import attend
@@ -23,7 +24,7 @@ SHAPE = PackedShape(n_pairs=9, n_src=75, n_tgt=70, longest=12, n_back=70)
 
 
 def mixture_of(pairs: list[TokenPair]) -> Mixture:
-    return Mixture([Part(TokenDataset.in_memory(pairs))])
+    return Mixture([TokenDataset.in_memory(pairs)])
 
 
 def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> Mixture:
@@ -91,8 +92,9 @@ def test_nearly_all_batches_of_a_mixture_fit_into_one_piece(tags, weight, is_bac
     rng = random.Random(3)
     ids = lambda mean: [5] * max(1, round(rng.gammavariate(4, mean / 4)))  # noqa: E731
     parts = [[TokenPair(ids(8 * longer), ids(8), line) for line in range(1, 1201)] for longer in (1.0, 1.3)]
-    real, synthetic = map(TokenDataset.in_memory, parts)
-    dataset = Mixture([Part(real, weight, "", tags, tags), Part(synthetic, weight, "", (6,), (), is_synthetic=True)])
+    real, synthetic = (replace(TokenDataset.in_memory(part), weight=weight) for part in parts)
+    real, synthetic = replace(real, src_tags=tags, back_tags=tags), replace(synthetic, src_tags=(6,), is_synthetic=True)
+    dataset = Mixture([real, synthetic])
     shape = packed_shape(dataset, 1024)
     batches = list(epoch_batches(dataset, 1024, seed=1, epoch=1))
     if is_backward:

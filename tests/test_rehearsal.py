@@ -47,8 +47,8 @@ def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog):
     data = prepared()
     assert "67% of an epoch is text of old, so that it is not forgotten: run/rehearsal" in caplog.text
     new, old = data.train.parts
-    assert (len(new.dataset), len(old.dataset)) == (60, 200)
-    assert old.weight * len(old.dataset) == pytest.approx(0.67 / 0.33 * 60, abs=1)
+    assert (len(new), len(old)) == (60, 200)
+    assert old.weight * len(old) == pytest.approx(0.67 / 0.33 * 60, abs=1)
     theirs = [pair[:2] for pair in TrainingText(parent.load_config().data).read()]
     kept = list(zip(*(read_lines(Path(f"run/rehearsal/old.{side}")) for side in ("en", "de")), strict=True))
     assert kept == theirs

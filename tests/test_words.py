@@ -72,7 +72,7 @@ def test_an_entry_that_is_held_out_is_not_trained_on(words):
     Path("words.tsv").write_text("red red\trot rot\n" + "".join(rows))
     data = prepared(*OWN_SETS)
     held_out = pair_of(RunDir(Path("run"))).held_out_pairs()
-    kept = {src for src, _ in texts(data, len(data.train.parts[0].dataset))}
+    kept = {src for src, _ in texts(data, len(data.train.parts[0]))}
     assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
 
 

@@ -48,12 +48,19 @@ class Side(NamedTuple):
         return self.ids[np.arange(lengths.sum()) + np.repeat(starts - lengths.cumsum() + lengths, lengths)], lengths
 
 
+@dataclass(frozen=True)
 class TokenDataset:
     """One corpus."""
 
-    def __init__(self, src: Side, tgt: Side, lines: Ids):
-        """`lines`: of the pairs in the files that they were read from, counted from 1."""
-        self.sides, self.lines = (src, tgt), lines
+    src: Side
+    tgt: Side
+    lines: Ids  # of the pairs in the files that they were read from, counted from 1
+    weight: float = 1.0  # how often an epoch has each pair
+    name: str = ""  # for messages; '' where there is but one corpus
+    src_tags: tuple[int, ...] = ()  # ids that stand before each source
+    back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
+    is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
+    last_weight: float | None = None  # in the last phase of the training; None: as weight
 
     @classmethod
     def in_memory(cls, pairs: Sequence[TokenPair]) -> TokenDataset:
@@ -100,17 +107,21 @@ class TokenDataset:
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
         first = np.asarray(indices, np.int64)
-        src, tgt = (side.starts[first + 1] - side.starts[first] for side in self.sides)
-        return src, tgt
+        src, tgt = (side.starts[first + 1] - side.starts[first] for side in (self.src, self.tgt))
+        return src + len(self.src_tags), tgt
 
     def rows(self, indices: npt.ArrayLike) -> tuple[Row, Row]:
         """The sources and the targets of these pairs. As whole arrays: a GPU would wait for a loop over pairs."""
-        src, tgt = (side.row(np.asarray(indices, np.int64)) for side in self.sides)
-        return src, tgt
+        indices = np.asarray(indices, np.int64)
+        (src, n_src), tgt = self.src.row(indices), self.tgt.row(indices)
+        begins = np.repeat(n_src.cumsum() - n_src, len(self.src_tags))
+        return (np.insert(src, begins, np.tile(self.src_tags, len(n_src))), n_src + len(self.src_tags)), tgt
 
     def backwards(self) -> TokenDataset:
-        """The same pairs from target to source."""
-        return TokenDataset(*self.sides[::-1], self.lines)
+        """The same pairs from target to source; synthetic ones stay as they are."""
+        if self.is_synthetic:
+            return self
+        return replace(self, src=self.tgt, tgt=self.src, src_tags=self.back_tags, back_tags=self.src_tags)
 
 
 def _dtype_of(vocab_sizes: tuple[int, int]) -> np.dtype:
@@ -124,40 +135,17 @@ def _map(path: Path, dtype: np.dtype) -> npt.NDArray:
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A corpus in a mixture."""
-
-    dataset: TokenDataset
-    weight: float = 1.0  # how often an epoch has each pair
-    name: str = ""  # for messages; '' where there is but one corpus
-    src_tags: tuple[int, ...] = ()  # ids that stand before each source
-    back_tags: tuple[int, ...] = ()  # the same when the pairs are read from target to source
-    is_synthetic: bool = False  # its sources were written by a model, so they are no targets to learn
-    last_weight: float | None = None  # in the last phase of the training; None: as weight
-
-    def rows(self, indices: Lengths) -> tuple[Row, Row]:
-        (src, n_src), tgt = self.dataset.rows(indices)
-        begins = np.repeat(n_src.cumsum() - n_src, len(self.src_tags))
-        return (np.insert(src, begins, np.tile(self.src_tags, len(n_src))), n_src + len(self.src_tags)), tgt
-
-    def backwards(self) -> Part:
-        if self.is_synthetic:
-            return self
-        return replace(self, dataset=self.dataset.backwards(), src_tags=self.back_tags, back_tags=self.src_tags)
-
-
 class Mixture:
     """Several corpora as one. A pair's index counts through all of them; its source ids begin with its corpus' tags."""
 
-    def __init__(self, parts: Sequence[Part]):
+    def __init__(self, parts: Sequence[TokenDataset]):
         self.parts = list(parts)
-        self._firsts = np.cumsum([0, *(len(part.dataset) for part in parts)])
+        self._firsts = np.cumsum([0, *(len(part) for part in parts)])
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def _by_part(self, indices: npt.ArrayLike) -> Iterator[tuple[npt.NDArray[np.bool_], Part, Lengths]]:
+    def _by_part(self, indices: npt.ArrayLike) -> Iterator[tuple[npt.NDArray[np.bool_], TokenDataset, Lengths]]:
         """Which of these pairs are of each part, and their indices there."""
         places = np.asarray(indices, np.int64)
         numbers = np.searchsorted(self._firsts, places, side="right") - 1
@@ -167,20 +155,19 @@ class Mixture:
 
     def pair(self, index: int) -> TokenPair:
         ((_, part, own),), ((src, _), (tgt, _)) = self._by_part([index]), self.rows([index])
-        return TokenPair(src.tolist(), tgt.tolist(), int(part.dataset.lines[own[0]]))
+        return TokenPair(src.tolist(), tgt.tolist(), int(part.lines[own[0]]))
 
     def format_location(self, index: int) -> str:
         """The line of the pair, such as `12` or `web.tsv:12`."""
         ((_, part, own),) = self._by_part([index])
-        line = part.dataset.lines[own[0]]
+        line = part.lines[own[0]]
         return f"{part.name}:{line}" if part.name else str(line)
 
     def lengths(self, indices: npt.ArrayLike) -> tuple[Lengths, Lengths]:
         """Numbers of source and of target ids of these pairs."""
         src, tgt = np.empty((2, np.size(indices)), np.int64)
         for is_own, part, own in self._by_part(indices):
-            n_src, tgt[is_own] = part.dataset.lengths(own)
-            src[is_own] = n_src + len(part.src_tags)
+            src[is_own], tgt[is_own] = part.lengths(own)
         return src, tgt
 
     def rows(self, indices: npt.ArrayLike) -> tuple[Row, Row]:
@@ -199,22 +186,17 @@ class Mixture:
     @property
     def n_pairs(self) -> float:
         """Pairs of an epoch, each as often as it has it."""
-        return sum(part.weight * len(part.dataset) for part in self.parts)
+        return sum(part.weight * len(part) for part in self.parts)
 
     @property
     def n_sources(self) -> int:
         """Source tokens of an epoch, tags and end symbols included."""
-        return round(
-            sum(
-                one.weight * (len(one.dataset.sides[0].ids) + (len(one.src_tags) + 1) * len(one.dataset))
-                for one in self.parts
-            )
-        )
+        return round(sum(one.weight * (len(one.src.ids) + (len(one.src_tags) + 1) * len(one)) for one in self.parts))
 
     @property
     def n_targets(self) -> int:
         """Target tokens of an epoch, end symbols included."""
-        return round(sum(one.weight * (len(one.dataset.sides[1].ids) + len(one.dataset)) for one in self.parts))
+        return round(sum(one.weight * (len(one.tgt.ids) + len(one)) for one in self.parts))
 
     @property
     def longest(self) -> int:
@@ -222,9 +204,9 @@ class Mixture:
         found = []
         for part in self.parts:
             n_more = 1 + max(len(part.src_tags), len(part.back_tags))
-            for first in range(0, len(part.dataset), _NUMBERS_AT_ONCE):
+            for first in range(0, len(part), _NUMBERS_AT_ONCE):
                 stretch = slice(first, first + _NUMBERS_AT_ONCE + 1)
-                for side in part.dataset.sides:
+                for side in (part.src, part.tgt):
                     found.append(n_more + int(np.diff(side.starts[stretch]).max()))
         return max(found)
 
@@ -232,10 +214,10 @@ class Mixture:
         """How often each source id occurs in all corpora, once each."""
         total = np.zeros(vocab_size, np.int64)
         for part in self.parts:
-            ids = part.dataset.sides[0].ids
+            ids = part.src.ids
             for first in range(0, len(ids), _NUMBERS_AT_ONCE):  # numpy makes 8 bytes of each
                 total += np.bincount(ids[first : first + _NUMBERS_AT_ONCE], minlength=vocab_size)
-            total[list(part.src_tags)] += len(part.dataset)
+            total[list(part.src_tags)] += len(part)
         return [int(count) for count in total]
 
     def backwards(self) -> Mixture:
@@ -253,7 +235,7 @@ class Mixture:
         for number, (part, start) in enumerate(zip(self.parts, self._firsts.tolist(), strict=False)):
             rng = np.random.default_rng((seed, number, 1))  # the same one in all epochs
             weight = part.last_weight if is_last_phase and part.last_weight is not None else part.weight
-            chosen = chosen_blocks(len(part.dataset), weight, rng, epoch)
+            chosen = chosen_blocks(len(part), weight, rng, epoch)
             blocks += [[(start + first, start + last) for first, last in block] for block in chosen]
         return blocks
 

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.config import Config, TrainingConfig
 from mt_cli.data.batching import epoch_batches
-from mt_cli.data.dataset import Mixture, Part, TokenDataset, TokenPair
+from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
 from mt_cli.data.tokenizer import EOS_ID, PAD_ID
 from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
@@ -141,7 +141,7 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
             state = TrainingState.new(config.model_copy(update={"training": training}), model, *precision)
             ids = torch.randint(EOS_ID + 1, vocab_size, (n_pairs, 2, length - 1)).tolist()
             pairs = [TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)]
-            updates = Updates(state, Mixture([Part(TokenDataset.in_memory(pairs))]))
+            updates = Updates(state, Mixture([TokenDataset.in_memory(pairs)]))
             with contextlib.closing(updates):
                 return _update_seconds(updates.compute, state)
     except (RuntimeError, MemoryError) as error:

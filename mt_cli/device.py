@@ -135,8 +135,7 @@ def _left_to_groups() -> Iterator[int]:
 
 
 def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
-    """Bytes for this process with that share of `available_memory`, mapped files included (`ulimit -v`); None off
-    Linux."""
+    """Bytes for this process with that share of `available_memory`, mapped files included (`ulimit -v`), on Linux."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
         return None

@@ -52,8 +52,7 @@ class TrainingError(MTError):
 
 
 class Interrupted(BaseException):
-    """The process was asked to stop: 128 plus the signal's number. No Exception, so that no handler for damage catches
-    it."""
+    """The process was asked to stop: 128 plus the signal's number. No Exception: no handler for damage shall catch it."""
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT):
         super().__init__(message)

@@ -73,8 +73,7 @@ def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None
 
 
 def like_parent(config: Config, parent: RunDir) -> Config:
-    """The config, its open keys of tokenizer, network and search as the parent's. Raises ConfigError for another
-    tokenizer."""
+    """The config with what it leaves open as the parent's: tokenizer, network, search. Raises ConfigError for another one."""
     of_parent = parent.load_config()
     keys = {key: value for key, value in given_keys(of_parent).items() if key.startswith(_KEPT_SECTIONS)}
     most = of_parent.model.max_positions - 1 - config.data.has_synthetic  # an end symbol and a tag are read as well
@@ -210,8 +209,7 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
 
 
 def rehearse(config: Config, run: RunDir) -> None:
-    """Copies pairs of the parent's training text into the run, where so little text of its languages would make it
-    forget."""
+    """Copies pairs of the parent's text into the run, where so little text of its languages would make it forget."""
     if config.training.init_from is None or isinstance(config.data, SeveralPairs):
         run.manifest.discard(["rehearsal"])
         return
@@ -257,8 +255,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
 
 
 def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
-    """What a run was trained on, without synthetic pairs. Raises DataError or RunDirError when it is missing or
-    changed."""
+    """What a run was trained on, without synthetic pairs. Raises DataError or RunDirError when it is gone or changed."""
     text = TrainingText(files.training_data())
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")

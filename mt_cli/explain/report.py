@@ -37,7 +37,8 @@ from mt_cli.files import read_inside
 from mt_cli.run.directions import Direction, describe_directions, directions_of, target_option
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.metrics_log import format_duration
-from mt_cli.training.verdict import FAR_ABOVE, learning_curve, verdict
+from mt_cli.training.state import FAR_ABOVE
+from mt_cli.training.verdict import learning_curve, verdict
 
 _MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
 _N_ATTENDED = 8  # sentences of each kind whose attention is in the page

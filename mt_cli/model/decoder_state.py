@@ -74,16 +74,10 @@ class LayerState:
 
     def select(self, sentences: Tensor, moved: Tensor, n_tokens: int) -> None:
         """Keeps `sentences` and drops the others. `moved`: the indices whose sentence had another index before."""
-        for tensor, n in (
-            (self.memory_key, None),
-            (self.memory_value, None),
-            (self.key, n_tokens),
-            (self.value, n_tokens),
-        ):
+        for name, n in (("memory_key", None), ("memory_value", None), ("key", n_tokens), ("value", n_tokens)):
+            tensor = getattr(self, name)
             tensor[moved, :n] = tensor[sentences[moved], :n]
-        n_kept = len(sentences)
-        self.memory_key, self.memory_value = self.memory_key[:n_kept], self.memory_value[:n_kept]
-        self.key, self.value = self.key[:n_kept], self.value[:n_kept]
+            setattr(self, name, tensor[: len(sentences)])
 
 
 # The same for a GPU --------------------------------------------------------------------------------------------------
@@ -110,14 +104,13 @@ class RecordedState(DecoderState):
         """A new `state`, before the first target token."""
         key, width = state.layers[0].key, state.beam_size
         n_sentences, n_tokens, _ = key.shape
-        layers: list[LayerState] = [
-            # What is not filled yet must be finite: it is multiplied by zero.
-            RecordedLayer(layer.memory_key, layer.memory_value, layer.key.zero_(), layer.value.zero_())
-            for layer in state.layers
-        ]
         return cls(
             memory_mask=state.memory_mask,
-            layers=layers,
+            # What is not filled yet must be finite: it is multiplied by zero.
+            layers=[
+                RecordedLayer(layer.memory_key, layer.memory_value, layer.key.zero_(), layer.value.zero_())
+                for layer in state.layers
+            ],
             beam_size=width,
             token_mask=key.new_zeros(n_sentences, width, n_tokens, dtype=torch.bool),
             n_tokens=torch.zeros(1, dtype=torch.long, device=key.device),

@@ -32,13 +32,9 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids (B,T) -> (B,T,D). Positions (T), counted from 0, are by default counted by tokens, so padding has none,
-        wherever it stands."""
-        if positions is None:
-            is_token = ids != self.pad_id
-            numbers = is_token.cumsum(-1) * is_token  # (B,T): 1, 2, 3, 0, 0
-        else:
-            numbers = positions + 1
+        """ids (B,T) -> (B,T,D). Positions (T) count from 0; by default tokens are counted, so padding has none."""
+        is_token = ids != self.pad_id
+        numbers = is_token.cumsum(-1) * is_token if positions is None else positions + 1  # (B,T): 1, 2, 3, 0, 0
         return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), numbers, self.scale)))
 
     def at(self, ids: Tensor, position: int | Tensor) -> Tensor:

@@ -34,8 +34,12 @@ class InferenceModel:
 
     def __init__(self, model: Transformer):
         self._src_embeddings, self._tgt_embeddings = model.src_embeddings, model.tgt_embeddings
-        self._encoder_layers = [_EncoderLayer(cast(EncoderLayer, layer)) for layer in model.encoder_layers]
-        self._decoder_layers = [_DecoderLayer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
+        encoder, decoder = (
+            cast(list[EncoderLayer], model.encoder_layers),
+            cast(list[DecoderLayer], model.decoder_layers),
+        )
+        self._encoder_layers = [(_SelfAttention(one), _FeedForward(one)) for one in encoder]
+        self._decoder_layers = [(_SelfAttention(one), _CrossAttention(one), _FeedForward(one)) for one in decoder]
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm
         self._project = linear(model.scaled_projection(), model.projection.bias)
         self.is_recorded = model.device.type == "cuda"
@@ -45,15 +49,15 @@ class InferenceModel:
         """The state before the first target token of src_ids (B,S), src_mask (B,1,1,S), with room for `max_length`."""
         n_sentences = src_ids.size(0)
         x = self._src_embeddings(src_ids).flatten(0, 1)  # (B*S,D)
-        for layer in self._encoder_layers:
-            x = layer(x, src_mask)
-        memory = self._encoder_norm(x)  # (B*S,D)
-        state = DecoderState(
-            memory_mask=src_mask,
-            token_mask=src_mask.new_empty(n_sentences, beam_size, 0) if beam_size > 1 else None,
-            layers=[layer.start(memory, n_sentences, max_length * beam_size) for layer in self._decoder_layers],
-            beam_size=beam_size,
-        )
+        for self_attention, feed_forward in self._encoder_layers:
+            x = feed_forward(self_attention.encode(x, src_mask))
+        memory, layers = self._encoder_norm(x), list[LayerState]()  # (B*S,D)
+        for self_attention, cross_attention, _ in self._decoder_layers:
+            _, *sizes = self_attention.sizes
+            key, value = (memory.new_empty(n_sentences, max_length * beam_size, size) for size in sizes)
+            layers.append(LayerState(*cross_attention.keys_and_values(memory, n_sentences), key, value))
+        token_mask = src_mask.new_empty(n_sentences, beam_size, 0) if beam_size > 1 else None
+        state = DecoderState(src_mask, token_mask, layers, beam_size)
         return RecordedState.of(state, self._recorder) if self.is_recorded else state
 
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
@@ -63,44 +67,21 @@ class InferenceModel:
     def _step(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         token_mask = state.extend_token_mask()
         x = self._tgt_embeddings.at(last_ids, position=state.n_tokens)  # (B*W,D)
-        for layer, layer_state in zip(self._decoder_layers, state.layers, strict=True):
-            x = layer.advance(x, layer_state, state, token_mask)
+        for (attention, cross_attention, feed_forward), layer in zip(self._decoder_layers, state.layers, strict=True):
+            x = attention.advance(x, layer, state, token_mask)
+            x = feed_forward(cross_attention.advance(x, layer, state))
         state.n_tokens += 1
         return self._project(self._decoder_norm(x))
 
 
-# The layers ----------------------------------------------------------------------------------------------------------
-
-
-class _EncoderLayer:
-    def __init__(self, layer: EncoderLayer):
-        self.self_attention, self.feed_forward = _SelfAttention(layer), _FeedForward(layer)
-
-    def __call__(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (B*S,D), mask (B,1,1,S) -> (B*S,D)."""
-        return self.feed_forward(self.self_attention.encode(x, mask))
-
-
-class _DecoderLayer:
-    def __init__(self, layer: DecoderLayer):
-        self.self_attention, self.cross_attention = _SelfAttention(layer), _CrossAttention(layer)
-        self.feed_forward = _FeedForward(layer)
-
-    def start(self, memory: Tensor, n_sentences: int, n_tokens: int) -> LayerState:
-        """The state for memory (B*S,D), with room for `n_tokens` of each sentence."""
-        memory_key, memory_value = self.cross_attention.keys_and_values(memory, n_sentences)
-        _, key_size, value_size = self.self_attention.sizes
-        key, value = (memory.new_empty(n_sentences, n_tokens, size) for size in (key_size, value_size))
-        return LayerState(memory_key, memory_value, key, value)
-
-    def advance(self, x: Tensor, layer: LayerState, state: DecoderState, token_mask: Tensor | None) -> Tensor:
-        """x (B*W,D) -> (B*W,D)."""
-        x = self.self_attention.advance(x, layer, state, token_mask)
-        x = self.cross_attention.advance(x, layer, state)
-        return self.feed_forward(x)
+# The sublayers -------------------------------------------------------------------------------------------------------
 
 
 Norm = Callable[[Tensor], Tensor]
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
 
 
 class _Branch:
@@ -110,10 +91,6 @@ class _Branch:
         norm: Norm = add_norm.norm.forward
         self.before: Norm = norm if add_norm.is_pre else _identity
         self.after: Norm = _identity if add_norm.is_pre else norm
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
 
 
 class _FeedForward(_Branch):

@@ -43,25 +43,22 @@ class PackedLinear(Linear):
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._is_split(x):
-            return self._product_of_halves(x)
+            return torch.baddbmm(self.bias_halves, x.expand(2, 1, -1), self.halves).view(1, -1)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
     def activated(self, x: Tensor, activation: str) -> Tensor:
         if self._is_split(x):
-            return ACTIVATIONS[activation](self._product_of_halves(x))
+            return super().activated(x, activation)
         # "none" asks for GELU as it is defined, and not for an approximation by tanh.
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, activation, [], "none")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         if self._is_split(x):
-            return self._product_of_halves(x).add_(residual)
+            return super().add(x, residual)
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.packed, self.bias, "add")
 
     def _is_split(self, x: Tensor) -> bool:
         return x.size(0) == 1 and self.can_split and torch.get_num_threads() > 1
-
-    def _product_of_halves(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias_halves, x.expand(2, 1, -1), self.halves).view(1, -1)
 
 
 def linear(weight: Tensor, bias: Tensor | None = None) -> Linear:

@@ -211,8 +211,7 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(run: RunDir, checkpoint: str = "best") -> LoadedModel:
-    """The model of a run's checkpoint, with tokenizer and config: its weights of the lower dev loss, or the `averaged`
-    of the last."""
+    """The model of a checkpoint, with tokenizer and config: its weights of the lower dev loss, or the last `averaged`."""
     config, file = run.load_config(), run.find_checkpoint(checkpoint)
     content, tokenizer = load_checkpoint(file), run.load_tokenizer(config.tokenizer.joint)
     try:

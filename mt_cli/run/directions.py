@@ -47,8 +47,7 @@ def tags_of(config: Config) -> list[str]:
 
 
 def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
-    """The direction that `to` names, as gn or es-gn; None: the only one, or that of a single pair. Raises
-    UsageError."""
+    """The direction that `to` names, as gn or es-gn; None: the only one, or of a single pair. Raises UsageError."""
     known, share = directions_of(config), config.training.both_directions
     if to is None and (len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1):
         return known[0]

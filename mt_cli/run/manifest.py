@@ -82,8 +82,7 @@ class Manifest:
     def product(
         self, name: str, inputs: Mapping[str, str | None], settings: Mapping[str, Any], make: Callable[[], Made]
     ) -> Product:
-        """The product as it was made of these, or as `make` makes it now. An input that is None is gone. Raises
-        RunDirError."""
+        """The product as it was made of these, or as `make` makes it now. An input of None is gone. Raises RunDirError."""
         self.asked.add(name)
         known = self.products.get(name)
         is_fixed = self.is_read_only or (self._is_trained and name not in _AFTER_TRAINING)

@@ -24,8 +24,7 @@ from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import PreparedData, TrainingState
 from mt_cli.training.update import Update, Updates
-from mt_cli.training.validation import NonFiniteLoss, Validation, validate
-from mt_cli.training.verdict import FAR_ABOVE
+from mt_cli.training.validation import Validation, validate
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +52,7 @@ class Trainer:
         self.n_late = 0 if state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
-        """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for an update that
-        is not finite, which is not applied or saved."""
+        """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for what is not finite."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
         with (
@@ -66,7 +64,6 @@ class Trainer:
         ):
             if not updates.gradients.is_fused:
                 log.info("training with loss_of_logits (objective.py): fused_loss.py, the faster one, differs from it")
-            self.metrics.restart_clock()
             while True:
                 if state.is_validation_due and not self.ranks.any(self.signals.is_stopping):
                     self._validate()
@@ -86,8 +83,9 @@ class Trainer:
                 self._queued.append(update)
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
-                if is_plan_due(state, self.ranks):
-                    plan_rest(state, self.checkpoints.started, self.ranks)
+                is_timed, is_first = state.settings.minutes is not None, state.speed.plan is None
+                if is_timed and (p.step % PLAN_EVERY_STEPS == 0 or (is_first and self.ranks.shared(state.needs_plan))):
+                    self._plan_rest()
                 if self.metrics.is_record_due:
                     self._read_queued()
                     self._refuse_divergence(self.metrics.record(lr))
@@ -96,10 +94,10 @@ class Trainer:
         """Reads the numbers of the queued updates but the last `n_left`, which may be those of the last step."""
         while len(self._queued) > n_left:
             update = self._queued.popleft().read(self.ranks)
-            for what, value in (("loss is", update.loss_sum), ("the gradient's norm is", update.grad_norm)):
+            for what, value in (("loss", update.loss_sum), ("the gradient's norm", update.grad_norm)):
                 if not math.isfinite(value):
                     lines = ", ".join(map(self.data.train.format_location, update.batches[0][:5]))
-                    what = f"{what} {value} (batch with training lines {lines}, ...); not applied"
+                    what = f"{what} is {value} (batch with training lines {lines}, ...); not applied"
                     raise self._diverged(update.step, what)
             self.metrics.note_update(update)
 
@@ -108,8 +106,7 @@ class Trainer:
         state, p, speed, began = self.state, self.state.progress, self.state.speed, time.monotonic()
         self._read_queued()
         self._refuse_non_finite()
-        validation = self.ranks.first(self._score)
-        judged = None
+        validation, judged = self.ranks.first(self._score), None
         if validation is not None:
             judged = validation.weights, validation.score(state.settings.select_by), validation.figures["dev_loss"]
         if (judged := self.ranks.shared(judged)) is None:
@@ -121,25 +118,23 @@ class Trainer:
             self.metrics.note_validation(validation, bool(best), seconds)
             speed.note_validation(seconds)
         if state.settings.minutes is not None and not state.is_finished:
-            plan_rest(state, self.checkpoints.started, self.ranks)  # for it may have taken much of the time
+            self._plan_rest()  # for it may have taken much of the time
         if validation is not None:
             self.checkpoints.save(state)  # before the scores are shown
             if self._on_validation is not None:
                 self._on_validation(self.checkpoints.run)
             speed.validation_seconds += time.monotonic() - began - seconds  # saving and showing take time too
-            self.metrics.leave_out(time.monotonic() - began)
             validation.show(p.step, p.epoch, best, state.settings.n_samples)
 
     def _score(self) -> Validation | None:
         """None after a signal. Raises TrainingError when a loss is not finite: finite weights can be too large."""
-        state = self.state
-        n = state.config.decoding.batch_size or usual_batch_size(state.model.device)
+        n = self.state.config.decoding.batch_size or usual_batch_size(self.state.model.device)
         advice = f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
-        with advise_when_out_of_memory(state.model.device, lambda: advice):
-            try:
-                return validate(state, self.data, lambda: self.signals.is_stopping)
-            except NonFiniteLoss as error:
-                raise self._diverged(state.progress.step, f"{error}; not saved") from None
+        try:
+            with advise_when_out_of_memory(self.state.model.device, lambda: advice):
+                return validate(self.state, self.data, lambda: self.signals.is_stopping)
+        except ArithmeticError as error:
+            raise self._diverged(self.state.progress.step, f"{error}; not saved") from None
 
     def _refuse_non_finite(self) -> None:
         for model in self.state.candidates.values():
@@ -149,12 +144,8 @@ class Trainer:
 
     def _refuse_divergence(self, loss: float) -> None:
         """A loss that went up and stayed there does not come down again. `loss`: of a log record."""
-        p, n_passes = self.state.progress, self.state.phase.n_passes
-        if p.n_passes != n_passes:  # R-Drop has begun, whose loss is a different one and starts higher
-            p.n_passes, p.lowest_loss, p.n_records_far_above = n_passes, math.inf, 0
-            return
-        p.lowest_loss = min(p.lowest_loss, loss)
-        p.n_records_far_above = p.n_records_far_above + 1 if loss > p.lowest_loss + FAR_ABOVE else 0
+        p = self.state.progress
+        p.note_loss(loss, self.state.phase.n_passes)
         if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:
             n_steps = p.n_records_far_above * LOG_EVERY_STEPS
             what = f"loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for {n_steps} steps"
@@ -171,32 +162,21 @@ class Trainer:
         state, minutes = self.state, self.state.settings.minutes or 0
         is_longer = minutes > state.speed.planned_minutes and 60 * minutes > time.monotonic() - self.checkpoints.started
         if self.ranks.shared(is_longer and state.speed.training_seconds > 0):
-            plan_rest(state, self.checkpoints.started, self.ranks)
+            self._plan_rest()
         state.progress.extend_to(state.settings.max_steps)
 
-
-# Training for a given time -------------------------------------------------------------------------------------------
-
-
-def is_plan_due(state: TrainingState, ranks: Ranks) -> bool:
-    minutes = state.settings.minutes
-    if minutes is None or state.progress.step % PLAN_EVERY_STEPS == 0:
-        return minutes is not None
-    is_tenth_used = state.speed.training_seconds > 0.1 * 60 * minutes
-    return state.speed.plan is None and ranks.shared(is_tenth_used or state.is_at_last_step)
-
-
-def plan_rest(state: TrainingState, started: float, ranks: Ranks) -> None:
-    """Plans the rest by the first process's speed so far. Repeated, since the estimate gets better towards the end."""
-    config, speed, minutes, step = state.config, state.speed, state.settings.minutes or 0, state.progress.step
-    seconds_left = 60 * minutes - (time.monotonic() - started)
-    seconds = seconds_left, speed.step_seconds(step), speed.mean_validation_seconds
-    is_validated = 0 < state.progress.last_validation_step == step
-    previous = speed.plan if minutes == speed.planned_minutes else None
-    plan = plan_steps(config.training, config.model.d_model, step, is_validated, *seconds, previous)
-    plan = ranks.shared(plan)
-    if minutes != speed.planned_minutes:
-        n_steps, duration = plan.max_steps, format_duration(60 * minutes)
-        log.info(f"about {n_steps:,} steps in {duration}; training.max_steps does not count")
-    speed.planned_minutes = minutes
-    state.follow(plan)
+    def _plan_rest(self) -> None:
+        """Plans what is left of the minutes by the first process's speed so far, which gets more exact towards the end."""
+        config, speed, minutes = self.state.config, self.state.speed, self.state.settings.minutes or 0
+        step = self.state.progress.step
+        seconds_left = 60 * minutes - (time.monotonic() - self.checkpoints.started)
+        seconds = seconds_left, speed.step_seconds(step), speed.mean_validation_seconds
+        is_validated = 0 < self.state.progress.last_validation_step == step
+        previous = speed.plan if minutes == speed.planned_minutes else None
+        plan = plan_steps(config.training, config.model.d_model, step, is_validated, *seconds, previous)
+        plan = self.ranks.shared(plan)
+        if minutes != speed.planned_minutes:
+            duration = format_duration(60 * minutes)
+            log.info(f"about {plan.max_steps:,} steps in {duration}; training.max_steps does not count")
+        speed.planned_minutes = minutes
+        self.state.follow(plan)

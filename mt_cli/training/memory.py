@@ -104,8 +104,7 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | Non
 
 
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:
-    """The batches with the most target positions, source positions and pairs of these; other epochs' are nearly as
-    large."""
+    """The batches with the most target positions, source positions and pairs of these; those of other epochs are like them."""
     sizes = dict[tuple[int, ...], tuple[int, int, int]]()
     for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
@@ -127,8 +126,7 @@ def _update_seconds(compute: Callable[[], Update], state: TrainingState) -> floa
 
 
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
-    """Seconds of an update with one forward pass, on random sentences of the usual length; inf without memory for
-    it."""
+    """Seconds of an update with one forward pass, on random sentences of the usual length; inf without memory."""
     device = choose_device(config.training.device)
     n_tokens = config.training.batch_tokens or STEP_TOKENS
     training = config.training.model_copy(update={"both_directions": 0.0, "r_drop": 0.0, "batch_tokens": n_tokens})

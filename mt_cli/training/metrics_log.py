@@ -35,7 +35,7 @@ class MetricsLog:
         self._grad_norm = math.nan  # of the last update
         self._last_shown, self._is_time_logged = 0.0, False
         self._events: Any = None  # a SummaryWriter, from the first record on that `tensorboard` asks for
-        self.restart_clock()
+        self._n_tokens, self._seconds = 0, state.speed.training_seconds  # trained since the last record, until then
 
     def progress_bar(self) -> tqdm:
         """Of all steps; silent where there is no terminal."""
@@ -44,18 +44,11 @@ class MetricsLog:
         self._bar = tqdm(total=total, initial=step, disable=is_hidden, ncols=80, bar_format=_BAR)
         return self._bar
 
-    def restart_clock(self) -> None:
-        self._window_tokens, self._window_started = 0, time.monotonic()
-
-    def leave_out(self, seconds: float) -> None:
-        """Excludes seconds that were not spent on updates from the measured speed."""
-        self._window_started += seconds
-
     def note_update(self, update: Update) -> None:
         p = self._state.progress
         p.loss_sum += update.loss_sum
         p.n_tokens += update.n_tokens
-        self._window_tokens += update.n_tokens
+        self._n_tokens += update.n_tokens
         self._grad_norm = update.grad_norm
         self._bar.total = self._state.settings.max_steps
         self._bar.update()
@@ -70,14 +63,13 @@ class MetricsLog:
     def record(self, learning_rate: float) -> float:
         """Writes a record, and returns the mean loss since the last one."""
         p = self._state.progress
-        loss, speed = p.loss_sum / p.n_tokens, self._window_tokens / (time.monotonic() - self._window_started)
+        loss, seconds = p.loss_sum / p.n_tokens, self._state.speed.training_seconds
         if not self._is_time_logged and not self._state.is_at_last_step:
             log.info(f"about {self._time_left} left")
             self._is_time_logged = True
         figures = {"loss": loss, "learning_rate": learning_rate, "grad_norm": self._grad_norm}
-        self._append(figures, tokens_per_second=round(speed, 1))
-        p.loss_sum, p.n_tokens = 0.0, 0
-        self.restart_clock()
+        self._append(figures, tokens_per_second=round(self._n_tokens / max(1e-9, seconds - self._seconds), 1))
+        p.loss_sum, p.n_tokens, self._n_tokens, self._seconds = 0.0, 0, 0, seconds
         return loss
 
     def note_validation(self, validation: Validation, is_best: bool, seconds: float) -> None:
@@ -108,20 +100,21 @@ class MetricsLog:
             logs.append(self._run.metrics_file, {**step, "epoch": p.epoch + 1, **figures})
             logs.append(self._run.timing_file, {**step, "elapsed_seconds": elapsed, **timing})
             if self._state.settings.tensorboard:
-                self._write_events([{**step, **figures}])
+                self._write_events({**step, **figures})
 
-    def _write_events(self, records: list[dict[str, Any]]) -> None:
+    def _write_events(self, record: dict[str, Any]) -> None:
         """For TensorBoard. At first also what was recorded before, by an earlier start or without `tensorboard`."""
+        records = [record]
         if self._events is None:
             from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
             shutil.rmtree(folder := self._run.path / "tensorboard", ignore_errors=True)
             self._events = SummaryWriter(folder, purge_step=0)  # a TensorBoard that is open reads everything anew
             records = self._run.logs.records(self._run.metrics_file)
-        for record in records:
-            for name, figure in record.items():
+        for one in records:
+            for name, figure in one.items():
                 if type(figure) is float:
-                    self._events.add_scalar(name, figure, record.get("step"))
+                    self._events.add_scalar(name, figure, one.get("step"))
         self._events.flush()
 
     def close(self) -> None:

@@ -57,8 +57,7 @@ class Optimizer:
             weight.grad = gradient.flatten().view_as(weight)
 
     def average_and_clip(self, n_tokens: int, ranks: Ranks = ALONE) -> Tensor:
-        """Adds other processes' gradients, divides by `n_tokens`, scales down to `clip_norm`; returns the norm
-        before."""
+        """Adds other processes' gradients, divides by `n_tokens`, scales down to `clip_norm`; the norm before that."""
         if not self._gradients:  # there are fewer sentences than processes
             self.add([torch.zeros_like(weight) for weight in self.network_weights])
         ranks.add_up(self._gradients)
@@ -67,8 +66,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
-        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, nothing
-        changes."""
+        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, all stays."""
         is_skipped = torch.zeros((), device=self.model.device) if is_finite is None else (~is_finite).float()
         self._adamw.found_inf = is_skipped  # what torch's GradScaler sets
         for group in self._adamw.param_groups:

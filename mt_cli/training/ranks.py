@@ -47,9 +47,7 @@ class Ranks:
     def shared(self, value: Value) -> Value:
         """The first process's value, in all of them."""
         values = [value]
-        if self.n > 1:
-            with _lost_process():
-                dist.broadcast_object_list(values, src=0)
+        self._together(dist.broadcast_object_list, values, 0)
         return values[0]
 
     def any(self, is_true: bool) -> bool:
@@ -59,9 +57,7 @@ class Ranks:
     def added(self, number: float) -> float:
         """The sum over all processes."""
         total = torch.tensor(number, dtype=torch.float64)
-        if self.n > 1:
-            with _lost_process():
-                dist.all_reduce(total)
+        self._together(dist.all_reduce, total)
         return total.item()
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
@@ -69,8 +65,7 @@ class Ranks:
         if self.n == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        with _lost_process():
-            dist.all_reduce(flat)
+        self._together(dist.all_reduce, flat)
         for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
@@ -78,9 +73,7 @@ class Ranks:
         """Raises TrainingError when a fact, by section and name, is not the same in all processes, and names both."""
         own = {f"{section}.{name}": value for one in facts for section, of in one.items() for name, value in of.items()}
         of_all = [own] * self.n
-        if self.n > 1:
-            with _lost_process():
-                dist.all_gather_object(of_all, own)
+        self._together(dist.all_gather_object, of_all, own)
         problems = [
             f"process {rank} has {name} {value}, process 0 has {of_all[0].get(name)}; give all the same"
             for rank, of_process in enumerate(of_all)
@@ -89,6 +82,12 @@ class Ranks:
         ]
         if problems:
             raise TrainingError(*(problems if self.is_first else ()))
+
+    def _together(self, operation: Callable[..., object], *arguments: object) -> None:
+        """What all processes do at the same time. Raises TrainingError where one of them is gone."""
+        if self.n > 1:
+            with _lost_process():
+                operation(*arguments)
 
 
 ALONE = Ranks()

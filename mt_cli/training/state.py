@@ -30,6 +30,7 @@ Step = Annotated[int, Field(ge=0, le=100_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
+FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that
 _CLEARLY_BELOW = 0.5  # nats
 _SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
 
@@ -86,9 +87,16 @@ class Progress:
             self.lowest_loss, self.n_records_far_above = math.inf, 0
         self.max_steps = max_steps
 
+    def note_loss(self, loss: float, n_passes: int) -> None:
+        """Of a log record. When R-Drop begins, the loss is a different one and starts higher."""
+        if self.n_passes != n_passes:
+            self.n_passes, self.lowest_loss, self.n_records_far_above = n_passes, math.inf, 0
+            return
+        self.lowest_loss = min(self.lowest_loss, loss)
+        self.n_records_far_above = self.n_records_far_above + 1 if loss > self.lowest_loss + FAR_ABOVE else 0
+
     def note_validation(self, score: float, loss: float) -> str:
-        """How this validation is the best so far, or "": by its score, or by a clearly lower loss, since scores are
-        chance before anything is learnt."""
+        """How this validation is the best so far, or "": by its score, or by a clearly lower loss, as scores are chance at first."""
         best = "best" if score > self.best_score else ""
         if not best and loss < self.best_loss - _CLEARLY_BELOW:
             best = "best, by its loss"
@@ -179,9 +187,9 @@ class TrainingState:
         return self.progress.step >= self.settings.max_steps
 
     @property
-    def is_out_of_patience(self) -> bool:
-        """Never when training for a given time: the best scores come at its end, where the learning rate is low."""
-        return self.settings.minutes is None and self.progress.n_validations_without_best >= self.settings.patience
+    def needs_plan(self) -> bool:
+        """Where a training for a given time has none: a tenth of that is used, or the config has no more steps."""
+        return self.speed.training_seconds > 6 * (self.settings.minutes or 0) or self.is_at_last_step
 
     @property
     def is_validation_due(self) -> bool:
@@ -192,4 +200,8 @@ class TrainingState:
     @property
     def is_finished(self) -> bool:
         """Also validated: a signal can come between the last step and its validation."""
-        return (self.is_at_last_step or self.is_out_of_patience) and not self.is_validation_due
+        # When training for a given time the best scores come at its end, where the learning rate is low.
+        is_patient = (
+            self.settings.minutes is not None or self.progress.n_validations_without_best < self.settings.patience
+        )
+        return (self.is_at_last_step or not is_patient) and not self.is_validation_due

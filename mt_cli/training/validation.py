@@ -51,8 +51,7 @@ class Validation:
         return -self.figures["dev_loss"] if select_by == "loss" else self.figures[select_by]
 
     def show(self, step: int, epoch: int, best: str, n_samples: int) -> None:
-        """Logs scores and first translations beside references. `epoch`: from 0; `best`: as `note_validation` says
-        it."""
+        """Logs scores and first translations beside references. `epoch`: from 0; `best`: of `note_validation`."""
         averaged, how = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
         log.info(f"step {step}, epoch {epoch + 1}: {_format(self.figures)}{averaged}{how}")
         for one in self.by_pair:
@@ -71,12 +70,8 @@ class _Stopped(Exception):
     pass
 
 
-class NonFiniteLoss(Exception):
-    pass
-
-
 def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
-    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises NonFiniteLoss."""
+    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises ArithmeticError for a NaN loss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
     n_dev = sum(len(pair.dev) for pair in data.pairs)
     sample = data.train.sample(n_dev)
@@ -108,7 +103,7 @@ def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[],
             means = {name: fmean(of_pairs) for name, of_pairs in losses.items()}
             for loss in means.values():
                 if not math.isfinite(loss):
-                    raise NonFiniteLoss(f"dev loss is {loss}")
+                    raise ArithmeticError(f"dev loss is {loss}")
             weights = min(means, key=lambda name: means[name])
             model = candidates[weights]
             train_loss = mean_loss(model, sample, n_tokens, on_batch)

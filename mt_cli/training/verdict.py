@@ -15,7 +15,6 @@ LEVELS = (  # from this chrF on
     (35, "the topic comes across"),
     (0, "single words come across"),
 )
-FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that
 _ABOVE_UNIFORM = 0.5  # nats; a model that has hardly begun may be a little above
 _STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low
 _MANY_FAULTS = 0.02
@@ -34,8 +33,7 @@ class Point(NamedTuple):
 
 
 def learning_curve(records: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """The validations of a log, without those before the best that scored higher: by chance, as nothing was learnt
-    then."""
+    """The validations of a log, without those before the best that scored higher: by chance, before it had learnt."""
     points = list[Point]()
     for record in records:
         if record.keys() >= {"dev_loss", *_JUDGED}:
@@ -53,8 +51,7 @@ def best_of(curve: Sequence[Point]) -> Judgement:
 def verdict(
     curve: Sequence[Point], vocab_size: int, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
-    """Two lines for people. `vocab_size`: of the target; `n_epochs`: how often the pairs were read; `share_faulty`: of
-    them."""
+    """Two lines for people. `n_epochs`: how often the pairs were read; `share_faulty`: of them; `vocab_size`: of the target."""
     best, last, uniform = best_of(curve), curve[-1], math.log(vocab_size)
     advice = _advice(curve, n_pairs, n_epochs, share_faulty)
     if last.loss > uniform + _ABOVE_UNIFORM:

@@ -20,7 +20,7 @@ from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
 from mt_cli.decoding.sampling import sample
-from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.decoding.scoring import token_scores
 from mt_cli.errors import CheckpointError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.layers import ACTIVATIONS
@@ -230,7 +230,7 @@ def test_a_model_that_overflows_is_refused_by_every_search(make_model, search):
         elif search == "sample":
             sample(inference, *source, [5, 5], [(1, 1), (1, 2)])
         else:
-            token_log_probs([model], SOURCES[:1], [[4, 5]])
+            token_scores([model], [(SOURCES[0], [4, 5])])
 
 
 # Greedy --------------------------------------------------------------------------------------------------------------

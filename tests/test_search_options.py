@@ -20,7 +20,7 @@ from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.sampling import draw, sample
-from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import search_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
@@ -60,7 +60,7 @@ def every_allowed_translation(
             found.append((ids, total, limit))
             return
         texts = [[*ids, word] for word in words]
-        *followed, ended = token_log_probs([model], [source] * (len(words) + 1), [*texts, ids])
+        *followed, ended = token_scores([model], [(source, one) for one in (*texts, ids)])
         following, to_end = {word: one[len(ids)] for word, one in zip(words, followed, strict=True)}, ended[-1]
         if len(ids) < len(prefix):
             allowed, may_end = prefix[len(ids) : len(ids) + 1], False
@@ -155,7 +155,8 @@ def test_forced_scores_are_those_of_the_search(n_models, make_model):
     ensemble = Ensemble([InferenceModel(model) for model in models])
     found = [hypotheses[0] for hypotheses in beam_search(ensemble, *source_batch(SOURCES), [30] * 3, 4, 0.0)]
     assert any(hypothesis.is_complete for hypothesis in found)
-    for hypothesis, row in zip(found, token_log_probs(models, SOURCES, [h.ids for h in found]), strict=True):
+    scores = token_scores(models, [(source, one.ids) for source, one in zip(SOURCES, found, strict=True)])
+    for hypothesis, row in zip(found, scores, strict=True):
         assert len(row) == len(hypothesis.ids) + 1
         if hypothesis.is_complete:
             assert hypothesis.score == pytest.approx(math.fsum(row), abs=1e-4)

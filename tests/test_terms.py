@@ -21,7 +21,7 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import TERM_BEGIN, TERM_END, TERM_SYMBOLS
 from mt_cli.data.tokenizer import train_tokenizer, with_tags
 from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.scoring import token_log_probs
+from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, search
 from mt_cli.decoding.term_search import Phrase, TermBeams, phrases_of
 from mt_cli.decoding.terms import Glossary, annotation, unused, without_annotations
@@ -125,7 +125,7 @@ def test_as_wide_as_the_language_it_finds_the_best_translation_with_the_terms(
     found = beam_search(InferenceModel(model), *source_batch(SOURCES), [limit] * 3, 150, 0.6, beams=beams)
     for hypotheses, source, own in zip(found, SOURCES, of_each, strict=True):
         possible = [ids for n in range(limit) for ids in product(WORDS, repeat=n) if has_all(ids, own)]
-        scores = token_log_probs([model], [source] * len(possible), [list(ids) for ids in possible])
+        scores = token_scores([model], [(source, list(ids)) for ids in possible])
         expected = sorted(
             ((sum(of_ids) / ((5 + len(of_ids)) / 6) ** 0.6, ids) for of_ids, ids in zip(scores, possible, strict=True)),
             reverse=True,

@@ -92,10 +92,13 @@ def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: T
         words[-1] = words[-1]._replace(text=source.sentence.written(words[-1].text))
     lost = [Mark(symbol, symbol, source.text.index(symbol), True, True) for symbol in missing]
     ends = list(accumulate(len(word.space) + len(word.text) for word in src_words))
-    marks = [
-        mark._replace(place=_place(mark, src_words, ends))
-        for mark in sorted([*source.marks, *lost], key=lambda mark: mark.place)
-    ]
+    marks = list[Mark]()
+    for mark in sorted([*source.marks, *lost], key=lambda mark: mark.place):  # which counts characters, and then words
+        if _OPENS.fullmatch(mark.span):
+            place = sum(end <= mark.place for end in ends)
+        else:  # one within a word takes the whole word
+            place = sum(end - len(word.text) < mark.place for word, end in zip(src_words, ends, strict=True))
+        marks.append(mark._replace(place=place))
     return numbered_back(placed(words, marks, matrix[rows]), source.symbols)
 
 
@@ -127,13 +130,6 @@ def usual_firsts(
             is_own = (ends > hit.start) & (ends - [len(word.text) for word in src_words] < hit.end)
             found.append(ids[firsts[matrix[:, is_own].sum(1).argmax()]])
         yield found
-
-
-def _place(mark: Mark, words: Sequence[Word], ends: Sequence[int]) -> int:
-    """The number of words before a mark whose place counts characters; a tag within a word takes the whole word."""
-    if _OPENS.fullmatch(mark.span):
-        return sum(end <= mark.place for end in ends)
-    return sum(end - len(word.text) < mark.place for word, end in zip(words, ends, strict=True))
 
 
 def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:

@@ -43,7 +43,8 @@ def beam_search(
     while True:
         log_probs = next_log_probs(model.advance(state, last))
         if constraints is not None:
-            log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), beams.sentence_of_rows())
+            of_rows = [sentence for sentence in beams.sentences for _ in range(beam_size)]
+            log_probs = constraints.apply(log_probs, beams.tokens.flatten(0, 1), of_rows)
         parents = beams.extend(log_probs, finished)
         for row, sentence in enumerate(beams.sentences):
             finished[sentence].take_unfinished(beams, row)
@@ -74,9 +75,6 @@ class Beams:
     def length(self) -> int:
         return self.tokens.size(2)
 
-    def sentence_of_rows(self) -> list[int]:
-        return [sentence for sentence in self.sentences for _ in range(self.beam_size)]
-
     def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
         """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`.
 
@@ -103,8 +101,7 @@ class Beams:
     def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
         """The continuations to choose from by their totals (B,W*V): these, and their places there, the first to be taken first.
         Of 2W at most W can end, one for each partial hypothesis, so at least W go on."""
-        scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
-        return scores, flat
+        return totals.topk(min(2 * self.beam_size, totals.size(1)))
 
     def keep(self, rows: list[int]) -> Tensor:
         index = torch.tensor(rows, device=self.tokens.device)

@@ -19,9 +19,7 @@ class Constraints:
     min_length: int = 0  # tokens before the end symbol
     no_repeat_ngram: int = 0  # no sequence of n tokens twice in a translation; 0: no limit
     prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with; () for no prefixes
-    symbols: Sequence[
-        Sequence[int]
-    ] = ()  # the symbols of spans that each sentence's translation has, once; () for none
+    symbols: Sequence[Sequence[int]] = ()  # of spans, that each sentence's translation has, once; () for none
     all_symbols: Sequence[int] = ()  # of which a translation has no others
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
@@ -34,8 +32,10 @@ class Constraints:
         if n_tokens < self.min_length:
             allowed[:, EOS_ID] = -torch.inf
         if 0 < self.no_repeat_ngram <= n_tokens:
-            rows, completions = _would_repeat(tokens, self.no_repeat_ngram)
-            allowed[rows, completions] = -torch.inf
+            ngrams = tokens.unfold(1, self.no_repeat_ngram, 1)  # (R,t-n+1,n)
+            last = tokens[:, None, n_tokens - self.no_repeat_ngram + 1 :]  # (R,1,n-1)
+            rows, places = (ngrams[:, :, :-1] == last).all(-1).nonzero(as_tuple=True)
+            allowed[rows, ngrams[rows, places, -1]] = -torch.inf  # which would complete one that the row has already
         if self.prefixes:
             for row, sentence in enumerate(sentences):
                 prefix = self.prefixes[sentence]
@@ -55,12 +55,3 @@ class Constraints:
         is_due = is_own[sentences] & ~(tokens[:, :, None] == ids).any(1)  # (R, number of ids)
         allowed[:, ids] = allowed[:, ids].masked_fill(~is_due, -torch.inf)
         allowed[is_due.any(1), EOS_ID] = -torch.inf
-
-
-def _would_repeat(tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The tokens that would complete an n-gram which their row of tokens (R,t) has already, and these rows."""
-    ngrams = tokens.unfold(1, n, 1)  # (R,t-n+1,n)
-    last = tokens[:, None, tokens.size(1) - n + 1 :]  # (R,1,n-1)
-    is_begun = (ngrams[:, :, :-1] == last).all(-1)
-    rows, places = is_begun.nonzero(as_tuple=True)
-    return rows, ngrams[rows, places, -1]

@@ -37,9 +37,7 @@ class SourcePart:
     ids: tuple[int, ...]  # without end symbol
     text: str  # what they spell, with `SYMBOLS`
     symbols: tuple[str, ...]  # those of the line that these stand for
-    marks: tuple[
-        Mark, ...
-    ]  # tags and other spans that the model does not read; their places count characters of `text`
+    marks: tuple[Mark, ...]  # spans that the model does not read, such as tags; their places count characters of `text`
     sentence: Sentence
     terms: tuple[Hit, ...] = ()  # of a glossary
 
@@ -179,9 +177,7 @@ def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None
     """The line with the terms that its parts have, and for a model that has learnt to use them, which has this `tokenizer`, with
     their translations behind them."""
     parts = [replace(part, terms=tuple(glossary.hits(part.text))) for part in line.parts]
-    return replace(
-        line, parts=parts if tokenizer is None else [_annotated(one, tokenizer, max_tokens) for one in parts]
-    )
+    return replace(line, parts=[_annotated(one, tokenizer, max_tokens) for one in parts] if tokenizer else parts)
 
 
 def _annotated(part: SourcePart, tokenizer: Tokenizer, max_tokens: int) -> SourcePart:

@@ -6,7 +6,7 @@ Shapes: N target tokens, n of these at a time, V target vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -28,34 +28,22 @@ def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Te
         yield model.project(rows), ids
 
 
+@torch.inference_mode()
 def token_scores(models: Sequence[Transformer], pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-    """`token_log_probs` of any number of pairs of ids, in batches of similar length. Raises UsageError for a pair that is
-    longer than the models can read."""
-    limit = min(model.positions.n_positions for model in models) - 1
-    if (longest := max((max(map(len, pair)) for pair in pairs), default=0)) > limit:
+    """For each pair of ids, the log-probability of every target token and, last, of the end symbol. Of several models, that
+    of the mean of their probabilities, which an ensemble searches with. Raises UsageError for a pair that is too long."""
+    limit, lengths = min(model.positions.n_positions for model in models) - 1, [max(map(len, pair)) for pair in pairs]
+    if (longest := max(lengths, default=0)) > limit:
         raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")
     scores: list[list[float]] = [[] for _ in pairs]
-    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
-        of_batch = token_log_probs(models, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
-        for i, log_probs in zip(chosen, of_batch, strict=True):
-            scores[i] = log_probs
+    for chosen in batches_by_length(lengths):
+        batch = batch_of(*([pairs[i][side] for i in chosen] for side in (0, 1))).to(models[0].device)
+        log_probs = list[float]()  # of all pairs of the batch, one after the other
+        for of_models in zip(*(target_logits(model, batch) for model in models), strict=True):
+            rows = next_log_probs(averaged([logits for logits, _ in of_models]))  # (n,V)
+            log_probs += rows.gather(1, of_models[0][1][:, None])[:, 0].tolist()
+        refuse_nan(log_probs)
+        remaining = iter(log_probs)
+        for i in chosen:
+            scores[i] = list(islice(remaining, len(pairs[i][1]) + 1))
     return scores
-
-
-@torch.inference_mode()
-def token_log_probs(
-    models: Sequence[Transformer], sources: list[list[int]], targets: list[list[int]]
-) -> list[list[float]]:
-    """For each pair of ids, the log-probability of every target token and, last, of the end symbol.
-
-    With several models, of the mean of their probabilities, which is also what an ensemble searches with.
-    """
-    batch = batch_of(sources, targets).to(models[0].device)
-    log_probs = list[float]()  # of all pairs, one after the other
-    for of_models in zip(*(target_logits(model, batch) for model in models), strict=True):
-        ids = of_models[0][1]
-        rows = next_log_probs(averaged([logits for logits, _ in of_models]))  # (n,V)
-        log_probs += rows.gather(1, ids[:, None])[:, 0].tolist()
-    refuse_nan(log_probs)
-    ends = accumulate(len(ids) + 1 for ids in targets)
-    return [log_probs[end - len(ids) - 1 : end] for end, ids in zip(ends, targets, strict=True)]

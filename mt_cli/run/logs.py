@@ -94,12 +94,10 @@ def record_start(file: Path, **facts: object) -> None:
 
 
 def commit() -> str | None:
-    """The code's commit; None unless the repository has this file: an installed package may lie in a user's repository."""
-    here, answer = Path(__file__), ""
-    try:
-        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--abbrev=12"]):
-            git = ["git", *command]
-            answer = subprocess.run(git, cwd=here.parent, capture_output=True, text=True, timeout=5, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    """The code's commit; None unless it lies in a repository of its own."""
+    root, git = Path(__file__).parents[2], ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    if not (root / ".git").exists():
         return None
-    return answer.strip()
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(git, cwd=root, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return None

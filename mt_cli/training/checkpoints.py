@@ -96,10 +96,9 @@ class Checkpoints:
 
     def verify_best(self, progress: Progress) -> None:
         """Warns of a damaged best checkpoint; the next validation then makes a new best one."""
-        if progress.best_step in {0, self._step}:  # the latter has just been written or read
-            return
         try:
-            checkpoint.load_checkpoint(self.run.checkpoint_file(progress.best_step))
+            if progress.best_step not in {0, self._step}:  # the latter has just been written or read
+                checkpoint.load_checkpoint(self.run.checkpoint_file(progress.best_step))
         except CheckpointError as error:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
             progress.best_step, progress.best_score = 0, -torch.inf
@@ -128,16 +127,15 @@ class Checkpoints:
             self._load_state(state, content, file)
             if state.progress.step != step:
                 raise ValueError(f"it is of step {state.progress.step}")
-        except ValidationError as error:
-            # Without the values: nested lists in a stranger's file can take gigabytes to print.
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:100]})") from None
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
             if is_out_of_memory(error) or is_device_failure(error):
                 raise  # the checkpoint is not to blame
-            reason = " ".join(str(error).split())[:100]
-            raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {reason})") from None
+            if isinstance(error, ValidationError):  # whose text has the values: a stranger's can take gigabytes
+                first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+                reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            else:
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:120]})") from None
 
     def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
         dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]

@@ -86,7 +86,7 @@ class Trainer:
                 is_timed, is_first = state.settings.minutes is not None, state.speed.plan is None
                 if is_timed and (p.step % PLAN_EVERY_STEPS == 0 or (is_first and self.ranks.shared(state.needs_plan))):
                     self._plan_rest()
-                if self.metrics.is_record_due:
+                if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
                     self._read_queued()
                     self._refuse_divergence(self.metrics.record(lr))
 

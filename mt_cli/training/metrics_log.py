@@ -56,10 +56,6 @@ class MetricsLog:
             self._last_shown = time.monotonic()
             self._bar.set_description_str(self._describe(p.loss_sum / p.n_tokens))
 
-    @property
-    def is_record_due(self) -> bool:
-        return self._state.progress.step % LOG_EVERY_STEPS == 0 or self._state.is_at_last_step
-
     def record(self, learning_rate: float) -> float:
         """Writes a record, and returns the mean loss since the last one."""
         p = self._state.progress

@@ -31,6 +31,7 @@ from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_toke
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
 from mt_cli.evaluation.metrics import bleu_tokenizer
+from mt_cli.files import make_folders
 from mt_cli.processes import n_processes, rank
 from mt_cli.recipe import FactsCounter, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
@@ -308,7 +309,7 @@ def prepared_trainer(
         fine_tuning.take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
     state = TrainingState.new(config, model.to(device), *precision)
-    ranks.first(run.make_checkpoints_folder)
+    ranks.first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
     checkpoints = Checkpoints(run, started, ranks)
     with memory.advise_when_out_of_memory(
         device, lambda: f"while continuing {run.path}; free memory, then start again"

@@ -331,7 +331,7 @@ class BackTranslation:
     def _join(self, blocks: _Blocks, seconds: float) -> Made:
         """Writes the pairs of all blocks that are translated."""
         selection, n_translated, n_pairs = Selection(self.config, self.reverse), 0, 0
-        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).synthetic_files()]
+        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).made_files("synthetic")]
         src_file, tgt_file = (file.open("w", encoding="utf-8", newline="\n") for file in files)
         with src_file, tgt_file:
             for number in range(len(blocks)):

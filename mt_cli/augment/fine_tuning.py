@@ -229,7 +229,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     if theirs is None:
         return nothing
     data = own.training_data()
-    corpora = [corpus for corpus in data.corpora if corpus.files != own.rehearsal_files()]  # of an earlier start
+    corpora = [corpus for corpus in data.corpora if corpus.files != own.made_files("rehearsal")]  # of an earlier start
     text = TrainingText(data.model_copy(update={"train": corpora}))
     n_new = sum(corpora[pair.corpus].weight for pair in text.read())
     n_wanted = round(share / (1 - share) * n_new)
@@ -245,7 +245,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     n_pairs = min(n_theirs, max(_N_REHEARSED, n_wanted))
     is_chosen = np.zeros(n_theirs, bool)
     is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
-    saved = [Path(file) for file in own.rehearsal_files()]
+    saved = [Path(file) for file in own.made_files("rehearsal")]
     make_folder(saved[0].parent)
     for side, file in enumerate(saved):
         lines = (f"{pair[side]}\n".encode() for pair in compress(_learnt_pairs(files), is_chosen))

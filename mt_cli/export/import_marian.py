@@ -92,7 +92,6 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
 
     run.begin(config)
     run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer))
-    run.make_checkpoints_folder()
     content = {"model": model.state_dict(), "weights": "model", "progress": {"step": 0}, "config": config.model_dump()}
     save_checkpoint(run.checkpoint_file(0), {**content, "manifest_sha256": run.manifest.sha256})
     run.point("last", 0)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from mt_cli.errors import RunDirError, as_typed
-from mt_cli.files import open_inside, read_inside, sync_folder, write_text
+from mt_cli.files import open_inside, read_inside, sha256_of_file, sync_folder, write_text
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +74,8 @@ class Manifest:
                 raise RunDirError(f"{self.file}: missing; restore it from a copy, or train the run anew") from None
         except (OSError, ValueError):
             if is_trained:
-                raise RunDirError(
-                    f"{self.file}: damaged; restore it from a copy, or choose another --run-dir"
-                ) from None
+                remedy = "restore it from a copy, or choose another --run-dir"
+                raise RunDirError(f"{self.file}: damaged; {remedy}") from None
             log.warning(f"{self.file}: damaged, so the run is prepared anew")
 
     def product(
@@ -140,7 +139,7 @@ class Manifest:
         for path in paths:
             with path.open("rb") as content:
                 os.fsync(content.fileno())
-                files[path.relative_to(self.folder).as_posix()] = hashlib.file_digest(content, "sha256").hexdigest()
+            files[path.relative_to(self.folder).as_posix()] = sha256_of_file(path)
         for folder in {path.parent for path in paths}:
             sync_folder(folder)
         return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(facts)))})

@@ -55,7 +55,6 @@ from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, as_typed
 from mt_cli.files import (
-    cannot_write,
     make_folder,
     open_inside,
     read_inside,
@@ -97,12 +96,10 @@ class RunDir:
             refuse_outside(run.path, run.config_file)
             return run
         found = "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
-        runs, more = sorted(file.parent for file in RUNS.glob("*/config.yaml")), ""
+        runs = sorted(file.parent for file in RUNS.glob("*/config.yaml"))
         near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
-        if path == RUNS and runs:
-            more = f"; it holds {', '.join(map(str, runs[:5]))}"
-        elif near and not path.exists():
-            more = f"; did you mean {RUNS / near[0]}?"
+        holds = f"; it holds {', '.join(map(str, runs[:5]))}" if path == RUNS and runs else ""
+        more = f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else holds
         raise RunDirError(f"{path}: {found}; expected a run directory, as `mt train` makes it{more}")
 
     @cached_property
@@ -171,13 +168,6 @@ class RunDir:
             if not self.steps() and pointer.is_file():
                 what = f"names a checkpoint, and {self.checkpoints} has none"
                 raise RunDirError(f"{pointer}: {what}; restore them from a copy, or choose another --run-dir")
-
-    def make_checkpoints_folder(self) -> None:
-        """Made before the first step, so that a file in its way is not reported only after the first validation."""
-        try:
-            self.checkpoints.mkdir(exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.checkpoints, error) from None
 
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:06d}.pt"
@@ -251,9 +241,9 @@ class PairFiles:
         return sets
 
     def held_out_files(self, name: str) -> list[str]:
-        return self._files("held_out", name)
+        return self.files_of("held_out", name)
 
-    def _files(self, folder: str, stem: str) -> list[str]:
+    def files_of(self, folder: str, stem: str) -> list[str]:
         """Those of source and target. Raises RunDirError for a link that leads out of the run."""
         files = [self.folder / folder / f"{stem}.{tag}" for tag in (self.pair.src_lang, self.pair.tgt_lang)]
         for file in files:
@@ -282,8 +272,8 @@ class PairFiles:
         """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent. Those of
         other languages are behind them, and so is copied text."""
         made = list[Corpus]()
-        for name, files in (("synthetic", self.synthetic_files()), ("rehearsal", self.rehearsal_files())):
-            facts, is_synthetic = self.manifest.facts(name), name == "synthetic"
+        for name, is_synthetic in (("synthetic", True), ("rehearsal", False)):
+            facts, files = self.manifest.facts(name), self.made_files(name)
             with _damage_of(self.manifest.file):
                 if facts.get("n_pairs"):
                     made.append(
@@ -294,11 +284,9 @@ class PairFiles:
         corpora = sorted([*self.pair.corpora, *made], key=lambda one: one.tgt_lang is not None)
         return self.pair.model_copy(update={"train": corpora}) if made else self.pair
 
-    def synthetic_files(self) -> list[str]:
-        return self._files("synthetic", "tgt")
-
-    def rehearsal_files(self) -> list[str]:
-        return self._files("rehearsal", "old")
+    def made_files(self, product: str) -> list[str]:
+        """Those of `synthetic` or of `rehearsal` pairs."""
+        return self.files_of(product, "tgt" if product == "synthetic" else "old")
 
     def spellings(self) -> Spellings:
         """Characters of either side that are read as others."""

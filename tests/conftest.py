@@ -22,7 +22,7 @@ import pytest
 import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from nursery import ADDRESS, nursery_in, start_server, wait_for_no_disk
+from nursery import ADDRESS, Nursery, nursery_in, start_server, wait_for_no_disk
 from torch import Tensor
 
 from mt_cli import cli
@@ -294,6 +294,18 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.de").write_text("".join(" ".join(WORDS[w] for w in words) + "\n" for words in sentences))
     (folder / "tiny.yaml").write_text(TINY_CONFIG)
     return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tiny corpus that the tests of a file share: where their `nursery` starts `mt`."""
+    return Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("shared") / "corpus"))
+
+
+@pytest.fixture(scope="module")
+def nursery(folder: Path) -> Iterator[Nursery]:
+    with nursery_in(folder) as nursery:
+        yield nursery
 
 
 @pytest.fixture

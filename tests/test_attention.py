@@ -213,31 +213,6 @@ def test_the_config_refuses_heads_that_do_not_divide_d_model_and_says_what_to_se
 # Against torch and the posts -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("kind", [kind for kind in MASKS if kind != "rows without any key"])  # torch gives NaN there
-def test_it_equals_torch_multihead_attention_with_the_same_weights(bias: bool, kind: str) -> None:
-    theirs = nn.MultiheadAttention(12, 3, bias=bias, batch_first=True)
-    ours = MultiHeadAttention(12, 3, bias=bias)
-    with torch.no_grad():
-        for number, linear in enumerate((ours.w_q, ours.w_k, ours.w_v)):
-            rows = slice(number * 12, (number + 1) * 12)  # torch keeps the three in one matrix
-            linear.weight.copy_(theirs.in_proj_weight[rows])
-            if bias:
-                linear.bias.copy_(theirs.in_proj_bias[rows].normal_())
-        ours.w_o.weight.copy_(theirs.out_proj.weight)
-        if bias:
-            ours.w_o.bias.copy_(theirs.out_proj.bias.normal_())
-    query, key, value = torch.randn(2, 4, 12), torch.randn(2, 5, 12), torch.randn(2, 5, 12)
-    mask = masks(2, 4, 5)[kind]
-    if kind == "anything":
-        mask = mask | (torch.arange(5) == 0)  # a key for everyone
-    output, weights = ours(query, key, value, mask, return_weights=True)
-    blocked = None if mask is None else ~mask.expand(2, 3, 4, 5).reshape(6, 4, 5)
-    expected_output, expected_weights = theirs(query, key, value, attn_mask=blocked, average_attn_weights=False)
-    torch.testing.assert_close(output, expected_output, rtol=0, atol=FLOAT32)
-    torch.testing.assert_close(weights, expected_weights, rtol=0, atol=FLOAT32)
-
-
 class Post000(nn.Module):
     """The attention whose `forward` post 000 shows, with the parts that it does not show filled in; no W_o."""
 

@@ -7,14 +7,13 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import crash_points
 import pytest
 from conftest import WORDS
-from nursery import Nursery, nursery_in
+from nursery import Nursery
 from same_training import differences
 
 from mt_cli import recipe
@@ -188,20 +187,13 @@ STAGES = {  # what has just returned when it is killed, and how often it was cal
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_corpus, tmp_path_factory) -> Path:
-    folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("back") / "corpus"))
+def folder(folder: Path) -> Path:
     rng = random.Random(5)
     lines = [" ".join(rng.choices(list(WORDS.values()), k=rng.randint(5, 8))) for _ in range(40)]
     (folder / "news.de").write_text("".join(f"{line}\n" for line in lines))
     sources = [" ".join(rng.choices(list(WORDS), k=rng.randint(5, 8))) for _ in range(40)]
     (folder / "news.en").write_text("".join(f"{line}\n" for line in sources))
     return folder
-
-
-@pytest.fixture(scope="module")
-def nursery(folder: Path) -> Iterator[Nursery]:
-    with nursery_in(folder) as nursery:
-        yield nursery
 
 
 def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data: str) -> int:

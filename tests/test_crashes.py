@@ -6,12 +6,11 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import crash_points
 import pytest
-from nursery import Nursery, announced_step, continued_step, nursery_in
+from nursery import Nursery, announced_step, continued_step
 from same_training import differences
 
 LIFE = {
@@ -28,17 +27,6 @@ LIFE = {
 
 def options(values: dict[str, object]) -> list[str]:
     return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-
-
-@pytest.fixture(scope="module")
-def folder(tiny_corpus, tmp_path_factory) -> Path:
-    return Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("crashes") / "corpus"))
-
-
-@pytest.fixture(scope="module")
-def nursery(folder: Path) -> Iterator[Nursery]:
-    with nursery_in(folder) as nursery:
-        yield nursery
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from mt_cli.model.layers import (
     AddNorm,
     Conv1dFeedForward,
     DecoderLayer,
-    EncoderLayer,
     FeedForward,
     LayerNorm,
 )
@@ -220,80 +219,6 @@ def test_the_inner_dropout_falls_between_the_two_matrices(kind):
 
 def config_of(**switches: Any) -> ModelConfig:
     return ModelConfig(**{"d_model": 16, "ffn_dim": 24, "n_heads": 4, "dropout": 0.0, **switches})
-
-
-def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
-    weights, biases = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
-    for linear, weight, bias in zip((ours.w_q, ours.w_k, ours.w_v), weights, biases, strict=True):
-        linear.load_state_dict({"weight": weight, "bias": bias})
-    ours.w_o.load_state_dict(theirs.out_proj.state_dict())
-
-
-def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
-    ours.load_state_dict({"gamma": theirs.weight, "beta": theirs.bias})
-
-
-def copy_feed_forward(ours: nn.Module, theirs: nn.Module) -> None:
-    ours.w_1.load_state_dict(theirs.linear1.state_dict())
-    ours.w_2.load_state_dict(theirs.linear2.state_dict())
-
-
-def padding_of(lengths: list[int], longest: int) -> Tensor:
-    return (torch.arange(longest) < torch.tensor(lengths)[:, None])[:, None, None, :]
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_encoder_layer_equals_torch_with_the_same_weights(norm):
-    theirs = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
-    randomize(theirs)
-    ours = EncoderLayer(config_of(norm=norm))
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_feed_forward(ours.feed_forward, theirs)
-    copy_norm(ours.self_attention_norm.norm, theirs.norm1)
-    copy_norm(ours.feed_forward_norm.norm, theirs.norm2)
-    x, mask = torch.randn(3, 5, 16), padding_of([5, 2, 1], 5)
-    expected = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
-    for return_weights in (True, False):
-        torch.testing.assert_close(ours(x, mask, return_weights)[0], expected, rtol=0, atol=FLOAT32)
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_decoder_layer_equals_torch_with_the_same_weights(norm):
-    theirs = nn.TransformerDecoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=norm == "pre")
-    randomize(theirs)
-    ours = DecoderLayer(config_of(norm=norm))
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_attention(ours.cross_attention, theirs.multihead_attn)
-    copy_feed_forward(ours.feed_forward, theirs)
-    copy_norm(ours.self_attention_norm.norm, theirs.norm1)
-    copy_norm(ours.cross_attention_norm.norm, theirs.norm2)
-    copy_norm(ours.feed_forward_norm.norm, theirs.norm3)
-    x, memory = torch.randn(3, 4, 16), torch.randn(3, 5, 16)
-    src_mask, causal = padding_of([5, 2, 1], 5), torch.ones(4, 4, dtype=torch.bool).tril()
-    tgt_mask = padding_of([1, 4, 3], 4) & causal
-    expected = theirs(
-        x,
-        memory,
-        tgt_mask=~causal,
-        tgt_key_padding_mask=~padding_of([1, 4, 3], 4)[:, 0, 0],
-        memory_key_padding_mask=~src_mask[:, 0, 0],
-    )
-    for return_weights in (True, False):
-        found = ours(x, memory, src_mask, tgt_mask, return_weights)[0]
-        torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_layer_with_convolutions_equals_the_layer_with_matrices(norm):
-    linear = EncoderLayer(config_of(norm=norm))
-    conv = EncoderLayer(config_of(norm=norm, feed_forward="conv1d"))
-    assert isinstance(conv.feed_forward, Conv1dFeedForward)
-    weights = linear.state_dict()
-    for name in ("feed_forward.w_1.weight", "feed_forward.w_2.weight"):
-        weights[name] = weights[name][:, :, None]
-    conv.load_state_dict(weights)
-    x, mask = torch.randn(2, 5, 16), padding_of([5, 3], 5)
-    torch.testing.assert_close(conv(x, mask)[0], linear(x, mask)[0], rtol=0, atol=FLOAT32)
 
 
 @pytest.mark.parametrize(

@@ -97,15 +97,6 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny, also):
     assert trainer.state.progress == Progress(max_steps=trainer.state.settings.max_steps)
 
 
-def test_training_is_the_same_with_and_without_trying(tiny, mt, monkeypatch):
-    short = options("model.dropout=0.3", "training.max_steps=6", "training.batch_tokens=128")
-    assert mt("train", "tiny.yaml", "--run-dir", "tried", *short).code == 0
-    monkeypatch.setattr(build.memory, "try_largest_batches", lambda *args: None)
-    assert mt("train", "tiny.yaml", "--run-dir", "untried", *short).code == 0
-    tried, untried = (load_checkpoint(RunDir(tiny / name).find_checkpoint("last")) for name in ("tried", "untried"))
-    assert all(torch.equal(weight, tried["model"][name]) for name, weight in untried["model"].items())
-
-
 def test_auto_finds_what_fits_and_a_continued_run_keeps_it(mt, tiny, memory_for, monkeypatch):
     monkeypatch.setattr(memory, "_AS_FAST", math.inf)  # so that the first that fits is taken
     tried = memory_for(256 * 9 // 8)
@@ -125,17 +116,6 @@ def test_auto_finds_what_fits_and_a_continued_run_keeps_it(mt, tiny, memory_for,
     assert mt("train", "tiny.yaml", "--run-dir", "whole", *short, *given).code == 0
     mine, theirs = (load_checkpoint(RunDir(Path(name)).find_checkpoint("last")) for name in ("runs/tiny", "whole"))
     assert all(torch.equal(weight, mine["model"][name]) for name, weight in theirs["model"].items())
-
-
-def test_auto_is_tried_where_a_start_with_a_number_has_failed_and_says_so_where_nothing_fits(mt, tiny, memory_for):
-    Path("short.de").write_text("".join(Path("train.de").read_text().splitlines(keepends=True)[:-1]))
-    failing = options("data.train=[train.en, short.de]", "training.batch_tokens=64")
-    assert mt("train", "tiny.yaml", *failing).code == 1
-    memory_for(0)
-    answer = mt("train", "tiny.yaml", *options("training.batch_tokens=auto"))
-    assert (
-        answer.code == 1 and "out of memory on cpu even at training.batch_tokens 64; use a smaller" in answer.said[-1]
-    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from nursery import nursery_in, wait_until
+from nursery import wait_until
 from same_training import differences, unequal
 from tiny_trainer import options, trainer_of
 
@@ -98,22 +98,7 @@ def assert_same_training(run: Path, expected: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def nursery_folder(tiny_corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nursery")
-    for file in tiny_corpus.iterdir():
-        if file.is_file():
-            shutil.copy(file, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def nursery(nursery_folder):
-    with nursery_in(nursery_folder) as nursery:
-        yield nursery
-
-
-@pytest.fixture(scope="module")
-def straight_run(nursery_folder, nursery):
+def straight_run(folder, nursery):
     """Runs of a kind that nothing has stopped."""
     made: dict[str, Path] = {}
 
@@ -121,16 +106,16 @@ def straight_run(nursery_folder, nursery):
         if kind not in made:
             overrides = options(*SHORT, *KINDS[kind])
             assert nursery.run("train", "tiny.yaml", "--run-dir", f"straight-{kind}", *overrides) == 0, nursery.said
-            made[kind] = nursery_folder / f"straight-{kind}"
+            made[kind] = folder / f"straight-{kind}"
         return made[kind]
 
     return run
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, nursery_folder, straight_run, kind):
+def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, folder, straight_run, kind):
     expected, name = straight_run(kind), f"stopped-{kind}"
-    run = RunDir(nursery_folder / name)
+    run = RunDir(folder / name)
     command = ["train", "tiny.yaml", "--run-dir", name, *options(*SHORT, *KINDS[kind])]
     rng = random.Random(kind)
     reached = 0
@@ -161,23 +146,23 @@ def test_a_stopped_and_killed_training_ends_as_if_nothing_had_happened(nursery, 
     assert_same_training(run.path, expected)
 
 
-def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nursery, nursery_folder):
+def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nursery, folder):
     # Long enough to be read, and not yet trained on when the signal comes.
     for side in ("en", "de"):
-        (nursery_folder / f"long.{side}").write_text((nursery_folder / f"train.{side}").read_text() * 1000)
+        (folder / f"long.{side}").write_text((folder / f"train.{side}").read_text() * 1000)
     data = options("data.train=[long.en, long.de]")
     process = nursery.start("train", "tiny.yaml", "--run-dir", "before", *data)
-    wait_until(lambda: (nursery_folder / "before" / "config.yaml").exists())
+    wait_until(lambda: (folder / "before" / "config.yaml").exists())
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 143
     said = nursery.said.splitlines()
     command = f"mt {shlex.join(['train', 'tiny.yaml', '--run-dir', 'before', *data])}"
     assert said[-1] == f"stopped before a step was taken, nothing to save; continue with: {command}"
-    assert RunDir(nursery_folder / "before").steps() == []
+    assert RunDir(folder / "before").steps() == []
 
 
-def test_a_half_written_file_of_a_killed_process_is_cleared_away(nursery, nursery_folder, straight_run):
-    run = Path(shutil.copytree(straight_run("fp32"), nursery_folder / "orphan"))
+def test_a_half_written_file_of_a_killed_process_is_cleared_away(nursery, folder, straight_run):
+    run = Path(shutil.copytree(straight_run("fp32"), folder / "orphan"))
     orphans = [run / "checkpoints" / ".tmp-123-step-000085.pt", run / ".tmp-123-best"]
     for orphan in orphans:
         orphan.write_bytes(b"half")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.placement import Mark, Word, placed
+from mt_cli.decoding.translator import Translator
 
 WORDS = [Word(" " if i else "", word) for i, word in enumerate(["A", "B", "D", "C1", "C2"])]
 LINKS = [(0, 0), (1, 1), (2, 3), (3, 2), (4, 2)]  # of A B D C1 C2 to a b c d: the last two changed places
@@ -72,3 +75,9 @@ def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word() -> None:
         n_all += 1
         n_right += inside <= set(re.search("<i>(.*)</i>", result)[1].split())  # type: ignore[index]
     assert n_right == n_all == 35
+
+
+def test_a_translation_without_words_has_the_spans_of_its_source(trained_run: Path) -> None:
+    translator = Translator.load(trained_run, device="cpu")
+    translator.search = lambda requests, *rest: [[Hypothesis([], 0.0)] for _ in requests]  # type: ignore[method-assign]
+    assert translator.translate("the cat sees https://a.org") == "https://a.org"

@@ -291,7 +291,7 @@ class BackTranslation:
 
     def _copies(self, n_pairs: int) -> Made:
         """Each line beside itself, as many in an epoch as there are other pairs."""
-        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).synthetic_files()]
+        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).made_files("synthetic")]
         for file in files:
             write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
         weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))

@@ -66,24 +66,13 @@ def test_a_new_key_is_at_once_an_option_of_every_command(mt_process, tiny, train
     assert told in (out + err).decode()
 
 
-def test_a_set_and_an_option_of_the_same_key_give_the_option():
-    assert read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.seed=2"]) == {
-        "beam_size": 3,
-        "seed": 2,
-    }
-    assert read_search_options({}, ["decoding.max_length_ratio=null"]) == {"max_length_ratio": None}
-
-
-def test_every_mistake_of_a_command_line_is_reported():
+def test_options_and_sets_become_keys_and_every_mistake_is_reported():
+    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
+    assert both == {"beam_size": 3, "max_length_ratio": None}
     with pytest.raises(ConfigError) as caught:
         read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
-    assert [problem.split(": ")[0] for problem in caught.value.args] == [
-        "--set decoding.seed",
-        "--set model.dropout=0",
-        "--set nothing=1",
-        "--top-p 2.0",
-        "--set decoding.seed=x",
-    ]
+    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
+    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
 
 
 @pytest.mark.parametrize(

@@ -24,21 +24,14 @@ from mt_cli.evaluation import comparison
 REPOSITORY = Path(__file__).parents[1]
 PAGES = {
     name: (REPOSITORY / name).read_text(encoding="utf-8")
-    for name in (
-        "README.md",
-        "README.zh-CN.md",
-        "docs/guide.md",
-        "docs/decoding-and-export.md",
-        "docs/measurements.md",
-        "docs/scaling.md",
-        "docs/reliability.md",
-        "benchmarks/README.md",
-    )
+    for name in [
+        *("README.md", "README.zh-CN.md", "docs/guide.md", "docs/decoding-and-export.md", "docs/measurements.md"),
+        *("docs/scaling.md", "docs/reliability.md", "benchmarks/README.md"),
+    ]
 }
 README, CHINESE, GUIDE, DECODING = list(PAGES.values())[:4]
 COMMANDS = sorted({line for text in PAGES.values() for line in shown(text) if is_mt(line)})
 Mt = Callable[..., Any]
-each_page = pytest.mark.parametrize("page", PAGES)
 
 
 # What is named exists ------------------------------------------------------------------------------------------------
@@ -55,35 +48,21 @@ def test_every_command_and_option_exists(command: str, mt: Mt) -> None:
         assert (REPOSITORY / config).is_file()
 
 
-@each_page
-def test_every_file_that_is_named_exists(page: str) -> None:
-    for path in re.findall(r"\b(?:mt_cli|configs|docs|tests|benchmarks)/[\w./-]*", PAGES[page]):
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_link_make_target_and_script_of_a_page_exists(page: str) -> None:
+    text, makefile = PAGES[page], (REPOSITORY / "Makefile").read_text()
+    for path in re.findall(r"\b(?:mt_cli|configs|docs|tests|benchmarks)/[\w./-]*", text):
         assert (REPOSITORY / path).exists() or path == "benchmarks/.envs", path
-    for line in PAGES[page].splitlines():
-        if folder := re.match(r"    (mt_cli/\w+/)", line):
-            for file in re.findall(r"[\w/]+\.py", line):
-                assert (REPOSITORY / folder[1] / file).is_file(), file
-
-
-@each_page
-def test_every_link_leads_to_a_page_and_a_heading(page: str) -> None:
-    for file, heading in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", PAGES[page]):
+    for folder, files in re.findall(r"^    (mt_cli/\w+/)(.*)", text, re.MULTILINE):
+        assert all((REPOSITORY / folder / file).is_file() for file in re.findall(r"[\w/]+\.py", files)), files
+    for file, heading in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
         target = (REPOSITORY / page).parent / file if file else REPOSITORY / page
         assert target.exists(), file
-        if heading:
-            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-            assert heading in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}, heading
-
-
-@each_page
-def test_every_make_target_exists(page: str) -> None:
-    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", PAGES[page], re.MULTILINE):
-        assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE), target
-
-
-@each_page
-def test_every_script_that_is_run_exists(page: str) -> None:
-    for script in re.findall(r"(?:^| |/)python (\S+\.py)", "\n".join(shown(PAGES[page])), re.MULTILINE):
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+        assert heading in ["", *(re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings)], heading
+    for make_target in re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE):
+        assert re.search(rf"^{make_target}:", makefile, re.MULTILINE), make_target
+    for script in re.findall(r"(?:^| |/)python (\S+\.py)", "\n".join(shown(text)), re.MULTILINE):
         assert (REPOSITORY / script).is_file(), script
 
 
@@ -227,26 +206,17 @@ def test_the_list_of_files_is_the_order_of_the_imports() -> None:
     assert [re.sub(r"/$|\.py$", "", name) for names in named for name in names] == ORDER
 
 
-def test_both_readmes_show_the_same_commands_and_output() -> None:
-    def blocks(text: str) -> list[str]:
-        # What stands beside a file of the package is said in the page's own language.
-        return [re.sub(r"^(mt_cli/.*?)  .*", r"\1", line) for line in shown(text)]
+def test_both_readmes_have_the_same_commands_output_figures_sections_links_and_names() -> None:
+    def skeleton(text: str) -> list[object]:
+        return [
+            # What stands beside a file of the package is said in the page's own language.
+            [re.sub(r"^(mt_cli/.*?)  .*", r"\1", line) for line in shown(text)],
+            [re.findall(r"\d[\d.,]*", line) for line in text.splitlines() if line.startswith("|")],
+            [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)],
+            re.findall(r"\]\(([^)]+)\)", text)[1:],
+            set(re.findall(r"`[^`]+`", text)),
+        ]
 
-    assert blocks(CHINESE) == blocks(README)
-
-
-def test_both_readmes_have_the_same_figures() -> None:
-    def figures(text: str) -> list[list[str]]:
-        return [re.findall(r"\d[\d.,]*", line) for line in text.splitlines() if line.startswith("|")]
-
-    assert figures(CHINESE) == figures(README)
-    assert sum(map(bool, figures(README))) >= 8
-
-
-def test_both_readmes_have_the_same_sections_links_and_names() -> None:
-    def skeleton(text: str) -> tuple[list[int], list[str], set[str]]:
-        levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
-        return levels, re.findall(r"\]\(([^)]+)\)", text)[1:], set(re.findall(r"`[^`]+`", text))
-
-    assert skeleton(CHINESE) == skeleton(README)
+    for chinese, english in zip(skeleton(CHINESE), skeleton(README), strict=True):
+        assert chinese == english
     assert "(README.zh-CN.md)" in README and "(README.md)" in CHINESE

@@ -21,7 +21,7 @@ from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.sampling import draw, sample
 from mt_cli.decoding.scoring import token_scores
-from mt_cli.decoding.search import search_batch
+from mt_cli.decoding.search import Searcher
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
@@ -208,8 +208,8 @@ def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run, two_threads, m
         raise KeyboardInterrupt
 
     decoded: list[int] = []
-    counting = lambda *args: [decoded.append(1), search_batch(*args)][1]  # noqa: E731
-    monkeypatch.setattr("mt_cli.decoding.search.search_batch", counting)
+    real = Searcher.search_batch
+    monkeypatch.setattr(Searcher, "search_batch", lambda *args: [decoded.append(1), real(*args)][1])
     with pytest.raises(KeyboardInterrupt):
         translator.translations(list(map(" ".join, product(WORDS, repeat=3)))[:100], batch_size=2, on_batch=stop)
     assert told == [2] and len(decoded) < 25

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from mt_cli.data.spans import TERM_BEGIN, TERM_END, TERM_SYMBOLS
 from mt_cli.data.tokenizer import train_tokenizer, with_tags
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.scoring import token_scores
-from mt_cli.decoding.search import Request, search
+from mt_cli.decoding.search import Request, Searcher
 from mt_cli.decoding.term_search import Phrase, TermBeams, phrases_of
 from mt_cli.decoding.terms import Glossary, annotation, unused, without_annotations
 from mt_cli.decoding.translator import Translator
@@ -142,13 +143,14 @@ def test_a_narrow_beam_has_all_terms_and_a_batch_gives_what_each_sentence_gives_
         InferenceModel(make_model(vocab_size=11, seed=3, tie_embeddings="none")),
         DecodingConfig(beam_size=4),
     )
+    searcher = Searcher(model, SimpleNamespace(inner_tgt_ids=()), CPU, 1)  # type: ignore[arg-type]
     rng, requests = random.Random(0), list[Request]()
     for n in (0, 1, 2, 5, 0, 7):
         terms = tuple(phrases(*([rng.randint(4, 10) for _ in range(rng.randint(1, 3))] for _ in range(n))))
         requests.append(Request(tuple(rng.choices(range(4, 11), k=5)), (), (), 28, (), terms))
-    together = search(model, CPU, requests, settings, 1)
+    together = searcher.search(requests, settings)
     for request, hypotheses in zip(requests, together, strict=True):
-        [alone] = search(model, CPU, [request], settings, 1)
+        [alone] = searcher.search([request], settings)
         assert [one.ids for one in alone] == [one.ids for one in hypotheses]
         assert all(has_all(tuple(one.ids), [*request.terms]) for one in hypotheses if one.is_complete)
         assert has_all(tuple(hypotheses[0].ids), [*request.terms])

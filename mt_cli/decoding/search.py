@@ -1,8 +1,8 @@
 """The search that the settings ask for: greedy, beam or sampling, for one batch of sentences.
 
 A new option of the search is a key of `DecodingConfig` in config.py, which makes it an option of every command that
-searches, and its use: in `Constraints.apply` for what the next token may be, in `length_penalty` and `_Finished` of beam.py
-for how hypotheses are ranked, in `draw` of sampling.py for how a token is drawn. `search_batch` below hands it on.
+searches, and its use: in `Constraints.apply` for what the next token may be, in `length_penalty` and `Finished` of beam.py
+for how hypotheses are ranked, in `draw` of sampling.py for how a token is drawn. `Searcher.search_batch` hands it on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from mt_cli.config import DecodingConfig
 from mt_cli.config_file import explain_errors
 from mt_cli.data.batching import source_batch
+from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.constraints import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
@@ -66,105 +68,80 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
     return settings
 
 
-def search(
-    model: SearchModel,
-    device: torch.device,
-    requests: Sequence[Request],
-    settings: DecodingConfig,
-    n_threads: int,
-    on_batch: Callable[[int], None] | None = None,
-    inner_ids: Sequence[int] = (),
-    symbol_ids: Sequence[int] = (),
-) -> list[list[Hypothesis]]:
-    """Hypotheses of each request, in order; sentences of similar length are searched in one batch, whose size `on_batch`
-    gets. `inner_ids`: pieces that continue a word, which do not follow on a term; `symbol_ids`: those of all symbols."""
-    results: list[list[Hypothesis]] = [[] for _ in requests]
-    order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
-    kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
-    for i in order:
-        kinds[bool(requests[i].terms), bool(requests[i].symbols)].append(i)
-    size = settings.batch_size or usual_batch_size(device)
-    batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
-
-    def search_one(chosen: list[int]) -> list[list[Hypothesis]]:
-        return search_batch(model, device, [requests[i] for i in chosen], settings, inner_ids, symbol_ids)
-
-    with _parallel_map(len(batches), device, n_threads) as parallel_map:
-        # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
-        for chosen, of_batch in zip(batches, parallel_map(search_one, batches), strict=True):
-            for i, hypotheses in zip(chosen, of_batch, strict=True):
-                results[i] = hypotheses
-            if on_batch is not None:
-                on_batch(len(chosen))
-    return results
-
-
 def usual_batch_size(device: torch.device) -> int:
     """Sentences: on a GPU so many that a step takes longer to compute than to launch."""
     return 64 if device.type == "cpu" else 1024
 
 
-def search_batch(
-    model: SearchModel,
-    device: torch.device,
-    batch: Sequence[Request],
-    settings: DecodingConfig,
-    inner_ids: Sequence[int] = (),
-    symbol_ids: Sequence[int] = (),
-) -> list[list[Hypothesis]]:
-    """Hypotheses of each request; all of them have terms, or none has."""
-    limits = [one.max_length for one in batch]
-    src_ids, src_mask = (tensor.to(device) for tensor in source_batch([one.src_ids for one in batch]))
-    prefixes, symbols = [one.prefix for one in batch], [one.symbols for one in batch]
-    constraints = Constraints(
-        settings.min_length,
-        settings.no_repeat_ngram,
-        prefixes if any(prefixes) else (),
-        symbols if any(symbols) else (),
-        symbol_ids if any(symbols) else (),
-    )
-    used_constraints = None if constraints == Constraints() else constraints
-    if settings.sample:
-        narrowing = (settings.temperature, settings.top_k, settings.top_p)
-        samples = [
-            sample(model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing, used_constraints)
-            for n in range(settings.n_best)
-        ]
-        return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
-    terms, beam_size = [one.terms for one in batch], settings.beam_size
-    beams = None
-    if any(terms):
-        beam_size = max(beam_size, TERM_WIDTH)
-        beams = TermBeams(beam_size, device, terms, inner_ids)
-    if beam_size == 1 and used_constraints is None:
-        return [[hypothesis] for hypothesis in greedy_search(model, src_ids, src_mask, limits)]
-    return beam_search(
-        model,
-        src_ids,
-        src_mask,
-        limits,
-        beam_size,
-        settings.length_penalty if beam_size > 1 else 0.0,  # greedy search has no penalty either
-        settings.length_normalization,
-        used_constraints,
-        beams,
-    )
+@dataclass(frozen=True)
+class Searcher:
+    """A model with what all its searches have in common. Threads may share it."""
 
+    model: SearchModel
+    tokenizer: Tokenizer
+    device: torch.device
+    n_threads: int
 
-@contextmanager
-def _parallel_map(n_batches: int, device: torch.device, n_threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` for batches, in their order. On a CPU several batches are searched in parallel by a thread each: that is
-    faster than dividing each small matrix product among the threads."""
-    # Another translation that ran when this thread began may have left it with the number of a worker.
-    torch.set_num_threads(n_threads)
-    n_workers = min(n_batches, n_threads) if device.type == "cpu" else 1
-    if n_workers <= 1:
-        yield map
-        return
-    try:
-        with ThreadPoolExecutor(
-            n_workers, initializer=torch.set_num_threads, initargs=(n_threads // n_workers,)
-        ) as pool:
-            yield pool.map
-    finally:
-        torch.set_num_threads(n_threads)  # new threads begin with the number that was set last
+    def search(
+        self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size `on_batch` gets.
+
+        On a CPU several batches are searched in parallel by a thread each: that is faster than dividing each small matrix
+        product among the threads.
+        """
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
+        kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
+        for i in order:
+            kinds[bool(requests[i].terms), bool(requests[i].symbols)].append(i)
+        size = settings.batch_size or usual_batch_size(self.device)
+        batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
+        n_workers = min(len(batches), self.n_threads) if self.device.type == "cpu" else 1
+        # Another translation that ran when this thread began may have left it with the number of a worker.
+        torch.set_num_threads(self.n_threads)
+        with ExitStack() as stack:
+            parallel_map: Callable[..., Iterator[list[list[Hypothesis]]]] = map
+            if n_workers > 1:
+                stack.callback(torch.set_num_threads, self.n_threads)  # new threads begin with the number set last
+                each = self.n_threads // n_workers
+                pool = ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(each,))
+                parallel_map = stack.enter_context(pool).map
+            search_one = lambda chosen: self.search_batch([requests[i] for i in chosen], settings)  # noqa: E731
+            # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
+            for chosen, of_batch in zip(batches, parallel_map(search_one, batches), strict=True):
+                for i, hypotheses in zip(chosen, of_batch, strict=True):
+                    results[i] = hypotheses
+                if on_batch is not None:
+                    on_batch(len(chosen))
+        return results
+
+    def search_batch(self, batch: Sequence[Request], settings: DecodingConfig) -> list[list[Hypothesis]]:
+        """Hypotheses of each request; all of them have terms, or none has."""
+        limits, prefixes = [one.max_length for one in batch], [one.prefix for one in batch]
+        symbols, terms = [one.symbols for one in batch], [one.terms for one in batch]
+        src_ids, src_mask = (tensor.to(self.device) for tensor in source_batch([one.src_ids for one in batch]))
+        constraints = Constraints(
+            settings.min_length,
+            settings.no_repeat_ngram,
+            prefixes if any(prefixes) else (),
+            symbols if any(symbols) else (),
+            tuple(self.tokenizer.symbol_ids.values()) if any(symbols) else (),
+        )
+        used_constraints = None if constraints == Constraints() else constraints
+        if settings.sample:
+            narrowing = (settings.temperature, settings.top_k, settings.top_p, used_constraints)
+            samples = [
+                sample(self.model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
+                for n in range(settings.n_best)
+            ]
+            return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
+        beam_size, beams = settings.beam_size, None
+        if any(terms):
+            beam_size = max(beam_size, TERM_WIDTH)
+            beams = TermBeams(beam_size, self.device, terms, self.tokenizer.inner_tgt_ids)
+        if beam_size == 1 and used_constraints is None:
+            return [[hypothesis] for hypothesis in greedy_search(self.model, src_ids, src_mask, limits)]
+        # Greedy search has no penalty either.
+        ranking = settings.length_penalty if beam_size > 1 else 0.0, settings.length_normalization
+        return beam_search(self.model, src_ids, src_mask, limits, beam_size, *ranking, used_constraints, beams)

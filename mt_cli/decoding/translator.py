@@ -24,7 +24,7 @@ from mt_cli.decoding.ensemble import Ensemble
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
 from mt_cli.decoding.scoring import token_scores
-from mt_cli.decoding.search import Request, adapted_settings, search
+from mt_cli.decoding.search import Request, Searcher, adapted_settings
 from mt_cli.decoding.term_search import phrases_of
 from mt_cli.decoding.terms import Glossary, as_glossary
 from mt_cli.device import choose_device
@@ -59,6 +59,7 @@ class Translator:
         self.has_learnt_terms = config.data.terms > 0 and tokenizer.has_term_symbols
         members = [InferenceModel(model) for model in self.models]
         self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
+        self._searcher = Searcher(self.search_model, tokenizer, self.device, self._n_threads)
 
     @classmethod
     def load(
@@ -174,11 +175,7 @@ class Translator:
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request, in order."""
-        inner_ids = self.tokenizer.inner_tgt_ids if any(one.terms for one in requests) else ()
-        symbol_ids = tuple(self.tokenizer.symbol_ids.values())
-        return search(
-            self.search_model, self.device, requests, settings, self._n_threads, on_batch, inner_ids, symbol_ids
-        )
+        return self._searcher.search(requests, settings, on_batch)
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
         """How many tokens a translation of `n_src` tokens may have, of which `n_prefix` are given; one position is

@@ -14,8 +14,7 @@ from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
 from mt_cli.data.packing import NO_TARGET, PackedShape, pack, packed_shape, pieces
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from mt_cli.model.attention import attend
-from mt_cli.model.packed_mask import PackedMask, Packing
+from mt_cli.model.attention import PackedMask, Packing, attend
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import summed_loss
 from mt_cli.training.update import packed_kernel_works

@@ -2,20 +2,21 @@
 
 The formula stands here once: training, forced decoding and the search (inference.py) all call `attend`.
 
-Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim (d_k), V value_dim (d_v).
+Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim (d_k), V value_dim (d_v); or Z sentences in one row of
+N or M tokens in all.
 Masks: True means "may be attended".
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.model.dropout import Dropout
-from mt_cli.model.packed_mask import Mask, PackedMask
 from mt_cli.model.positions import Positions
 
 
@@ -67,42 +68,6 @@ def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
     On Apple's GPUs the kernel for few queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180).
     """
     return device.type == "cuda" or (device.type == "cpu" and is_inference)
-
-
-def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
-    """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
-    goes from sentence to sentence, so that no pair of sentences costs anything."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # (T or S,H,K) each
-    output = varlen_attn(
-        query,
-        key,
-        value,
-        mask.queries.starts,
-        mask.keys.starts,
-        mask.queries.longest,
-        mask.keys.longest,
-        scale=1 / temperature,
-        window_size=(-1, 0 if mask.is_causal else -1),
-    )
-    assert isinstance(output, Tensor)
-    return output.transpose(0, 1).unsqueeze(0)
-
-
-def has_packed_kernel(attention: MultiHeadAttention) -> bool:
-    """Whether `attend` takes packed sentences without a dense mask: flash attention, from Ampere on. It has no dropout."""
-    weight, size = attention.w_q.weight, attention.head_dim
-    return (
-        weight.device.type == "cuda"
-        and weight.dtype == torch.bfloat16
-        and torch.cuda.get_device_capability(weight.device) >= (8, 0)
-        and attention.value_dim == size
-        and size % 8 == 0
-        and size <= 256
-        and attention.dropout.n_dropped == 0
-        and not attention.has_bias
-    )
 
 
 class MultiHeadAttention(nn.Module):
@@ -174,3 +139,76 @@ class MultiHeadAttention(nn.Module):
 def _positions(given: int | Tensor, x: Tensor) -> Tensor:
     """Those of x (B,H,T,K): as given, or counted from 0."""
     return given if isinstance(given, Tensor) else torch.arange(x.size(2), device=x.device)
+
+
+# Sentences that stand in one row, one after another without padding ------------------------------------------------------
+
+
+class Packing(NamedTuple):
+    """The sentences of a row of N tokens, each of which belongs to one."""
+
+    starts: Tensor  # (Z+1,), int32: where each begins, and the end of the last
+    positions: Tensor  # (N,): of each token in its sentence, counted from 0
+    longest: int  # no sentence has more tokens
+
+    def numbers(self) -> Tensor:
+        """(N,): which sentence each token belongs to."""
+        tokens = torch.arange(len(self.positions), dtype=self.starts.dtype, device=self.starts.device)
+        return torch.bucketize(tokens, self.starts[1:], right=True)
+
+
+class PackedMask(NamedTuple):
+    """A query may attend to the keys of the sentence with its own number; if `is_causal`, to itself and those before it."""
+
+    queries: Packing
+    keys: Packing
+    is_causal: bool = False
+
+    def dense(self) -> Tensor:
+        """The same as a mask (N,M). True means "may be attended"."""
+        mask = self.queries.numbers()[:, None] == self.keys.numbers()
+        return mask & (self.queries.positions[:, None] >= self.keys.positions) if self.is_causal else mask
+
+
+Mask = Tensor | PackedMask | None
+
+
+def positions_in(mask: Mask) -> Tensor | None:
+    """The positions of packed queries (N,); None where each row is a sentence, whose positions its ids tell."""
+    return mask.queries.positions if isinstance(mask, PackedMask) else None
+
+
+def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
+    """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
+    goes from sentence to sentence, so that no pair of sentences costs anything."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # (T or S,H,K) each
+    output = varlen_attn(
+        query,
+        key,
+        value,
+        mask.queries.starts,
+        mask.keys.starts,
+        mask.queries.longest,
+        mask.keys.longest,
+        scale=1 / temperature,
+        window_size=(-1, 0 if mask.is_causal else -1),
+    )
+    assert isinstance(output, Tensor)
+    return output.transpose(0, 1).unsqueeze(0)
+
+
+def has_packed_kernel(attention: MultiHeadAttention) -> bool:
+    """Whether `attend` takes packed sentences without a dense mask: flash attention, from Ampere on. It has no dropout."""
+    weight, size = attention.w_q.weight, attention.head_dim
+    return (
+        weight.device.type == "cuda"
+        and weight.dtype == torch.bfloat16
+        and torch.cuda.get_device_capability(weight.device) >= (8, 0)
+        and attention.value_dim == size
+        and size % 8 == 0
+        and size <= 256
+        and attention.dropout.n_dropped == 0
+        and not attention.has_bias
+    )

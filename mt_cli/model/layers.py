@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
-from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.attention import Mask, MultiHeadAttention
 from mt_cli.model.dropout import Dropout
-from mt_cli.model.packed_mask import Mask
 from mt_cli.model.positions import Positions
 
 

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
+from mt_cli.model.attention import Mask, positions_in
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
-from mt_cli.model.packed_mask import Mask, positions_in
 from mt_cli.model.positions import positions_of
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mt_cli.data.batching import Batch
 from mt_cli.data.packing import PackedBatch
-from mt_cli.model.packed_mask import PackedMask, Packing
+from mt_cli.model.attention import PackedMask, Packing
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.fused_loss import fused_loss
 

@@ -14,7 +14,7 @@ from tiny_trainer import pair_of
 
 from mt_cli.build import prepare, train
 from mt_cli.config import Config
-from mt_cli.config_file import load_config, to_yaml
+from mt_cli.config_file import load_config
 from mt_cli.corpus_config import read_config
 from mt_cli.data.dataset import Mixture
 from mt_cli.decoding.translator import Translator
@@ -267,11 +267,3 @@ def test_what_is_wrong_with_pairs_is_named_with_its_line(tmp_path, pairs, place)
     file.write_text(f"data:\n  {pairs}\n")
     with pytest.raises(ConfigError, match=f"^{file}:{place}"):
         load_config(file)
-
-
-def test_a_config_of_several_pairs_is_read_back_from_a_run(of_pairs):
-    config = of_pairs.load_config()
-    again = Path("again.yaml")
-    again.write_text(to_yaml(config))
-    assert load_config(again) == config
-    assert [pair.name for pair in config.data.directions] == ["es-gn", "es-quy"]

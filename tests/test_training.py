@@ -222,14 +222,6 @@ def test_memory_that_ends_while_continuing_is_not_told_as_damage(tiny, mt, monke
     assert answer.said[-1] == "error: out of memory on cpu while continuing runs/tiny; free memory, then start again"
 
 
-def test_with_no_checkpoint_that_can_be_read_it_never_starts_from_zero(tiny, trained_run):
-    run = RunDir(Path(shutil.copytree(trained_run, tiny / "damaged")))
-    for step in run.steps():
-        run.checkpoint_file(step).write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"checkpoints: none of 2 checkpoints can be read; restore one$"):
-        trainer_of(run.path)
-
-
 JUNK = st.sampled_from(
     [None, 0, -1, "x", [], {}, [1, 2], {"state": {}}, {0: {}}, 1e308, True, (1,), {"step": 5}]
 ) | st.sampled_from(

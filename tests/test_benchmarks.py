@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_trainer import options
 
 from mt_cli.config_file import load_config
 
@@ -51,13 +52,17 @@ def test_a_window_counts_tokens_and_not_padding() -> None:
     assert second["updates"] == 1
 
 
-def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
-    command = [sys.executable, BENCHMARKS / "training.py", "--config", "tiny.yaml", "--only", *contenders]
-    command += ["--threads", "1", "--rounds", "1", "--seconds", "0.1", "--json", "figures.json"]
-    command += ["--set", "training.max_steps=100000", "--set", "training.validate_every_steps=100000"]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=tiny)
+def run(script: str, *arguments: object, cwd: Path) -> str:
+    answer = subprocess.run([sys.executable, BENCHMARKS / script, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)  # fmt: skip
     assert answer.returncode == 0, answer.stderr
-    assert all(name in answer.stdout for name in contenders)
+    return answer.stdout
+
+
+def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
+    endless = ["--set", "training.max_steps=100000", "--set", "training.validate_every_steps=100000"]
+    few = ["--threads", "1", "--rounds", "1", "--seconds", "0.1", "--json", "figures.json", *endless]
+    out = run("training.py", "--config", "tiny.yaml", "--only", *contenders, *few, cwd=tiny)
+    assert all(name in out for name in contenders)
     figures: list[dict[str, Any]] = json.loads((tiny / "figures.json").read_text())
     for row in figures:
         assert row["tokens_per_second"] > 0 and 0 <= row["target_padding"] < 0.5 and row["peak_mib"] > 50
@@ -66,26 +71,13 @@ def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_training_runs_mt_beside_a_peer(tiny: Path) -> None:
+def test_training_runs_mt_beside_every_peer_that_is_installed(tiny: Path) -> None:
     figures = run_training(tiny, "mt", "torch")
-    assert [(row["contender"], row["precision"]) for row in figures] == [
-        ("mt", "auto"),
-        ("mt", "fp32"),
-        ("torch", "fp32"),
-        ("torch", "bf16"),
-    ]
-
-
-@pytest.mark.slow
-def test_training_runs_every_peer_that_is_installed(tiny: Path) -> None:
-    installed = [name for name in load("training").SCRIPTS if name != "eole" or (BENCHMARKS / ".envs/eole").exists()]
-    run_training(tiny, *installed)
-
-
-# memory.py -----------------------------------------------------------------------------------------------------------
-
-
-# speedrun.py ---------------------------------------------------------------------------------------------------------
+    kinds = [("mt", "auto"), ("mt", "fp32"), ("torch", "fp32"), ("torch", "bf16")]
+    assert [(row["contender"], row["precision"]) for row in figures] == kinds
+    run_training(
+        tiny, *(one for one in load("training").SCRIPTS if one != "eole" or (BENCHMARKS / ".envs/eole").exists())
+    )
 
 
 def test_the_clock_stops_at_the_first_validation_that_is_good_enough() -> None:
@@ -105,39 +97,21 @@ def test_the_clock_stops_at_the_first_validation_that_is_good_enough() -> None:
 
 @pytest.mark.slow
 def test_speedrun_runs_mt_beside_its_peer(tiny: Path) -> None:
-    command = [sys.executable, BENCHMARKS / "speedrun.py", "--config", "tiny.yaml", "--threads", "1", "--bleu", "0"]
-    command += [
-        "--set",
-        "training.validate_every_steps=5",
-        "--set",
-        "training.batch_tokens=4096",
-        "--set",
-        "data.bleu_tokenize=none",
-        "--json",
-        "runs.json",
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=tiny)
-    assert answer.returncode == 0, answer.stderr
+    sets = ["training.validate_every_steps=5", "training.batch_tokens=4096", "data.bleu_tokenize=none"]
+    few = ["--threads", "1", "--bleu", "0", "--json", "runs.json", *options(*sets)]
+    run("speedrun.py", "--config", "tiny.yaml", *few, cwd=tiny)
     runs = json.loads((tiny / "runs.json").read_text())
-    assert {name: [validation["step"] for validation in run] for name, run in runs.items()} == {
-        "mt": [5],
-        "marian": [5],
-    }
-
-
-# decoding.py ---------------------------------------------------------------------------------------------------------
+    steps = {name: [validation["step"] for validation in validations] for name, validations in runs.items()}
+    assert steps == {"mt": [5], "marian": [5]}
 
 
 @pytest.mark.slow
 def test_decoding_runs_mt_beside_an_engine_with_the_same_weights(trained_run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     (tmp_path / "sentences.en").write_text("the red cat\n\nhouse\n" * 8)
-    command = [sys.executable, BENCHMARKS / "decoding.py", trained_run, "--sentences", tmp_path / "sentences.en"]
-    command += ["--only", "mt", "ct2", "--batch-sizes", "1", "4", "--beam-sizes", "1", "--threads", "1"]
-    command += ["--rounds", "1", "--json", tmp_path / "figures.json"]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    assert "first translated line" in answer.stdout
+    sizes = ["--batch-sizes", "1", "4", "--beam-sizes", "1", "--threads", "1", "--rounds", "1"]
+    few = ["--sentences", "sentences.en", "--only", "mt", "ct2", *sizes, "--json", "figures.json"]
+    assert "first translated line" in run("decoding.py", trained_run, *few, cwd=tmp_path)
     content = json.loads((tmp_path / "figures.json").read_text())
     assert 0 < content["seconds_to_first_line"] < 60
     rows = content["figures"]
@@ -183,10 +157,8 @@ def test_new_words_are_new_and_stand_in_other_sentences_in_the_test(tmp_path: Pa
     words = {zh: en for family in new_words.FAMILIES.values() for zh, en in family.items()}
     known = {side: (new_words.PHRASEBOOK / f"train.{side}").read_text(encoding="utf-8") for side in ("zh", "en")}
     assert len(words) == 30 and not any(zh in known["zh"] or en in known["en"] for zh, en in words.items())
-    pairs = {
-        name: list(zip(*((tmp_path / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("zh", "en")), strict=True))
-        for name in ("new", "new-test")
-    }  # fmt: skip
+    read = lambda name, side: (tmp_path / f"{name}.{side}").read_text(encoding="utf-8").splitlines()  # noqa: E731
+    pairs = {name: list(zip(read(name, "zh"), read(name, "en"), strict=True)) for name in ("new", "new-test")}
     assert (len(pairs["new"]), len(pairs["new-test"])) == (200, 90)
     for name, sentences in pairs.items():
         for number, (zh, en) in enumerate(sentences):

@@ -52,12 +52,9 @@ def test_p_values_are_those_of_the_sacrebleu_command(tmp_path, texts, option, p_
     write(tmp_path, base=better, worse=worse, third=third, ref=refs)
     base = counted(better, refs)
     # Its JSON does not hold what --paired-bs gives.
-    theirs = re.findall(
-        r"p = ([\d.]+)", sacrebleu(tmp_path, "ref", "-w", "4", "-f", "text", option, "-i", "base", "worse", "third")
-    )
-    compared = [
-        (base[name], counts[name]) for counts in (counted(worse, refs), counted(third, refs)) for name in METRICS
-    ]
+    out = sacrebleu(tmp_path, "ref", "-w", "4", "-f", "text", option, "-i", "base", "worse", "third")
+    theirs, others = re.findall(r"p = ([\d.]+)", out), (counted(worse, refs), counted(third, refs))
+    compared = [(base[name], counts[name]) for counts in others for name in METRICS]
     mine = [getattr(paired_tests(*pair), p_value) for pair in compared]
     if p_value == "p_randomization":  # it does not count the exchanges of none and of all
         least = (2.0 ** (1 - (first.by_sentence != second.by_sentence).any(1).sum()) for first, second in compared)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-import sys
+from itertools import count
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tiny_trainer import options
 from mt_cli.cli.train import combinations
 from mt_cli.config_file import alternatives
 from mt_cli.errors import TrainingError, UsageError
+from mt_cli.explain import report as module
 from mt_cli.training.loop import Trainer
 
 SHORT = options(
@@ -60,10 +60,7 @@ def test_runs_of_one_name_too_many_runs_and_a_mistake_in_one_value_are_refused(t
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What `report` was called with."""
     calls = list[Any]()
-    module = ModuleType("mt_cli.explain.report")
-    write = lambda runs, output, **settings: calls.append((runs, output, settings))  # noqa: E731
-    module.report = write  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(module, "report", lambda runs, output, **settings: calls.append((runs, output, settings)))
     return calls
 
 
@@ -106,13 +103,11 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(tiny, mt, pages, monk
 
 
 def test_ctrl_c_saves_the_run_and_ends_the_sweep_which_the_same_command_continues(tiny, mt, pages, monkeypatch):
-    validate, n_validations = Trainer._validate, 0
+    validate, n_validations = Trainer._validate, count(1)
 
     def press_ctrl_c(trainer: Trainer) -> None:
-        nonlocal n_validations
-        n_validations += 1
         validate(trainer)
-        if n_validations == 3:  # the first of the second run
+        if next(n_validations) == 3:  # the first of the second run
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Trainer, "_validate", press_ctrl_c)
@@ -134,7 +129,7 @@ def test_the_page_of_a_run_is_written_at_each_validation_and_may_fail(tiny, mt, 
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a curve of\nno points")
 
-    monkeypatch.setattr(sys.modules["mt_cli.explain.report"], "report", fail)
+    monkeypatch.setattr(module, "report", fail)
     answer = mt("train", "tiny.yaml", "--run-dir", "other", *SHORT, *arguments)
     assert answer.code == 0 and metrics("other") == metrics("run")
     assert "other/report.html: not written (a curve of no points)" in answer.err.decode()

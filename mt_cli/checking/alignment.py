@@ -3,9 +3,8 @@
 The lexical score of a pair (see lexicon.py) becomes the log odds that its two lines belong together: a logistic regression
 tells the corpus's own pairs from the same sources beside other targets of like length. Wrong partners among the own pairs
 spoil it a little, so both are estimated in turn (expectation maximization): how likely each pair is a wrong one, and the
-regression without those; their share of the corpus comes out as well (Saerens et al. 2002, "Adjusting the Outputs of a
-Classifier to New a Priori Probabilities"). Stretches are the best path (Viterbi) through the odds of each line with its
-neighbours' targets.
+regression without those; their share of the corpus comes out as well (Saerens et al. 2002). Stretches are the best path
+(Viterbi) through the odds of each line with its neighbours' targets.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ _AROUND = 50  # lines at least, at both ends of a stretch, where they are tried 
 
 
 class Misaligned(NamedTuple):
-    """The pairs `first` to `last`, from 0, both included: source i belongs to target i + shift, with None to none near
-    it."""
+    """The pairs `first` to `last`, both included: source i belongs to target i + shift; None: to none near it."""
 
     first: int
     last: int
@@ -84,8 +82,7 @@ class Alignment:
         return sorted(int(pair) for pair in worst[is_reported])
 
     def _find_stretches(self) -> list[Misaligned]:
-        """Other shifts are tried where the odds are low alone: it saves time, and a clean corpus finds nothing by
-        chance."""
+        """Other shifts are tried where the odds are low alone: a clean corpus finds nothing by chance, and time is saved."""
         shifts = [0, *(shift for n in range(1, _MAX_SHIFT + 1) for shift in (n, -n)), None]
         evidence = np.full((len(self._lines), len(shifts)), -_MAX_ODDS)
         evidence[:, 0] = odds = np.clip(self.odds, -_MAX_ODDS, _MAX_ODDS)

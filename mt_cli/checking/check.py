@@ -181,8 +181,7 @@ class ReadCorpus(NamedTuple):
 
 
 def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report:
-    """What is to be known of a corpus before it is trained on. `corpus`: where it was read already. Raises
-    DataError."""
+    """What is to be known of a corpus before it is trained on. `corpus`: where it was read already."""
     if isinstance(data, Config):
         if len(data.data.directions) > 1:
             raise ConfigError("a config of several language pairs; check each of config.data.directions")

@@ -1,6 +1,4 @@
-"""The kinds of faults that a corpus can have, and how those are found that a single pair shows: by what is usual in the
-corpus, not by rules for a language.
-"""
+"""The kinds of faults that a corpus can have, and how those of a single pair are found: by what is usual in the corpus."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Learns from a corpus which words translate which, and scores how well two sentences explain each other.
 
-The measure is IBM model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation"), learnt in both
-directions, as Moore (2002, "Fast and Accurate Sentence Alignment of Bilingual Corpora") uses it to align sentences. The
+The measure is IBM model 1 (Brown et al. 1993), learnt in both directions, as Moore (2002) uses it to align sentences. The
 score of a pair is the mean over its words of log P(word | the other side) / P(word): above 0 the other side explains the
-words, below 0 it does not. No pair explains itself: what it added to the counts is subtracted before it is scored
-(leaving one out), so that a word seen only once counts neither for a pair nor against it.
+words. No pair explains itself: what it added to the counts is subtracted before it is scored (leaving one out), so that a
+word seen only once counts neither for a pair nor against it.
 """
 
 from __future__ import annotations

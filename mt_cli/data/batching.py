@@ -116,9 +116,8 @@ def subsequent_mask(length: int) -> Tensor:
 def epoch_batches(
     dataset: Mixture, batch_tokens: int, seed: int, epoch: int, is_last_phase: bool = False
 ) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch, each as often as its corpus' weight says. A batch has pairs of similar
-    length: rows x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is
-    alone."""
+    """The pairs of each batch of an epoch, each as often as its corpus' weight says. A batch has pairs of similar length: rows
+    x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is alone."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch, is_last_phase)
     order_of_blocks = rng.permutation(len(blocks))
@@ -141,13 +140,9 @@ def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> Iterato
 
 
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """The order of the pairs: by target length, then by source length, which ascends for one target length and descends
-    for the next. So sources have similar lengths where the target length changes, and a batch that spans two target
-    lengths has little padding.
-
-    A pair whose source is far longer than its target would pad all sources of its batch. Such pairs come last, sorted
-    by source length, the longest first.
-    """
+    """The order of the pairs: by target length, then by source length, which ascends for one target length and descends for
+    the next, so that a batch that spans two target lengths has little padding. A pair whose source is far longer than its
+    target would pad all sources of its batch: such pairs come last, by source length, the longest first."""
     if len(src) == 0:
         return np.empty(0, np.intp)
     is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)

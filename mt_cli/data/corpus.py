@@ -337,8 +337,7 @@ class TrainingText:
             yield from read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus)
 
     def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
-        """The pairs of all corpora as they are in their files, without those that are not UTF-8. `reports` gets one for
-        each corpus."""
+        """The pairs as they are in their files, without those that are not UTF-8. `reports` gets one for each corpus."""
         for one in self.sets:
             report = CorpusReport()
             if reports is not None:
@@ -346,8 +345,8 @@ class TrainingText:
             yield from read_raw_pairs(one.files, one.columns, "skip", report, one.corpus)
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
-        """The lines of a table of pairs, each with its line and the reason why it is there; of several corpora also with the
-        number, from 1, and the name of its own. Text that a spreadsheet takes for a formula begins with an apostrophe."""
+        """The lines of a table of pairs and reasons; of several corpora also with the number, from 1, and the name of each. Text
+        that a spreadsheet takes for a formula begins with an apostrophe."""
         is_one = len(self.corpora) == 1
         yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
         for said, pair in rows:
@@ -375,8 +374,8 @@ def _named_files(data: DataConfig) -> dict[str, list[str]]:
 
 
 def refuse_exchanged(data: DataConfig) -> None:
-    """Raises UsageError for a corpus, a dev or test set or a list of words whose names or header say exactly the opposite of
-    src_lang and tgt_lang; and as `find_layout` does for a table."""
+    """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as `find_layout`
+    does for a table."""
     from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
 
     for pair in data.directions:

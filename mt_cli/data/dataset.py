@@ -1,7 +1,6 @@
 """The token ids of the corpora that are trained on, and which of their pairs an epoch has. Knows ids, not text.
 
-The ids of a corpus are memory-mapped from a folder, so that memory does not grow with it. Whether the folder is whole, the
-run's manifest knows.
+The ids of a corpus are memory-mapped from a folder, which is whole by the run's manifest: memory does not grow with it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Knows the codes of languages, what people call a language, which files are in which, and which languages write
-spaces between words and between sentences."""
+"""Knows the codes and names of languages, which files are in which, and which languages write spaces."""
 
 from __future__ import annotations
 
@@ -86,8 +85,7 @@ def may_be_a_word(code: str) -> bool:
 
 
 def languages_of_files(src: str, tgt: str) -> tuple[str, str] | None:
-    """The two languages by the names of files: their endings, as a.es, or where they differ, as c-spanish.txt; or
-    None."""
+    """The two languages by the names of files: by their endings, as a.es, or where they differ, as c-spanish.txt."""
     names = [Path(name).name.removesuffix(".gz") for name in (src, tgt)]
     parts = [re.split(r"[.\-_]", name) for name in names]
     candidates = [[name.rpartition(".")[2] for name in names], [part[-1] for part in parts]]

@@ -33,8 +33,7 @@ class NotUtf8Error(DataError):
 
 
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """The text of line `number`. Raises NotUtf8Error, and DataError if the first line shows that the file is no
-    text."""
+    """The text of line `number`. Raises NotUtf8Error, and DataError if the first line shows that this is no text."""
     if number == 1:
         refuse_other_formats(raw, name)
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word

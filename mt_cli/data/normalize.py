@@ -1,7 +1,4 @@
-"""Text as the model sees it, and its words and letters.
-
-Every line that is trained on or translated passes `normalize`; what `mt evaluate` scores stays as it is.
-"""
+"""Text as the model sees it, and its words and letters. What `mt evaluate` scores stays as it is."""
 
 from __future__ import annotations
 

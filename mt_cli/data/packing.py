@@ -1,8 +1,6 @@
 """Packs pairs into batches of one fixed shape: sentences one after another in one row, and padding after the last.
 
 A GPU then computes the same graph at every step, compiled and recorded once; and the padding is less than that of rows.
-The sum of the parts' gradients is that of the batch, however it is cut into parts and padded.
-
 Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included.
 """
 
@@ -35,9 +33,8 @@ class PackedShape(NamedTuple):
 
     @property
     def n_fillers(self) -> int:
-        """Sentences of padding. Attention takes every token into some sentence, and no sentence longer than `longest`: so
-        whatever room is left on a side is shared out among these, 1 to `longest` tokens each. A multiple of 8, as products
-        are fastest with it."""
+        """Sentences of padding, which share the room that is left, 1 to `longest` tokens each: attention takes every token into
+        some sentence, and none longer than `longest`. A multiple of 8, as products are fastest with it."""
         return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
 
     def backwards(self) -> PackedShape:

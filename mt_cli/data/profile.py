@@ -36,8 +36,7 @@ class CorpusProfile(BaseModel):
     spelling: Spelling = {}  # characters of the source that are read as others
 
     def usual_lengths(self, n_src: int) -> tuple[int, int]:
-        """The least and the most tokens of a translation of n_src tokens; the variance grows with the length (Gale and
-        Church 1993)."""
+        """The least and the most tokens of a translation; the variance grows with the length (Gale and Church 1993)."""
         usual, scale = self.length_ratio * n_src, n_src**0.5
         least, most = usual + self.shortest_deviation * scale, usual + self.longest_deviation * scale
         return max(0, math.floor(least)), math.ceil(most)

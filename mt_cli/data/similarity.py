@@ -1,8 +1,7 @@
 """Near repetition: which of some sentences another sentence gives away. This file knows single sentences, not pairs.
 
-Sentences are compared without case, accents, punctuation, digits and spaces. One gives another away if it has most of
-its n-grams of letters (Broder 1997 calls the share containment). Letters serve languages with and without spaces, and
-those with long words.
+One gives another away if it has most of its n-grams of letters (containment: Broder 1997), which serve languages with and
+without spaces. Case, accents, punctuation, digits and spaces do not count.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training.
 
 The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
-side is the source does not matter, so a run and its reverse model hold out the same pairs. The pairs are read three
-times, and twice more for each way of holding out that was tried in vain; what is remembered does not grow with their
-number.
+side is the source does not matter, so a run and its reverse model hold out the same pairs. The pairs are read three times,
+and twice more for each way of holding out that was tried in vain; what is remembered does not grow with their number.
 """
 
 from __future__ import annotations
@@ -237,8 +236,7 @@ def _groups(candidates: list[_Candidate]) -> list[_Unit]:
 def _select(
     units: list[_Unit], names: list[str], size: int, n_pairs: int, format_place: FormatPlace, way: Way
 ) -> Split:
-    """A unit goes to the set that lacks most; of its candidates those that repeat none of another set and cost training not
-    too much."""
+    """A unit goes to the set that lacks most; of it, what repeats none of another set and costs training not too much."""
     held_out, beside, near = dict[Place, str](), dict[Place, str](), dict[Place, dict[str, str]]()  # near: by set
     n_free, n_spent, in_groups = dict.fromkeys(names, size), 0, way == "in groups"
     most, most_lost = (_LARGEST_GROUP, _MOST_LOST) if in_groups else (_MAX_REPETITIONS, _MAX_LEFT_OUT)

@@ -1,7 +1,4 @@
-"""Decides where a line of text may be cut: after its sentences, or, where a sentence is too long, near its middle.
-
-Which words are abbreviations is learnt from the training text. This file knows characters, not tokens.
-"""
+"""Decides where a line of text may be cut: after its sentences, or, where a sentence is too long, near its middle."""
 
 from __future__ import annotations
 
@@ -86,8 +83,7 @@ class AbbreviationCounter:
 
 
 def halves(text: str) -> list[str]:
-    """Two parts of at least two characters: cut at the middle comma of the middle half, at a space, or in the
-    middle."""
+    """Two parts of at least two characters: cut at the middle comma of the middle half, at a space, or in the middle."""
     middle, quarter = len(text) // 2, len(text) // 4
     window = text[middle - quarter : middle + quarter]
     for pattern in (COMMA, " "):

@@ -1,7 +1,6 @@
 """Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx, .xliff, .po).
 
-Finds out how the table is written, whether its first row is a header, and which two columns are source and target. This
-file knows rows and columns; which pairs are left out is decided in `corpus.py`.
+Finds out how the table is written, whether its first row is a header, and which two columns are source and target.
 """
 
 from __future__ import annotations
@@ -87,12 +86,9 @@ def suffix_of(file: Path) -> str:
 
 
 def find_layout(file: Path, columns: str | None = None) -> TableLayout:
-    """How the table is written, judged by its first 1,000 rows. `columns` names source and target by their headers or
-    numbers: es,gn or 1,3; of a memory, by their languages.
-
-    Raises DataError for a file that is no table and where it is not clear which columns are source and target, UsageError
-    for `columns` that are missing.
-    """
+    """How the table is written, judged by its first 1,000 rows. `columns` names source and target by their headers or numbers,
+    of a memory by their languages. Raises DataError for a file that is no table and where it is not clear which columns are
+    source and target, UsageError for `columns` that are missing."""
     if is_memory(str(file)):
         languages, pair = languages_of_units(file, columns.split(",") if columns else None)
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
@@ -129,11 +125,9 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
 
 
 def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
-    """The line where each row begins, its source cell and its target cell; without the header and without empty rows.
-
-    Bytes that are not UTF-8 are lone surrogates in the cells (PEP 383), and `corpus.py` says where they are. Raises
-    DataError for a row without one of the columns, for a comma or semicolon too many, and for a quote that is not closed.
-    """
+    """The line where each row begins, its source cell and its target cell; without the header and without empty rows. Bytes that
+    are not UTF-8 are lone surrogates in the cells (PEP 383). Raises DataError for a row without one of the columns, for a
+    delimiter too many, and for a quote that is not closed."""
     file, delimiter, n_columns = layout.file, layout.delimiter, layout.n_columns
     if is_memory(str(file)):
         for number, texts in read_units(file):
@@ -321,11 +315,8 @@ def format_columns_option(src: int, tgt: int) -> str:
 
 def read_workbook(file: Path) -> Iterator[Row]:
     """0 and which sheet is read, if there are others; then each row that is not empty of the first visible one. A formula is its
-    value as it was saved, an error such as #REF! an empty cell. Raises DataError for a file that cannot be read.
-
-    `_write_rows` reads it in a process of its own: a damaged or hostile file makes calamine ask for any amount of memory, or
-    abort.
-    """
+    value as it was saved, an error such as #REF! an empty cell. `_write_rows` reads them in a process of its own: a damaged or
+    hostile file makes calamine ask for any amount of memory, or abort. Raises DataError for a file that cannot be read."""
     if importlib.util.find_spec("python_calamine") is None:
         raise missing_extra(f"{file}: reading {file.suffix}", "python-calamine", "xlsx")
     try:

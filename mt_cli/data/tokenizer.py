@@ -1,8 +1,8 @@
 """Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
 
-One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes
-(byte fallback), so that no text becomes `<unk>`. Callers pass normalized text (`corpus.py`), and sentencepiece normalizes
-nothing. A tag is a control symbol before the source, which says what to do with it. No text is encoded as one.
+One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes (byte
+fallback), so that no text becomes `<unk>`. Callers pass normalized text. A tag is a control symbol before the source, which
+says what to do with it; no text is encoded as one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from typing import Any
 from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.data.tables import find_layout, suffix_of
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RUNS, RunDir
 
@@ -167,6 +166,8 @@ def _languages(
     if len(corpus) == 2:
         found = languages_of_files(str(corpus[0]), str(corpus[1]))
     else:
+        from mt_cli.data.tables import find_layout  # here, because most text lies in two files
+
         src, tgt = find_layout(corpus[0], columns).languages
         src, tgt = src_lang or src, tgt_lang or tgt
         named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(corpus[0]))  # such as es-gn.tsv
@@ -187,7 +188,7 @@ def _languages(
 
 def _code_of(file: Path) -> str | None:
     """The code of the language that the ending of a name tells."""
-    return code_of_name(suffix_of(file).removeprefix("."))
+    return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
 
 
 def _stem(file: Path) -> str:

@@ -120,48 +120,45 @@ def epoch_batches(
     x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is alone."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch, is_last_phase)
-    order_of_blocks = rng.permutation(len(blocks))
+    order = rng.permutation(len(blocks))
     for first in range(0, len(blocks), _POOL):
-        pool = [stretch for b in order_of_blocks[first : first + _POOL] for stretch in blocks[b]]
+        pool = [stretch for b in order[first : first + _POOL] for stretch in blocks[b]]
         indices = np.concatenate([np.arange(*stretch) for stretch in pool])
-        src, tgt = (length + 1 for length in dataset.lengths(indices))
-        order = _by_length(src, tgt, rng.random(len(indices)))
-        batches = list(_cut(src[order], tgt[order], batch_tokens))
-        for b in rng.permutation(len(batches)):
-            yield indices[order[batches[b]]].tolist()
+        batches = _batches(dataset, indices, batch_tokens, rng.random(len(indices)))
+        yield from (batches[b] for b in rng.permutation(len(batches)))
 
 
-def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> Iterator[list[int]]:
+def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> list[list[int]]:
     """The same for measuring, where the order does not matter: every pair once, sorted by length."""
-    src, tgt = (length + 1 for length in dataset.lengths(np.arange(len(dataset))))
-    order = _by_length(src, tgt, np.zeros(len(src)))
-    for batch in _cut(src[order], tgt[order], batch_tokens):
-        yield order[batch].tolist()
+    return _batches(dataset, np.arange(len(dataset)), batch_tokens, np.zeros(len(dataset)))
+
+
+def _batches(
+    dataset: TokenDataset | Mixture, indices: Lengths, batch_tokens: int, tie_break: npt.NDArray[np.float64]
+) -> list[list[int]]:
+    """The pairs in the order of `_by_length`, cut into batches."""
+    if not len(indices):
+        return []
+    src, tgt = (length + 1 for length in dataset.lengths(indices))
+    order = _by_length(src, tgt, tie_break)
+    batches, start, longest_src, longest_tgt = list[list[int]](), 0, 0, 0
+    for end, (n_src, n_tgt) in enumerate(zip(src[order].tolist(), tgt[order].tolist(), strict=True)):
+        longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)
+        n_rows = end + 1 - start
+        if n_rows > 1 and (n_rows * longest_tgt > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
+            batches.append(indices[order[start:end]].tolist())
+            start, longest_src, longest_tgt = end, n_src, n_tgt
+    return [*batches, indices[order[start:]].tolist()]
 
 
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
     """The order of the pairs: by target length, then by source length, which ascends for one target length and descends for
     the next, so that a batch that spans two target lengths has little padding. A pair whose source is far longer than its
     target would pad all sources of its batch: such pairs come last, by source length, the longest first."""
-    if len(src) == 0:
-        return np.empty(0, np.intp)
     is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
     first = np.where(is_apart, -src, tgt)
     second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))
     return np.lexsort((tie_break, second, first, is_apart))
-
-
-def _cut(src: Lengths, tgt: Lengths, batch_tokens: int) -> Iterator[slice]:
-    """Cuts pairs in the order of `_by_length` into batches; lengths count the end symbols."""
-    start, longest_src, longest_tgt = 0, 0, 0
-    for end, (n_src, n_tgt) in enumerate(zip(src.tolist(), tgt.tolist(), strict=True)):
-        longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)
-        n_rows = end + 1 - start
-        if n_rows > 1 and (n_rows * longest_tgt > batch_tokens or n_rows * longest_src > 2 * batch_tokens):
-            yield slice(start, end)
-            start, longest_src, longest_tgt = end, n_src, n_tgt
-    if len(tgt):
-        yield slice(start, len(tgt))
 
 
 def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:

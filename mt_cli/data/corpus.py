@@ -376,8 +376,6 @@ def _named_files(data: DataConfig) -> dict[str, list[str]]:
 def refuse_exchanged(data: DataConfig) -> None:
     """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as `find_layout`
     does for a table."""
-    from mt_cli.data.tables import find_layout, format_columns_option  # here, because translations need no tables
-
     for pair in data.directions:
         for key, files in _named_files(pair).items():
             columns = pair.words.columns if pair.words is not None and key == "words.files" else pair.columns
@@ -386,6 +384,11 @@ def refuse_exchanged(data: DataConfig) -> None:
                 found, said = languages_of_files(*files), "by their names"
                 advice = "exchange the two, or rename them"
             elif Path(files[0]).is_file():
+                from mt_cli.data.tables import (
+                    find_layout,
+                    format_columns_option,
+                )  # here, because most text has no columns
+
                 layout = find_layout(Path(files[0]), pair.columns_of(files, columns))
                 found, said = layout.languages, "by its header"
                 advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"

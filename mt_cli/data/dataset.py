@@ -113,8 +113,10 @@ class TokenDataset:
         """The sources and the targets of these pairs. As whole arrays: a GPU would wait for a loop over pairs."""
         indices = np.asarray(indices, np.int64)
         (src, n_src), tgt = self.src.row(indices), self.tgt.row(indices)
-        begins = np.repeat(n_src.cumsum() - n_src, len(self.src_tags))
-        return (np.insert(src, begins, np.tile(self.src_tags, len(n_src))), n_src + len(self.src_tags)), tgt
+        if self.src_tags:
+            begins = np.repeat(n_src.cumsum() - n_src, len(self.src_tags))
+            src = np.insert(src, begins, np.tile(self.src_tags, len(n_src)))
+        return (src, n_src + len(self.src_tags)), tgt
 
     def backwards(self) -> TokenDataset:
         """The same pairs from target to source; synthetic ones stay as they are."""

@@ -96,35 +96,25 @@ def pieces(dataset: Mixture, pairs: list[int], shape: PackedShape) -> Iterator[l
 
 def pack(dataset: Mixture, pairs: list[int], shape: PackedShape) -> PackedBatch:
     """A batch of pairs that fit into `shape`."""
-    src_row, tgt_row = dataset.rows(pairs)
-    src, tgt = _Row(*src_row, shape.n_src, shape), _Row(*tgt_row, shape.n_tgt, shape)
-    src_ids, tgt_in = src.filled(src.last, EOS_ID, PAD_ID), tgt.filled(tgt.first, BOS_ID, PAD_ID)
-    targets = tgt.filled(tgt.last, EOS_ID, NO_TARGET)
-    tensors = map(
-        torch.from_numpy, (src_ids[None], src.starts, src.positions, tgt_in[None], tgt.starts, tgt.positions, targets)
-    )
-    return PackedBatch(shape.longest, *tensors)
+    (src, n_src), (tgt, n_tgt) = dataset.rows(pairs)
+    src_starts, src_positions = _sentences(n_src + 1, shape.n_src, shape)
+    tgt_starts, tgt_positions = _sentences(n_tgt + 1, shape.n_tgt, shape)
+    src_ids, targets = np.insert(src, n_src.cumsum(), EOS_ID), np.insert(tgt, n_tgt.cumsum(), EOS_ID)
+    src_ids = _filled(src_ids, len(src_positions), PAD_ID)[None]
+    tgt_in = _filled(np.insert(tgt, n_tgt.cumsum() - n_tgt, BOS_ID), len(tgt_positions), PAD_ID)[None]
+    targets = _filled(targets, len(tgt_positions), NO_TARGET)
+    arrays = src_ids, src_starts, src_positions, tgt_in, tgt_starts, tgt_positions, targets
+    return PackedBatch(shape.longest, *map(torch.from_numpy, arrays))
 
 
-class _Row:
-    """Sentences one after another, each with room for one symbol, then those of padding."""
+def _sentences(lengths: np.ndarray, n_tokens: int, shape: PackedShape) -> tuple[np.ndarray, np.ndarray]:
+    """Where each begins, and the position of each token in its own, of sentences one after another, then those of padding."""
+    n_all = n_tokens + shape.n_fillers
+    fillers = np.diff(np.arange(shape.n_fillers + 1) * (n_all - lengths.sum()) // shape.n_fillers)  # equally long
+    lengths = np.concatenate([lengths, fillers, np.zeros(shape.n_pairs - len(lengths), np.int64)])
+    starts = np.append(0, lengths.cumsum())
+    return starts.astype(np.int32), np.arange(n_all) - np.repeat(starts[:-1], lengths)
 
-    def __init__(self, ids: np.ndarray, lengths: np.ndarray, n_tokens: int, shape: PackedShape):
-        own = lengths + 1
-        self._ids, self._total = ids, n_tokens + shape.n_fillers
-        n_left = self._total - own.sum()
-        fillers = np.diff(np.arange(shape.n_fillers + 1) * n_left // shape.n_fillers)  # equally long
-        lengths = np.concatenate([own, fillers, np.zeros(shape.n_pairs - len(own), np.int64)])
-        starts = np.append(0, lengths.cumsum())
-        self.starts = starts.astype(np.int32)
-        self.positions = np.arange(self._total) - np.repeat(starts[:-1], lengths)
-        self.first, self.last = starts[: len(own)], own.cumsum() - 1  # of each sentence
 
-    def filled(self, places: np.ndarray, symbol: int, filler: int) -> np.ndarray:
-        """Ids (N,), with `symbol` at these places of the sentences."""
-        row = np.full(self._total, filler, np.int64)
-        is_symbol = np.zeros(self.last[-1] + 1, bool)
-        is_symbol[places] = True
-        sentences = row[: len(is_symbol)]
-        sentences[is_symbol], sentences[~is_symbol] = symbol, self._ids
-        return row
+def _filled(ids: np.ndarray, n: int, filler: int) -> np.ndarray:
+    return np.concatenate([ids, np.full(n - len(ids), filler, np.int64)])

@@ -4,8 +4,6 @@ Invisible characters that training has not are dropped; other characters that it
 (quotation marks among each other, digits, widths); words with characters for which it has nothing are spans that are copied;
 a line in capitals, or without any, is read with the capitals that its words have in training. What no line of training begins
 or ends with, such as a quotation mark or the dash of a list, stays outside of the sentence and is put around its translation.
-
-This file knows characters and words, neither tokens nor models.
 """
 
 from __future__ import annotations
@@ -124,11 +122,11 @@ class Sentence(NamedTuple):
 
 
 class Reader:
-    """Reads source text in the style of the training text. `style`: None where it is not known; then spans are found, and all
-    else stays as it is."""
+    """Reads source text in the style of the training text."""
 
     def __init__(self, style: Style | None, tgt_characters: str = "", tgt_has_spaces: bool = True):
-        """`tgt_has_spaces`: whether the target language writes them between words."""
+        """`style`: None where it is not known; then spans are found, and all else stays as it is. `tgt_has_spaces`: whether the
+        target language writes them between words."""
         self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
         self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
         self._starts, self._ends = (
@@ -174,19 +172,19 @@ class Reader:
             # A quotation may begin or end here.
             start, end, before, after = before + start, end + after, "", ""
         start, end = self._starts.get(_plain(start), start), self._ends.get(_plain(end), end)
-        is_in_capitals = self._is_in_capitals(core)
-        if is_in_capitals or core == core.lower() != core.upper() or _is_in_title_case(core):
+        is_in_capitals = core.isupper() and sum(map(str.isupper, core)) >= _LEAST_IN_CAPITALS
+        is_in_capitals &= self._style.capitals.get(core.lower()) != core
+        is_title = core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
+        if is_in_capitals or is_title or core == core.lower() != core.upper():
             core = WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
             core = core[:1].upper() + core[1:] if self._style.has_capital_starts else core
         has_added_end = self._style.has_ends and not end
         core = self._known(f"{start}{core}{self._style.ends[0] if has_added_end else end}", spans)
-        return Sentence(
-            before.translate(self._target), core, after.translate(self._target), is_in_capitals, has_added_end
-        )
+        before, after = before.translate(self._target), after.translate(self._target)
+        return Sentence(before, core, after, is_in_capitals, has_added_end)
 
     def _known(self, text: str, spans: list[str]) -> str:
-        """The text with characters that training has, and symbols for what no piece spells well: words with other letters,
-        and other signs."""
+        """The text with characters that training has, and symbols for words with other letters, and for other signs."""
         assert self._source is not None
         text = text.translate(self._source)
         unknown = [char for char in set(text) if self._source.is_unknown(char)]
@@ -200,14 +198,6 @@ class Reader:
         spans += found
         return text
 
-    def _is_in_capitals(self, core: str) -> bool:
-        n_letters = sum(map(str.isupper, core))
-        return core.isupper() and n_letters >= _LEAST_IN_CAPITALS and self._style.capitals.get(core.lower()) != core
-
-
-def _is_in_title_case(core: str) -> bool:
-    return core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
-
 
 @functools.lru_cache(10_000)
 def _plain(edge: str) -> str:
@@ -218,8 +208,7 @@ class Variants(dict[int, str]):
     """For `str.translate`: what each character is read as in a text that has the `known` ones. Filled in as characters come."""
 
     def __init__(self, known: str, is_edge: bool = False, takes_narrow: bool = False):
-        """`is_edge`: what is read stands around a sentence, where a full stop is none. `takes_narrow`: also an unknown form
-        instead of a full-width one."""
+        """`is_edge`: of what stands around a sentence. `takes_narrow`: also an unknown form instead of a full-width one."""
         self._known, self._is_edge, self._takes_narrow = frozenset(known), is_edge, takes_narrow
         self._of_plain = {unicodedata.normalize("NFKC", char): char for char in reversed(known)}
 
@@ -246,9 +235,8 @@ class Variants(dict[int, str]):
 
 def is_invisible(char: str) -> bool:
     """Whether readers do not see it: joiners, marks of direction, soft hyphens, variation selectors, tags, fillers."""
-    is_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+    if "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef":
+        return True
     return (
-        is_selector
-        or unicodedata.category(char) in ("Cf", "Cc", "Cn")
-        or char in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc"
+        unicodedata.category(char) in ("Cf", "Cc", "Cn") or char in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc"
     )

@@ -114,10 +114,8 @@ def numbered_back(text: str, own: Sequence[str]) -> str:
 
 
 def hold_pair(src: str, tgt: str) -> tuple[str, str]:
-    """A pair to train on: the same symbol stands for a span that both sides have, and one that one side lacks stays as it is.
-
-    Private-use characters of the text itself are left out, so that a symbol always stands for a span.
-    """
+    """A pair to train on: the same symbol stands for a span that both sides have, one that one side lacks stays. Private-use
+    characters of the text itself are left out, so that a symbol always stands for a span."""
     if not SPANS.search(src):
         return src, tgt
     common = Counter(SPANS.findall(src)) & Counter(SPANS.findall(tgt))

@@ -27,9 +27,8 @@ from hypothesis import strategies as st
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.serve import app
-from mt_cli.serve.batcher import Batcher, Busy
-from mt_cli.serve.guard import Access
-from mt_cli.serve.metrics import Metrics
+from mt_cli.serve.batcher import Batcher
+from mt_cli.serve.guard import Access, Metrics, Refused
 from mt_cli.serve.service import Service
 from mt_cli.serve.tasks import Task
 from mt_cli.serve.translators import Translators, _closest
@@ -421,7 +420,7 @@ def test_what_waits_is_translated_together_and_what_is_cancelled_is_not(caplog):
     waiting = [batcher.submit(task, [text]) for text in ("b", "gone", "bad", "c")]
     waiting[1].cancel()
     other = batcher.submit(Task(("en", "fr")), ["d", "e"])
-    with pytest.raises(Busy):
+    with pytest.raises(Refused, match="too many requests wait"):
         batcher.submit(task, ["x" * 99])
     slow.may.set()
     assert (first.result(), waiting[0].result(), waiting[3].result(), other.result()) == (
@@ -448,7 +447,7 @@ def test_a_long_request_lets_others_in_between():
 
 def test_a_full_queue_says_when_to_come_again(start, trained_run, monkeypatch):
     client = start(trained_run)
-    monkeypatch.setattr(client.service.batcher, "submit", lambda *_: (_ for _ in ()).throw(Busy(7)))
+    monkeypatch.setattr(client.service.batcher, "submit", lambda *_: (_ for _ in ()).throw(Refused(503, "full", 7)))
     answer = client.post("/translate", {"q": "cat", "source": "en", "target": "de"})
     assert (answer.status, answer.headers["retry-after"]) == (503, "7")
 

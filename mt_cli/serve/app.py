@@ -1,9 +1,11 @@
-"""The server: listens, and stops when it is asked to, once it has answered what it was asked."""
+"""The page with what its script asks for, and the server: it stops when it is asked to, once everything is answered."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import secrets
 import signal
 import socket
 import threading
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,15 +23,18 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
-from mt_cli.serve import deepl, libretranslate, page
-from mt_cli.serve.guard import Access
-from mt_cli.serve.metrics import Metrics
-from mt_cli.serve.service import Service, route
+from mt_cli.explain.page import render_page
+from mt_cli.serve import deepl, libretranslate
+from mt_cli.serve.files import keep_correction, translated_file
+from mt_cli.serve.guard import Access, Metrics
+from mt_cli.serve.libretranslate import languages
+from mt_cli.serve.service import MOST_ALTERNATIVES, NO_FRAMES, Api, Asked, Endpoint, Service, route
+from mt_cli.serve.tasks import Task
 from mt_cli.serve.translators import Translators
 
 log = logging.getLogger(__name__)
@@ -37,6 +43,46 @@ _MAX_CONNECTIONS = 4096
 _MAX_HEADER_BYTES = 32_768
 _SECONDS_FOR_HEADERS = 15
 _HEADERS = [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("cache-control", "no-store")]
+
+
+async def page(asked: Asked) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
+    policy = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:"
+    return HTMLResponse(text, headers={"content-security-policy": f"default-src 'none'; {policy}; {NO_FRAMES}"})
+
+
+async def translate(asked: Asked) -> Any:
+    task = Task(asked.pair(), None, 1 + asked.number("alternatives", MOST_ALTERNATIVES), "explained")
+    return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
+
+
+async def correct(asked: Asked) -> Any:
+    return await keep_correction(asked, "text")
+
+
+async def file(asked: Asked) -> Response:
+    name, content = await translated_file(asked)
+    disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
+    return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
+
+
+async def metrics(asked: Asked) -> Response:
+    service = asked.service
+    gauges = {"mt_waiting_characters": service.batcher.n_waiting, "mt_reloads": service.translators.n_reloads}
+    return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+
+
+PAGE = Api(
+    [
+        Endpoint("GET", "/", page),
+        Endpoint("GET", "/mt/languages", languages, needs="nothing"),
+        Endpoint("POST", "/mt/translate", translate),
+        Endpoint("POST", "/mt/correct", correct, needs="token"),
+        Endpoint("POST", "/mt/file", file, takes_file=True),
+        Endpoint("GET", "/metrics", metrics),
+    ]
+)
 
 
 def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: str, opens_browser: bool) -> None:
@@ -89,7 +135,7 @@ def server(service: Service) -> uvicorn.Server:
         "allow_headers": ("authorization", "content-type"),
     }
     app = Starlette(
-        routes=[route(service, api, one) for api in (page.API, libretranslate.API, deepl.API) for one in api.endpoints],
+        routes=[route(service, api, one) for api in (PAGE, libretranslate.API, deepl.API) for one in api.endpoints],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
             *([Middleware(CORSMiddleware, allow_origins=["*"], **cors)] if access.has_cors else []),

@@ -1,17 +1,23 @@
-"""Who may ask what of a server, and how often. This file knows HTTP, not translation."""
+"""Who may ask what of a server, and what it was asked so far. This file knows HTTP, not translation."""
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
+import os
 import secrets
+import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from starlette.requests import Request
+
+_SECONDS = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf")  # bounds of the histogram
 
 Needs = Literal[
     "nothing", "key", "token"
@@ -73,7 +79,7 @@ class Access:
     ) -> None:
         """Raises Refused, with the status `missing_status` where no key is given and 403 for a wrong one."""
         token = request.headers.get("x-mt-token", "")
-        if needs == "nothing" or (needs == "key" and not self.keys) or _is_one_of(token, [self.token]):
+        if (needs == "key" and not self.keys) or _is_one_of(token, [self.token]):
             return
         if not self.keys:
             raise Refused(403, "only the page of this server, or a client with an API key, may send this")
@@ -96,3 +102,44 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+class Metrics:
+    """Counters in the text format of Prometheus; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock, self._families = (
+            threading.Lock(),
+            defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float)),
+        )
+
+    def add(self, family: str, amount: float = 1, sample: str = "") -> None:
+        """`sample`: the family's name with a suffix or labels, where it has several."""
+        with self._lock:
+            self._families[family][sample or family] += amount
+
+    def __getitem__(self, family: str) -> float:
+        return self._families[family][family]
+
+    def add_request(self, path: str, status: int, seconds: float) -> None:
+        self.add("mt_requests_total", 1, f'mt_requests_total{{path="{path}",status="{status}"}}')
+        name = "mt_request_seconds"
+        for bound in _SECONDS:
+            self.add(name, seconds <= float(bound), f'{name}_bucket{{le="{bound}"}}')
+        self.add(name, seconds, f"{name}_sum")
+        self.add(name, 1, f"{name}_count")
+
+    def text(self, gauges: Mapping[str, float]) -> str:
+        """`gauges`: what is measured now."""
+        lines = list[str]()
+        with self._lock:
+            for family, samples in self._families.items():
+                kind = "histogram" if f"{family}_sum" in samples else "counter"
+                lines += [f"# TYPE {family} {kind}", *(f"{name} {value:.12g}" for name, value in samples.items())]
+        for name, value in gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {value:.12g}"]
+        with contextlib.suppress(OSError):  # a system that does not say it
+            n_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            name = "process_resident_memory_bytes"
+            lines += [f"# TYPE {name} gauge", f"{name} {n_bytes}"]
+        return "\n".join(lines) + "\n"

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from mt_cli.data.languages import english_name
 from mt_cli.serve.files import SUFFIXES, keep_correction, keep_file, translated_file
 from mt_cli.serve.guard import Refused
-from mt_cli.serve.page import languages
 from mt_cli.serve.service import MOST_ALTERNATIVES, Api, Asked, Endpoint
 from mt_cli.serve.tasks import Task
 
@@ -43,6 +42,12 @@ def _untranslated(asked: Asked, source: str, target: str) -> dict[str, Any]:
         unknown = next((code for code in (source, target) if code.casefold() not in codes | {"auto"}), None)
         raise Refused(400, f"{unknown[:40]} is not supported" if unknown else f"{source} to {target} is not supported")
     return {"translatedText": asked.parameters["q"]}
+
+
+async def languages(asked: Asked) -> Any:
+    served = sorted(asked.service.translators.served)
+    targets = {code: [tgt for src, tgt in served if src == code] for pair in served for code in pair}
+    return [{"code": code, "name": english_name(code), "targets": own} for code, own in sorted(targets.items())]
 
 
 async def detect(asked: Asked) -> Any:

@@ -20,9 +20,8 @@ from starlette.types import Message, Receive
 
 from mt_cli.decoding.search import usual_batch_size
 from mt_cli.errors import UsageError
-from mt_cli.serve.batcher import Batcher, Busy
-from mt_cli.serve.guard import Access, Needs, Refused
-from mt_cli.serve.metrics import Metrics
+from mt_cli.serve.batcher import Batcher
+from mt_cli.serve.guard import Access, Metrics, Needs, Refused
 from mt_cli.serve.tasks import Task, do
 from mt_cli.serve.translators import Pair, Translators
 
@@ -98,26 +97,18 @@ class Asked:
 
     async def translate(self, task: Task, lines: Sequence[str]) -> list[Any]:
         """A result for each line. It is refused when too much waits, when it takes too long, and when the client goes."""
-        try:
-            waiting = self.service.batcher.submit(task, lines)
-        except Busy as error:
-            raise Refused(503, "too many requests wait; try again later", error.retry_after) from None
-        result: asyncio.Future[Any] = asyncio.wrap_future(waiting)
+        seconds = self.service.access.max_seconds
+        result: asyncio.Future[Any] = asyncio.wrap_future(self.service.batcher.submit(task, lines))
         gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnection(self.request))
         try:
-            seconds = self.service.access.max_seconds
             await asyncio.wait({result, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if result.done():
                 return result.result()
-        except UsageError as error:
-            raise Refused(400, f"Invalid request: {error}") from None
-        except KeyError:
-            raise Refused(503, "the run has changed and translates this direction no more") from None
+            if gone.done():
+                raise ClientDisconnect
         finally:
             result.cancel()
             gone.cancel()
-        if gone.done():
-            raise ClientDisconnect
         raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later", 5)
 
     async def find_pair(self, source: str, target: str, text: str) -> tuple[Pair | None, float]:
@@ -177,11 +168,13 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
             if endpoint.needs != "nothing":
                 async with asyncio.timeout(access.max_seconds):
                     parameters = await _parameters(request, most)
-            access.refuse_without_right(endpoint.needs, request, parameters, api.missing_key_status)
+                access.refuse_without_right(endpoint.needs, request, parameters, api.missing_key_status)
             found = await endpoint.answer(Asked(service, request, parameters))
             response = found if isinstance(found, Response) else JSONResponse(found)
         except Refused as error:
             response = api.error(error.status, error.message, error.retry_after)
+        except UsageError as error:
+            response = api.error(400, f"Invalid request: {error}")
         except TimeoutError:
             response = api.error(408, f"the body took longer than {access.max_seconds:g} s")
         except ClientDisconnect:

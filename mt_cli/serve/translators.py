@@ -64,19 +64,6 @@ class Translators:
     def _joined(self) -> dict[Pair, Served]:
         return {pair: one for run in reversed(self._paths) for pair, one in self._of_runs[run].items()}
 
-    def languages(self) -> list[dict[str, object]]:
-        """Each language with its name and those into which it is translated, as LibreTranslate lists them."""
-        pairs = sorted(self.served)
-        codes = dict.fromkeys(code for pair in pairs for code in pair)
-        return [
-            {
-                "code": code,
-                "name": english_name(code),
-                "targets": [target for source, target in pairs if source == code],
-            }
-            for code in sorted(codes)
-        ]
-
     def knows(self, code: str) -> bool:
         """Whether something is translated from this language."""
         return _closest(code, [source for source, _ in self.served]) is not None
@@ -106,10 +93,10 @@ class Translators:
         """Loads runs whose best checkpoint has moved, until `close`; what is translated meanwhile is not held up."""
         while not self._is_closed.wait(_SECONDS_BETWEEN_LOOKS):
             for run in self._paths:
-                if (mark := _mark(run)) == self._marks[run]:
-                    continue
-                self._marks[run] = mark  # what cannot be loaded is not tried again before it changes again
                 try:
+                    if (mark := _mark(run)) == self._marks[run]:
+                        continue
+                    self._marks[run] = mark  # what cannot be loaded is not tried again before it changes again
                     self._of_runs[run] = self._load(run)
                     self.served = self._joined()
                     self.n_reloads += 1
@@ -157,16 +144,10 @@ class Translators:
             torch.set_num_threads(n_threads)
 
 
-def _mark(run: Path) -> tuple[object, ...]:
+def _mark(run: Path) -> list[object]:
     """What changes when a run has a new best checkpoint, or the estimate for it."""
-    found = list[object]()
-    for name in ("best", "estimate.json"):
-        try:
-            state = (run / name).stat()
-            found += [state.st_mtime_ns, state.st_size, state.st_ino]
-        except OSError:
-            found.append(None)
-    return tuple(found)
+    files = (run / name for name in ("best", "estimate.json"))
+    return [(state.st_mtime_ns, state.st_ino) if one.exists() and (state := one.stat()) else None for one in files]
 
 
 def _closest(asked: str, known: Sequence[str]) -> str | None:

@@ -1,4 +1,5 @@
-"""Chromium without a window, driven through pipes by its DevTools protocol: it types, looks and hears every complaint."""
+"""Chromium and Firefox without a window: they type, look and hear every complaint. Chromium is driven through pipes by its
+DevTools protocol, Firefox through a socket by Marionette."""
 
 from __future__ import annotations
 
@@ -6,23 +7,60 @@ import base64
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM, FIREFOX = shutil.which("chromium"), shutil.which("firefox")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 OPTIONS = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --remote-debugging-pipe"
 
 
-class Browser:
+class Page(Protocol):
     """One page. `complaints` are errors and warnings of its console, `requests` the addresses that it asked for, and
     `downloads` is where it saves files."""
+
+    complaints: list[str]
+    requests: list[str]
+    downloads: Path
+
+    def value(self, script: str) -> Any:
+        """What an expression of JavaScript comes to, its promise waited for."""
+
+    def wait(self, script: str, seconds: float = 60) -> None:
+        """Until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.value(f"Boolean({script})"):
+            assert time.monotonic() < end, (
+                f"{script} is not true after {seconds} s: {self.value('document.body.innerText')}"
+            )
+            time.sleep(0.02)
+
+    def place(self, selector: str) -> tuple[float, float]:
+        """The middle of the first element of that kind."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        x, y = self.value(
+            f"{found}.scrollIntoView({{block: 'center'}}), (({{left, top, width, height}}) => [left + width / 2, top + height / 2])({found}.getBoundingClientRect())"
+        )
+        return x, y
+
+    def downloaded(self, name: str) -> str:
+        """The text of a file that the page saves, as soon as it is there and not empty."""
+        end, file = time.monotonic() + 60, self.downloads / name
+        while not file.is_file() or not file.stat().st_size:
+            assert time.monotonic() < end, f"there is no {name}: {sorted(self.downloads.glob('*'))}"
+            time.sleep(0.02)
+        return file.read_text("utf-8")
+
+
+class Browser(Page):
+    """Chromium."""
 
     def __init__(self, reads: int, writes: int, downloads: Path):
         self._reads, self._writes, self._received, self._n_calls = reads, writes, b"", 0
@@ -67,19 +105,9 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def value(self, script: str) -> Any:
-        """What an expression of JavaScript comes to, its promise waited for."""
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, f"{script}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
-
-    def wait(self, script: str, seconds: float = 60) -> None:
-        """Until an expression is true."""
-        end = time.monotonic() + seconds
-        while not self.value(f"Boolean({script})"):
-            assert time.monotonic() < end, (
-                f"{script} is not true after {seconds} s: {self.value('document.body.innerText')}"
-            )
-            time.sleep(0.02)
 
     def write(self, text: str) -> None:
         """As an input method does: into what has the focus."""
@@ -92,11 +120,8 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def click(self, selector: str, move_only: bool = False) -> None:
-        """With the mouse, in the middle of the first element of that kind."""
-        found = f"document.querySelector({json.dumps(selector)})"
-        x, y = self.value(
-            f"{found}.scrollIntoView({{block: 'center'}}), (({{left, top, width, height}}) => [left + width / 2, top + height / 2])({found}.getBoundingClientRect())"
-        )
+        """With the mouse."""
+        x, y = self.place(selector)
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         for kind in () if move_only else ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
@@ -107,13 +132,8 @@ class Browser:
         for kind in ("dragEnter", "dragOver", "drop"):
             self.call("Input.dispatchDragEvent", type=kind, x=200, y=200, data=data)
 
-    def downloaded(self, name: str) -> str:
-        """The text of a file that the page saves, as soon as it is there."""
-        end = time.monotonic() + 60
-        while not (self.downloads / name).is_file():
-            assert time.monotonic() < end, f"there is no {name}: {sorted(self.downloads.glob('*'))}"
-            time.sleep(0.02)
-        return (self.downloads / name).read_text("utf-8")
+    def paste(self) -> None:
+        self.call("Input.dispatchKeyEvent", type="keyDown", commands=["paste"])
 
     def resize(self, width: int, height: int) -> None:
         self.call(
@@ -143,3 +163,127 @@ def browser(folder: Path) -> Iterator[Browser]:
         process.wait()
         os.close(reads)
         os.close(writes)
+
+
+class Firefox(Page):
+    """It says nothing of requests but those that have ended."""
+
+    def __init__(self, connection: socket.socket, downloads: Path):
+        self._connection, self._n_calls, self._n_heard = connection, 0, 0
+        self.complaints, self.downloads = list[str](), downloads
+        self._message()  # its name
+        self.call("WebDriver:NewSession")
+
+    def _message(self) -> Any:
+        """The next one: its length in bytes, a colon, JSON."""
+        stream = self._connection.makefile("rb", buffering=0)
+        size = b""
+        while not size.endswith(b":"):
+            size += stream.read(1) or b""
+        content = b""
+        while len(content) < int(size[:-1]):
+            content += stream.read(int(size[:-1]) - len(content)) or b""
+        return json.loads(content)
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """The result of a command."""
+        self._n_calls += 1
+        content = json.dumps([0, self._n_calls, method, parameters])
+        self._connection.sendall(f"{len(content)}:{content}".encode())
+        _, _, error, result = self._message()
+        assert error is None, f"{method}: {error}"
+        return result
+
+    def _run(self, script: str, *arguments: Any) -> Any:
+        return self.call("WebDriver:ExecuteScript", script=script, args=arguments, sandbox=None)["value"]
+
+    def value(self, script: str) -> Any:
+        self._hear()
+        return self._run(f"return ({script});")
+
+    def _hear(self) -> None:
+        """What the browser's console says of pages."""
+        self.call("Marionette:SetContext", value="chrome")
+        said = self._run("return Services.console.getMessageArray().map((one) => [one.sourceName, one.errorMessage])")
+        self.call("Marionette:SetContext", value="content")
+        pages = ("http://127.0.0.1", "file:")
+        self.complaints += [text for source, text in said[self._n_heard :] if source and source.startswith(pages)]
+        self._n_heard = len(said)
+
+    @property
+    def requests(self) -> list[str]:  # type: ignore[override]
+        return self.value("performance.getEntriesByType('resource').map((one) => one.name)")
+
+    def open(self, address: str) -> None:
+        self.call("WebDriver:Navigate", url=address)
+
+    def write(self, text: str) -> None:
+        assert self._run("return document.execCommand('insertText', false, arguments[0])", text)
+
+    def _act(self, kind: str, *actions: dict[str, Any]) -> None:
+        self.call("WebDriver:PerformActions", actions=[{"type": kind, "id": kind, "actions": actions}])
+
+    def press(self, key: str, *, is_ctrl: bool = False) -> None:
+        codes = {"Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowRight": "\ue014"}
+        keys = ["\ue009"] * is_ctrl + [codes.get(key, key)]
+        down, up = ([{"type": kind, "value": one} for one in keys] for kind in ("keyDown", "keyUp"))
+        self._act("key", *down, *reversed(up))
+
+    def paste(self) -> None:
+        self.press("v", is_ctrl=True)
+
+    def click(self, selector: str, move_only: bool = False) -> None:
+        x, y = map(int, self.place(selector))
+        presses = [] if move_only else [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp")]
+        self._act("pointer", {"type": "pointerMove", "x": x, "y": y}, *presses)
+
+    def drop(self, file: Path) -> None:
+        script = """const data = new DataTransfer();
+            data.items.add(new File([arguments[0]], arguments[1]));
+            document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));"""
+        self._run(script, file.read_text("utf-8"), file.name)
+
+    def resize(self, width: int, height: int) -> None:
+        """Of the page; its window would not be as narrow as a phone."""
+        self.call("Marionette:SetContext", value="chrome")
+        self._run("document.documentElement.style.minWidth = 0")
+        self.call("Marionette:SetContext", value="content")
+        self.call("WebDriver:SetWindowRect", width=width, height=height)
+        more = self.value(f"[{width} - innerWidth, {height} - innerHeight]")
+        self.call("WebDriver:SetWindowRect", width=width + more[0], height=height + more[1])
+
+    def picture(self, file: Path) -> None:
+        file.write_bytes(base64.b64decode(self.call("WebDriver:TakeScreenshot", full=False)["value"]))
+
+
+@contextmanager
+def firefox(folder: Path) -> Iterator[Firefox]:
+    """A browser of its own; `folder` is for its profile."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "profile").mkdir()
+    settings = {
+        "marionette.port": port,
+        "browser.download.dir": str(folder / "downloads"),
+        "browser.download.folderList": 2,
+        "browser.download.useDownloadDir": True,
+    }
+    lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in settings.items()]
+    (folder / "profile" / "user.js").write_text("".join(lines), "utf-8")
+    command = [str(FIREFOX), "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile"]
+    with (folder / "firefox.log").open("wb") as log:
+        process = subprocess.Popen([*command, str(folder / "profile")], stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                connection = socket.create_connection(("127.0.0.1", port), 60)
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < end and process.poll() is None, (folder / "firefox.log").read_text("utf-8")
+                time.sleep(0.05)
+        with connection:
+            yield Firefox(connection, folder / "downloads")
+    finally:
+        process.kill()
+        process.wait()

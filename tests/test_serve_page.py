@@ -1,4 +1,4 @@
-"""The page of a translator, used in Chromium: with a backend of its own that answers as it is told, and with a server."""
+"""The page of a translator, used in Chromium and in Firefox: with a backend of its own that answers as it is told, and with a server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 import test_serve
-from browser import Browser, browser, needs_chromium
+from browser import CHROMIUM, FIREFOX, Page, browser, firefox
 from test_serve import DOG, Client
 
 from mt_cli.explain.page import render_page
-
-pytestmark = needs_chromium
 
 client, locked, start = test_serve.client, test_serve.locked, test_serve.start  # fixtures
 
@@ -54,51 +52,57 @@ def page_with(backend: str) -> str:
     return page.replace(own, backend)
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as one:
+BROWSERS = [
+    pytest.param(start, marks=pytest.mark.skipif(path is None, reason="not on PATH"), id=start.__name__)
+    for start, path in ((browser, CHROMIUM), (firefox, FIREFOX))
+]
+
+
+@pytest.fixture(scope="module", params=BROWSERS)
+def one_browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with request.param(tmp_path_factory.mktemp("browser")) as one:
         yield one
 
 
 @pytest.fixture
-def page(chromium: Browser, tmp_path: Path) -> Iterator[Browser]:
+def page(one_browser: Page, tmp_path: Path) -> Iterator[Page]:
     """The page as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
     meta = '<meta charset="utf-8">'
     text = page_with(BACKEND).replace(meta, f'{meta}<meta http-equiv="Content-Security-Policy" content="{POLICY}">')
     (tmp_path / "page.html").write_text(text, "utf-8")
-    yield from opened(chromium, (tmp_path / "page.html").as_uri())
+    yield from opened(one_browser, (tmp_path / "page.html").as_uri())
 
 
-def opened(chromium: Browser, address: str) -> Iterator[Browser]:
-    chromium.resize(1280, 800)
-    chromium.open("about:blank")
-    chromium.complaints.clear()
-    chromium.requests.clear()
-    chromium.open(address)
-    chromium.wait("document.querySelector('#target').value")
-    chromium.value("document.querySelector('#text').focus()")
-    yield chromium
-    assert not chromium.value("document.querySelector('img, iframe, script:not([nonce])')")
-    assert chromium.complaints == []
+def opened(one_browser: Page, address: str) -> Iterator[Page]:
+    one_browser.resize(1280, 800)
+    one_browser.open("about:blank")
+    one_browser.complaints.clear()
+    one_browser.requests.clear()
+    one_browser.open(address)
+    one_browser.wait("document.querySelector('#target').value")
+    one_browser.value("document.querySelector('#text').focus()")
+    yield one_browser
+    assert not one_browser.value("document.querySelector('img, iframe, script:not([nonce])')")
+    assert one_browser.complaints == []
     site = address.partition("?")[0]
-    assert [one for one in chromium.requests if not one.startswith((site, "data:", "blob:"))] == []
+    assert [one for one in one_browser.requests if not one.startswith((site, "data:", "blob:"))] == []
 
 
-def type_line(page: Browser, text: str, translated: str) -> None:
+def type_line(page: Page, text: str, translated: str) -> None:
     page.write(text)
     page.wait(f"document.querySelector('#lines').innerText.includes({json.dumps(translated)})")
 
 
-def replace_text(page: Browser, text: str) -> None:
+def replace_text(page: Page, text: str) -> None:
     page.value("document.querySelector('#text').select()")
     page.write(text)
 
 
-def texts(page: Browser, selector: str) -> list[str]:
+def texts(page: Page, selector: str) -> list[str]:
     return page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
 
 
-def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(page: Browser) -> None:
+def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(page: Page) -> None:
     type_line(page, "a cat\na cat\n\na dog", "A DOG")
     assert texts(page, ".line .said") == ["A CAT", "A CAT", "A DOG"] and len(texts(page, ".line")) == 4
     type_line(page, " sees", "A DOG SEES")
@@ -107,7 +111,7 @@ def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(p
     type_line(page, HOSTILE, HOSTILE.upper())
 
 
-def test_an_answer_that_is_out_of_date_is_dropped(page: Browser) -> None:
+def test_an_answer_that_is_out_of_date_is_dropped(page: Page) -> None:
     page.write("hold")
     page.wait("window.release")
     replace_text(page, "a cat")
@@ -123,7 +127,7 @@ def test_an_answer_that_is_out_of_date_is_dropped(page: Browser) -> None:
     assert texts(page, ".said") == ["A CAT"] and page.value("document.querySelector('#lines').ariaBusy") == "false"
 
 
-def test_doubts_are_marked_where_they_are_and_said_why(page: Browser) -> None:
+def test_doubts_are_marked_where_they_are_and_said_why(page: Page) -> None:
     type_line(page, "in 7 days\na cat", "A CAT")
     assert texts(page, "#lines .doubted") == texts(page, "#shade .doubted") == ["7"] and texts(page, "p.doubt") == [
         "numbers differ: lost 7"
@@ -132,7 +136,7 @@ def test_doubts_are_marked_where_they_are_and_said_why(page: Browser) -> None:
     assert texts(page, ".aside") == ["12", "12"] and not page.value("document.querySelector('#legend').hidden")
 
 
-def test_a_word_shades_what_it_was_translated_from(page: Browser) -> None:
+def test_a_word_shades_what_it_was_translated_from(page: Page) -> None:
     shaded = "[...document.querySelectorAll('#shade span')].filter((one) => one.style.background.includes('45%')).map((one) => one.textContent)"
     type_line(page, "a\nb a cat", "B A CAT")
     page.click(".line:last-child .word", move_only=True)
@@ -146,7 +150,7 @@ def test_a_word_shades_what_it_was_translated_from(page: Browser) -> None:
     assert page.value("document.querySelector('#shade').offsetHeight === document.querySelector('#text').offsetHeight")
 
 
-def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_download(page: Browser) -> None:
+def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_download(page: Page) -> None:
     type_line(page, "a dog\na\tcat", "A DOG")
     page.click(".line:last-child .said")
     page.wait("document.querySelectorAll('.others button').length === 2")
@@ -165,7 +169,7 @@ def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_down
     page.wait("document.querySelector('#download').hidden")
 
 
-def test_languages_are_swapped_with_their_text_where_both_directions_exist(page: Browser) -> None:
+def test_languages_are_swapped_with_their_text_where_both_directions_exist(page: Page) -> None:
     type_line(page, "a cat", "A CAT")
     page.click("#swap")
     page.wait("asked.length === 2")
@@ -176,26 +180,29 @@ def test_languages_are_swapped_with_their_text_where_both_directions_exist(page:
     assert page.value("document.querySelector('#swap').disabled")
 
 
-def test_it_fits_a_phone_and_writes_from_right_to_left(page: Browser) -> None:
+def test_it_fits_a_phone_and_writes_from_right_to_left(page: Page) -> None:
     page.resize(390, 844)
     page.value("document.querySelector('#target').value = 'he'")
     page.value("document.querySelector('#target').dispatchEvent(new Event('change'))")
     type_line(page, "a 5 " + "Donaudampfschifffahrt" * 8, "\u05e9\u05dc\u05d5\u05dd")
     page.click(".said")
     page.wait("document.querySelector('.others button')")
-    assert page.value("document.documentElement.scrollWidth") == 390
+    outer = page.value(
+        "(({ scrollWidth, clientWidth }) => [innerWidth, scrollWidth - clientWidth])(document.documentElement)"
+    )
+    assert outer == [390, 0]
     assert page.value("getComputedStyle(document.querySelector('.said')).direction") == "rtl"
     assert page.value("getComputedStyle(document.querySelector('#text')).direction") == "ltr"
 
 
-def test_an_error_is_shown_until_something_works(page: Browser) -> None:
+def test_an_error_is_shown_until_something_works(page: Page) -> None:
     page.write("fail")
     page.wait("document.querySelector('#status').textContent === 'nothing works'")
     replace_text(page, "a cat")
     page.wait("document.querySelector('#status').textContent === ''")
 
 
-def test_a_page_without_files_says_so_and_stays(page: Browser, tmp_path: Path) -> None:
+def test_a_page_without_files_says_so_and_stays(page: Page, tmp_path: Path) -> None:
     page.drop(tmp_path / "page.html")
     page.wait("document.querySelector('#status').textContent === 'This page translates no files.'")
     assert page.value("document.querySelector('#choose').hidden")
@@ -205,11 +212,11 @@ def test_a_page_without_files_says_so_and_stays(page: Browser, tmp_path: Path) -
 
 
 @pytest.fixture
-def served(chromium: Browser, client: Client) -> Iterator[Browser]:
-    yield from opened(chromium, client.url + "/")
+def served(one_browser: Page, client: Client) -> Iterator[Page]:
+    yield from opened(one_browser, client.url + "/")
 
 
-def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served: Browser) -> None:
+def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served: Page) -> None:
     served.value("document.querySelector('#source').value = 'en'")
     type_line(served, "the red cat\nthe dog sees", DOG[1])
     assert texts(served, ".said")[1] == DOG[1] and texts(served, ".aside") and texts(served, ".word")
@@ -217,11 +224,11 @@ def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(
     served.wait("document.querySelector('#status').textContent === 'Copied.'")
     copied = "\n".join(texts(served, ".said"))
     served.value("document.querySelector('#text').select()")
-    served.call("Input.dispatchKeyEvent", type="keyDown", commands=["paste"])
+    served.paste()
     assert served.value("document.querySelector('#text').value") == copied
 
 
-def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Browser, client: Client) -> None:
+def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Page, client: Client) -> None:
     type_line(served, DOG[0], DOG[1])
     served.click(".said")
     served.wait("document.querySelector('.others p').textContent !== 'Looking for other translations\u2026'")
@@ -235,20 +242,30 @@ def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Brows
     assert f"{DOG[0]}\t{texts(served, '.said')[0]}\t" in kept and "\u00fcber" in kept
 
 
-def test_a_server_with_keys_answers_its_page(chromium: Browser, locked: Client) -> None:
-    for page in opened(chromium, f"{locked.url}/?api_key=s3cret"):
+def test_a_server_with_keys_answers_its_page(one_browser: Page, locked: Client) -> None:
+    for page in opened(one_browser, f"{locked.url}/?api_key=s3cret"):
         type_line(page, DOG[0], DOG[1])
 
 
-def test_an_error_of_the_server_is_shown(served: Browser) -> None:
+def test_an_error_of_the_server_is_shown(served: Page) -> None:
     served.write("a " * 6000)
     served.wait("document.querySelector('#status').textContent.includes('text limit')")
     served.complaints.clear()  # Chromium writes each status of 400 into the console
 
 
-def test_a_server_translates_files_that_are_dropped_onto_its_page(served: Browser, tmp_path: Path) -> None:
+def test_a_server_translates_files_that_are_dropped_onto_its_page(served: Page, tmp_path: Path) -> None:
     (tmp_path / "über.txt").write_text(f"{DOG[0]}\n\n{DOG[0]}\n", "utf-8")
     served.drop(tmp_path / "über.txt")
     served.wait("document.querySelector('#status').textContent.startsWith('über.txt is translated')")
     name = served.value("document.querySelector('#status').textContent").rpartition(": ")[2]
     assert served.downloaded(name) == f"{DOG[1]}\n\n{DOG[1]}\n"
+
+
+def test_a_table_is_translated_in_the_column_that_is_asked_for(served: Page, tmp_path: Path) -> None:
+    (tmp_path / "menu.csv").write_text(f"en,de\n{DOG[0]},\n", "utf-8")
+    served.drop(tmp_path / "menu.csv")
+    served.wait("document.querySelector('#table').open")
+    assert texts(served, "#table-name") == ["menu.csv is a table. Its first row: en,de"]
+    served.write("en,de")
+    served.press("Enter")
+    assert served.downloaded("menu_de.csv") == f"en,de\n{DOG[0]},{DOG[1]}\n"

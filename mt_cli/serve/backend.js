@@ -27,12 +27,12 @@ window.mtBackend = (() => {
     // { source, target, q, alternatives } -> { lines: [{ texts, estimate, is_low, doubts, source_words, target_words, attention }] }
     translate: (request, signal) => send("mt/translate", request, signal),
     correct: (correction) => send("mt/correct", correction), // { source, target, q, text }
-    async file({ source, target, file }, signal) { // -> { name, blob }
+    async file(request, signal) { // { source, target, file, column }, of a table its column -> { name, blob }
       const body = new FormData();
-      for (const [name, value] of Object.entries({ file, source, target })) body.append(name, value);
+      for (const [name, value] of Object.entries(request)) body.append(name, value);
       const answer = await ask("mt/file", { method: "POST", signal, body });
       const [, plain, encoded] = /filename(?:="([^"]*)|\*=utf-8''(.*))/i.exec(answer.headers.get("Content-Disposition")) ?? [];
-      return { name: plain ?? (encoded ? decodeURIComponent(encoded) : file.name), blob: await answer.blob() };
+      return { name: plain ?? (encoded ? decodeURIComponent(encoded) : request.file.name), blob: await answer.blob() };
     },
   };
 })();

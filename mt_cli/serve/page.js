@@ -282,14 +282,25 @@ function saveCorrections() { // one table for each direction, as `mt train` read
 
 // Files, the clipboard, keys ------------------------------------------------------------------------------------------
 
+async function columnOf(file) { // of a table: which one is to be translated, null when the question is closed
+  const dialog = byId("table"), isText = !/\.xlsx$/i.test(file.name);
+  const [row] = isText ? (await file.slice(0, 400).text()).split(/\r?\n/) : [];
+  byId("table-name").textContent = file.name + " is a table." + (row ? " Its first row: " + row : "");
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue || null), { once: true }));
+}
+
 async function translateFiles(files) {
   if (!backend.file) return say("This page translates no files.", true);
   reading.abort();
   const { signal } = reading = new AbortController();
   try {
     for (const file of files) {
+      const column = /\.(csv|tsv|xlsx)$/i.test(file.name) ? await columnOf(file) : "";
+      if (column === null) continue;
       say("Translating " + file.name + "\u2026 Escape stops it.");
-      const { name, blob } = await backend.file({ source: source.value, target: target.value, file }, signal);
+      const { name, blob } = await backend.file({ source: source.value, target: target.value, file, column }, signal);
       save(name, blob);
       say(file.name + " is translated: " + name);
     }
@@ -325,6 +336,9 @@ byId("download").addEventListener("click", saveCorrections);
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", ({ target: chosen }) => translateFiles([...chosen.files]).then(() => { chosen.value = ""; }));
 byId("choose").hidden = !backend.file;
+byId("choose-column").addEventListener("click", () => byId("table").close(byId("column").value.trim()));
+byId("close-table").addEventListener("click", () => byId("table").close());
+byId("column").addEventListener("keydown", ({ key }) => { if (key === "Enter") byId("choose-column").click(); });
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !event.isComposing) stop();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target === text) translate();

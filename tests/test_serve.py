@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import importlib.util
 import json
@@ -412,37 +413,39 @@ class Slow:
         return [line.upper() for line in lines]
 
 
-def test_what_waits_is_translated_together_and_what_is_cancelled_is_not(caplog):
+def test_what_waits_is_translated_together_and_what_is_cancelled_is_not():
     slow, task = Slow(), Task(("en", "de"))
-    batcher = Batcher(slow, 1, 64, 100, Metrics())
-    first = batcher.submit(task, ["a"])
-    assert slow.has_begun.wait(60)
-    waiting = [batcher.submit(task, [text]) for text in ("b", "gone", "bad", "c")]
-    waiting[1].cancel()
-    other = batcher.submit(Task(("en", "fr")), ["d", "e"])
-    with pytest.raises(Refused, match="too many requests wait"):
-        batcher.submit(task, ["x" * 99])
-    slow.may.set()
-    assert (first.result(), waiting[0].result(), waiting[3].result(), other.result()) == (
-        ["A"],
-        ["B"],
-        ["C"],
-        ["D", "E"],
-    )
-    with pytest.raises(ValueError):
-        waiting[2].result()
+
+    async def ask() -> list[Any]:
+        batcher = Batcher(slow, 1, 64, 100, Metrics())
+        asked = [batcher.submit(task, ["a"])]
+        await asyncio.to_thread(slow.has_begun.wait)
+        asked += [batcher.submit(task, [text]) for text in ("b", "gone", "bad", "c")]
+        asked[2].cancel()
+        asked.append(batcher.submit(Task(("en", "fr")), ["d", "e"]))
+        with pytest.raises(Refused, match="too many requests wait"):
+            batcher.submit(task, ["x" * 99])
+        slow.may.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(ask())
+    assert [type(one) for one in found[2:4]] == [asyncio.CancelledError, ValueError]
+    assert found[:2] + found[4:] == [["A"], ["B"], ["C"], ["D", "E"]]
     assert slow.batches == [["a"], ["b", "bad", "c"], ["b"], ["bad"], ["c"], ["d", "e"]]
-    batcher.close()
 
 
-def test_a_long_request_lets_others_in_between():
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_long_request_lets_others_in_between(n_threads):
     slow, task = Slow(), Task(("en", "de"))
-    batcher = Batcher(slow, 1, 128, 10_000, Metrics())
-    long, short = batcher.submit(task, ["a"] * 300), batcher.submit(Task(("en", "fr")), ["b"])
-    slow.may.set()
-    assert len(long.result()) == 300 and short.result() == ["B"]
-    assert list(map(len, slow.batches)) == [128, 1, 128, 44]
-    batcher.close()
+
+    async def ask() -> list[Any]:
+        batcher = Batcher(slow, n_threads, 128, 10_000, Metrics())
+        long, short = batcher.submit(task, list(map(str, range(400)))), batcher.submit(Task(("en", "fr")), ["b"])
+        slow.may.set()
+        return await asyncio.gather(long, short)
+
+    assert asyncio.run(ask()) == [list(map(str, range(400))), ["B"]]
+    assert max(map(len, slow.batches)) == 128 and slow.batches.index(["b"]) <= n_threads + 1
 
 
 def test_a_full_queue_says_when_to_come_again(start, trained_run, monkeypatch):

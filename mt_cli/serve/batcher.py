@@ -1,14 +1,16 @@
-"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same."""
+"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same.
+
+All but the translating happens on the server's event loop.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +29,17 @@ _LINGER = 0.1  # of the time that the last batch took: so long a thread waits fo
 
 @dataclass(eq=False)
 class _Job:
+    """A request that is not answered."""
+
     task: Task
     lines: Sequence[str]
     n_characters: int
-    future: Future[list[Any]] = field(default_factory=Future)
+    answer: asyncio.Future[list[Any]]
     n_taken: int = 0  # lines that a thread translates or has translated
     results: dict[int, Any] = field(default_factory=dict)  # of the lines by their numbers
+
+
+_Turns = list[tuple[_Job, range]]  # numbers of lines that are translated at once
 
 
 class Batcher:
@@ -47,100 +54,88 @@ class Batcher:
         metrics: Metrics,
     ):
         """`translate`: a result for each line. `max_lines` of a batch; `max_waiting`: characters of all requests."""
-        self._translate, self._metrics = translate, metrics
+        self._translate, self._n_threads, self._metrics = translate, n_threads, metrics
         self._max_lines, self._max_waiting = max_lines, max_waiting
-        self._jobs, self._changed, self._is_closed = list[_Job](), threading.Condition(), False  # jobs: not answered
-        self._threads = [threading.Thread(target=self._run, name="translate", daemon=True) for _ in range(n_threads)]
-        for thread in self._threads:
-            thread.start()
+        self._jobs, self._working = list[_Job](), set[asyncio.Future[None]]()
+        self._pool = ThreadPoolExecutor(n_threads, "translate", torch.set_num_threads, (1,))
 
     @property
     def n_waiting(self) -> int:
         """Characters of all requests that are not answered."""
-        with self._changed:
-            return sum(job.n_characters for job in self._jobs if not job.future.done())
+        return sum(job.n_characters for job in self._jobs if not job.answer.done())
 
-    def submit(self, task: Task, lines: Sequence[str]) -> Future[list[Any]]:
+    def submit(self, task: Task, lines: Sequence[str]) -> asyncio.Future[list[Any]]:
         """Its result has one for each line; once it is cancelled, no further line is translated. Raises Refused when so much
         waits already that the answer would come too late."""
-        job, n_waiting = _Job(task, lines, sum(map(len, lines)) + len(lines)), self.n_waiting
-        if n_waiting and n_waiting + job.n_characters > self._max_waiting:
+        n_characters, n_waiting = sum(map(len, lines)) + len(lines), self.n_waiting
+        if n_waiting and n_waiting + n_characters > self._max_waiting:
             speed = (2000 + self._metrics["mt_characters_total"]) / (1 + self._metrics["mt_translation_seconds_total"])
-            seconds = min(60, math.ceil(n_waiting / speed / len(self._threads)))
+            seconds = min(60, math.ceil(n_waiting / speed / self._n_threads))
             raise Refused(503, "too many requests wait; try again later", seconds)
-        with self._changed:
-            self._jobs.append(job)
-            self._changed.notify()
-        return job.future
+        job = _Job(task, lines, n_characters, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._start()
+        return job.answer
 
     def close(self) -> None:
-        """Returns when all that waits is translated."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self._pool.shutdown()
 
-    def _run(self) -> None:
-        torch.set_num_threads(1)
-        linger = 0.0
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._is_closed or any(job.n_taken < len(job.lines) for job in self._jobs)
-                )
-            time.sleep(linger)
-            turns = self._next_turns()
-            if not turns and self._is_closed:
-                return
-            linger = 0.0
-            if turns:
-                began = time.monotonic()
-                self._do(turns)
-                elapsed = time.monotonic() - began
-                self._metrics.add("mt_translation_seconds_total", elapsed)
-                self._metrics.add("mt_batches_total")
-                linger = min(0.02, _LINGER * elapsed) if len(turns) > 1 else 0.0
+    def _start(self) -> None:
+        """Gives idle threads what waits."""
+        while len(self._working) < self._n_threads and (turns := self._next_turns()):
+            working = asyncio.ensure_future(self._answer(turns))
+            self._working.add(working)
+            working.add_done_callback(self._stop)
 
-    def _next_turns(self) -> list[tuple[_Job, range]]:
-        """Numbers of lines: a thread's share of all that are not answered, of the request that waits longest and of those that
-        want the same."""
-        turns, n_characters = list[tuple[_Job, range]](), 0
-        with self._changed:
-            self._jobs = [job for job in self._jobs if not job.future.done()]  # answered or cancelled
-            n_unanswered = sum(len(job.lines) - len(job.results) for job in self._jobs)
-            share = min(self._max_lines, max(_MIN_LINES, math.ceil(n_unanswered / len(self._threads))))
-            for job in [*self._jobs]:
-                numbers = range(job.n_taken, min(job.n_taken + share, len(job.lines)))
-                is_alike = not turns or job.task == turns[0][0].task
-                if numbers and is_alike and n_characters < _MAX_CHARACTERS:
-                    turns.append((job, numbers))
-                    job.n_taken, share = numbers.stop, share - len(numbers)
-                    n_characters += job.n_characters * len(numbers) // len(job.lines)
-                    if job.n_taken < len(job.lines):  # what needs another turn gets behind the others
-                        self._jobs.remove(job)
-                        self._jobs.append(job)
-            self._changed.notify()  # there may be more for another thread
+    def _stop(self, working: asyncio.Future[None]) -> None:
+        self._working.discard(working)
+        self._start()
+
+    def _next_turns(self) -> _Turns:
+        """A thread's share of all that is not answered, of the request that waits longest and of those that want the same."""
+        turns, n_characters = _Turns(), 0
+        self._jobs = [job for job in self._jobs if not job.answer.done()]
+        n_unanswered = sum(len(job.lines) - len(job.results) for job in self._jobs)
+        share = min(self._max_lines, max(_MIN_LINES, math.ceil(n_unanswered / self._n_threads)))
+        for job in [*self._jobs]:
+            numbers = range(job.n_taken, min(job.n_taken + share, len(job.lines)))
+            is_alike = not turns or job.task == turns[0][0].task
+            if numbers and is_alike and n_characters < _MAX_CHARACTERS:
+                turns.append((job, numbers))
+                job.n_taken, share = numbers.stop, share - len(numbers)
+                n_characters += job.n_characters * len(numbers) // len(job.lines)
+                if job.n_taken < len(job.lines):  # what needs another turn gets behind the others
+                    self._jobs.remove(job)
+                    self._jobs.append(job)
         return turns
 
-    def _do(self, turns: Sequence[tuple[_Job, range]]) -> None:
-        lines = [job.lines[number] for job, numbers in turns for number in numbers]
+    async def _answer(self, turns: _Turns) -> None:
+        began = time.monotonic()
+        texts = [[job.lines[number] for number in numbers] for job, numbers in turns]
+        working = asyncio.get_running_loop().run_in_executor(self._pool, self._work, turns[0][0].task, texts)
+        for (job, numbers), results in zip(turns, await working, strict=True):
+            if job.answer.done():
+                continue  # the client has gone
+            if isinstance(results, Exception):
+                job.answer.set_exception(results)
+            else:
+                job.results |= zip(numbers, results, strict=True)
+                if len(job.results) == len(job.lines):
+                    job.answer.set_result([job.results[number] for number in range(len(job.lines))])
+        seconds = time.monotonic() - began
+        for name, amount in (("batches", 1), ("lines", sum(map(len, texts))), ("translation_seconds", seconds)):
+            self._metrics.add(f"mt_{name}_total", amount)
+        self._metrics.add("mt_characters_total", sum(len(line) for lines in texts for line in lines))
+        await asyncio.sleep(min(0.02, _LINGER * seconds) if len(turns) > 1 else 0)
+
+    def _work(self, task: Task, texts: Sequence[list[str]]) -> Sequence[list[Any] | Exception]:
+        """Of each turn the results of its lines, or why there are none. It runs in a thread."""
         try:
-            results = iter(self._translate(turns[0][0].task, lines))
+            results = iter(self._translate(task, [line for lines in texts for line in lines]))
+            return [[next(results) for _ in lines] for lines in texts]
         except Exception as error:
-            if len(turns) > 1:  # the others are not to blame
-                for turn in turns:
-                    self._do([turn])
-                return
+            if len(texts) > 1:  # the others are not to blame
+                return [results for lines in texts for results in self._work(task, [lines])]
             if not isinstance(error, UsageError):
                 log.error(f"a translation failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
-            with contextlib.suppress(InvalidStateError):  # the client has gone
-                turns[0][0].future.set_exception(error)
-            return
-        self._metrics.add("mt_lines_total", len(lines))
-        self._metrics.add("mt_characters_total", sum(map(len, lines)))
-        for job, numbers in turns:
-            with self._changed, contextlib.suppress(InvalidStateError):
-                job.results |= {number: next(results) for number in numbers}
-                if len(job.results) == len(job.lines):
-                    job.future.set_result([job.results[number] for number in range(len(job.lines))])
+            return [error]

@@ -98,7 +98,7 @@ class Asked:
     async def translate(self, task: Task, lines: Sequence[str]) -> list[Any]:
         """A result for each line. It is refused when too much waits, when it takes too long, and when the client goes."""
         seconds = self.service.access.max_seconds
-        result: asyncio.Future[Any] = asyncio.wrap_future(self.service.batcher.submit(task, lines))
+        result = self.service.batcher.submit(task, lines)
         gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnection(self.request))
         try:
             await asyncio.wait({result, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
+import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -86,6 +89,38 @@ DOCUMENTS = [
     ("table.tsv", "en\tde\na \"b\"\n", [('a "b"\n', 'a "b"\tA "B"\n')]),
 ]  # fmt: skip
 
+ANDROID = '<resources>\n    <string name="a">{}</string>\n</resources>\n'
+XLIFF = '<xliff version="1.2"><file source-language="en" target-language="de"><body><trans-unit id="a"><source>{0}</source><target>{1}</target></trans-unit></body></file></xliff>'
+# What others' users report as lost or broken, in the same form.
+REPORTED = {
+    "LibreTranslate#806": ("a.html", '<a href="#"><em><span style="color: red">View</span></em> <em><span>all</span></em></a>', [("View", "VIEW"), ("all", "ALL")]),
+    "LibreTranslate#144": ("a.html", "<p>hello</p>", [("hello", "HELLO")]),
+    "entities and comments": ("a.html", "<p>a &lt; b<br/>d</p><!-- <p>e</p> -->", [("a &lt; b", "A &lt; B"), ("d</p", "D</p")]),
+    "argos-translate-files#17": ("a.srt", "1\n00:00:16,851 --> 00:00:22,190\nTheir strength\n\n2\n00:00:22,399 --> 00:00:26,236\nquickly pushed\nus away.\n", [
+        ("Their strength", "THEIR STRENGTH QUICKLY"), ("quickly pushed\nus away.", "PUSHED US AWAY.")]),
+    "Speech-Translate#20": ("a.srt", "1\n00:00:00,000 --> 00:00:02,000\n4\n\n2\n00:00:06,400 --> 00:00:08,400\nTwo\n", [("Two", "TWO")]),
+    "LibreTranslate#659": ("a.srt", "1\n00:00:02,830 --> 00:00:05,560\n<i>The hamster\ndescends.</i>\n", [("The hamster\ndescends.", "THE HAMSTER DESCENDS.")]),
+    "subtitleedit#8223": ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000 line:0\n<c.yellow>Hi <b>you</b></c> me\n", [("Hi", "HI"), ("you", "YOU"), ("me\n", "ME\n")]),
+    "translate#227": ("a.po", 'msgid ""\nmsgstr ""\n\n#  two  spaces\n#\n#. note\n#, no-wrap\nmsgid "Charset"\nmsgstr ""\n', [
+        ("#  two", "# mt: doubtful\n#  two"), ("#, no-wrap", "#, fuzzy, no-wrap"), ('Charset"\nmsgstr ""', 'Charset"\nmsgstr "CHARSET"')]),
+    "an empty msgctxt": ("a.po", 'msgid ""\nmsgstr ""\n\nmsgctxt ""\nmsgid "tab\\tquote\\""\nmsgstr ""\n', [
+        ('msgctxt', '# mt: doubtful\n#, fuzzy\nmsgctxt'), ('quote\\""\nmsgstr ""', 'quote\\""\nmsgstr "TAB\\tQUOTE\\""')]),
+    "MateCat-Filters#7": ("a.xlf", XLIFF.format("&lt;This is a test&gt;", ""), [("<target></target>", '<target state="needs-review-translation">&lt;THIS IS A TEST&gt;</target><note from="mt">doubtful</note>')]),
+    "MateCat-Filters#13": ("a.xlf", XLIFF.format("<![CDATA[<p>An <b>x</b> \n\n ]]>", ""), [
+        ("<target></target>", '<target state="needs-review-translation"><![CDATA[<p>AN <b>X</b> \n\n ]]></target><note from="mt">doubtful</note>')]),
+    "xliff#30": ("a.xlf", XLIFF.format("<![CDATA[Validate & Submit]]>", ""), [
+        ("<target></target>", '<target state="needs-review-translation"><![CDATA[VALIDATE & SUBMIT]]></target><note from="mt">doubtful</note>')]),
+    "OPUS-CAT#72": ("a.xlf", XLIFF.format('<bpt id="1">&lt;b></bpt>All<ept id="1">&lt;/b></ept>', ""), [
+        ("<target></target>", '<target state="needs-review-translation"><bpt id="1">&lt;b></bpt>ALL<ept id="1">&lt;/b></ept></target><note from="mt">doubtful</note>')]),
+    "AndroidLocalizePlugin#54": ("a.xml", ANDROID.format("I\\'m here"), [("I\\'m here", "I\\'M HERE"), ("<string", "<!-- mt: doubtful -->\n    <string")]),
+    "tolgee-platform#3206": ("a.xml", ANDROID.format("<b>L\\'eau</b> de"), [("L\\'eau", "L\\'EAU"), (" de", " DE"), ("<string", "<!-- mt: doubtful -->\n    <string")]),
+    "escaped HTML": ("a.xml", ANDROID.format('&lt;a href="x"&gt;Web&lt;/a&gt; %1$s'), [("Web", "WEB"), ("%1$s", "%1$S"), ("<string", "<!-- mt: doubtful -->\n    <string")]),
+    "metaculus#2299": ("a.md", "un [<u>candidato</u>](https://x.y/a_(b)) y\n", [("un ", "UN "), ("candidato", "CANDIDATO"), (" y\n", " Y\n")]),
+    "mdpo#296": ("a.md", "---\ntitle: Graphviz\naliases:\n  # Fixes\n---\nText\n", [("Text", "TEXT")]),
+    "weblate#3649": ("a.md", "[My Page](http://x.com \"t\"), [a][b] `x` and ~~no~~\n\n[b]: http://y\n", [("My Page", "MY PAGE"), ("[a]", "[A]"), ("and", "AND"), ("no", "NO")]),
+    "JSON of other types": ("a.json", '{"a": "{{count}} item", "b": ["x <b>y</b>", null, 1.50]}', [("item", "ITEM"), ("{{count}}", "{{COUNT}}"), ("x <b>y", "X <b>Y")]),
+}  # fmt: skip
+
 
 def opened(file: Path) -> Document:
     return open_document(file, "en,de" if file.suffix in (".csv", ".tsv") else None)
@@ -101,7 +136,9 @@ def in_capitals(document: Document) -> list[Written | None]:
     ]
 
 
-@pytest.mark.parametrize(("name", "content", "changes"), DOCUMENTS, ids=[name for name, *_ in DOCUMENTS])
+@pytest.mark.parametrize(
+    ("name", "content", "changes"), [*DOCUMENTS, *REPORTED.values()], ids=[name for name, *_ in DOCUMENTS] + [*REPORTED]
+)
 @pytest.mark.parametrize("kind", ["plain", "windows"])
 def test_only_what_is_translated_changes(tmp_path, kind, name, content, changes):
     assert all(old in content for old, _ in changes)
@@ -117,7 +154,7 @@ def test_only_what_is_translated_changes(tmp_path, kind, name, content, changes)
     document = opened(file)
     n_segments = len(document.segments)
     itself = [
-        Written(one.target or ("" if name.startswith(("app.po", "template", "table")) else one.text))
+        Written(one.target or ("" if file.suffix in (".po", ".pot", ".csv", ".tsv", ".xlf") else one.text))
         for one in document.segments
     ]
     assert n_segments >= 1
@@ -136,6 +173,80 @@ def test_what_is_written_can_be_read_and_asks_for_nothing_more(tmp_path):
     if shutil.which("msgfmt"):
         command = ["msgfmt", "--check-format", "--use-fuzzy", "-o", "/dev/null", str(tmp_path / "new.po")]
         assert subprocess.run(command, capture_output=True, text=True).stderr.count("error") <= 1  # %s is nine times
+
+
+RUSSIAN = (
+    'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals=3; plural=(n%10==1 && n%100!=11 ? 0'
+    ' : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);\\n"\n\n'
+)
+ENTRIES = r"""#, c-format
+msgid "%s has %d\n"
+msgstr ""
+
+#, c-format
+msgid "100%% of %s"
+msgstr ""
+
+#, python-brace-format
+msgid "{name} in {0}"
+msgstr ""
+
+#, c-format
+msgid "one file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+msgstr[2] ""
+
+msgid "no format: 5 %s"
+msgstr ""
+
+msgid "a dog"
+msgid_plural "dogs"
+msgstr[0] "die"
+"""
+
+
+@pytest.mark.parametrize(("old", "new", "n_lost"), [("", "", 0), ("%s", "", 2), (r"(%s) has (%d)", r"\2 hat \1", 1), (r"%d|\{0}", "", 5), ("of", "50 % von", 1)])  # fmt: skip
+def test_msgfmt_finds_no_fault_in_what_is_written(tmp_path, said, old, new, n_lost):
+    if not shutil.which("msgfmt"):
+        pytest.skip("no msgfmt")
+    (tmp_path / "app.po").write_text(RUSSIAN + ENTRIES)
+    document = open_document(tmp_path / "app.po")
+    assert "app.po:27: plural forms of another number than the header's 3, in 1 entries; they stay" in said()[-1]
+    made = [translate.checked(one, Written(re.sub(old, new, one.text)), "app.po") for one in document.segments]
+    assert made.count(None) == n_lost == sum("its placeholders are lost" in line for line in said())
+    (tmp_path / "new.po").write_bytes(document.written(made, "ru"))
+    entries = (tmp_path / "new.po").read_text().replace(ENTRIES[ENTRIES.index('msgid "a dog"') :], "")
+    (tmp_path / "new.po").write_text(entries)
+    command = ["msgfmt", "--check", "--use-fuzzy", "-o", "/dev/null", str(tmp_path / "new.po")]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0 and "error" not in answer.stderr, answer.stderr
+
+
+@pytest.mark.parametrize(("name", "reader"), [
+    ("app.po", "pypo.pofile"), ("app.properties", "properties.javafile"), ("app.json", "jsonl10n.JsonFile"),
+    ("strings.xml", "aresource.AndroidResourceFile"), ("app.xlf", "xliff.xlifffile"),
+])  # fmt: skip
+def test_other_programs_read_what_is_written(tmp_path, name, reader):
+    module = pytest.importorskip(f"translate.storage.{reader.partition('.')[0]}")
+    extra = {"strings.xml": ANDROID.format("I\\'m <b>here</b>"), "app.xlf": XLIFF.format('A <g id="1">cat</g>', "")}
+    content = extra.get(name) or next(one[1] for one in DOCUMENTS if one[0] == name)
+    (tmp_path / name).write_text(content)
+    document = opened(tmp_path / name)
+    made = in_capitals(document)
+    (tmp_path / name).write_bytes(document.written(made, "ru"))
+    store = getattr(module, reader.partition(".")[2]).parsefile(str(tmp_path / name))
+    units = [
+        str(text) for unit in store.units for text in [unit.source, *getattr(unit.target, "strings", [unit.target])]
+    ]
+    expected = [re.sub("<.*?>", "", one.text).strip() for one in made if one is not None]
+    found = " ".join(re.sub("<.*?>", "", one).replace("''", "'") for one in units)
+    assert expected and all(one in found for one in expected), (expected, units)
+    if name == "app.po":
+        entries = pytest.importorskip("polib").pofile(str(tmp_path / name))
+        assert [entry.msgid for entry in entries.fuzzy_entries()] == ['Say "hi" to %s\n', "one"]
+        assert entries[0].msgstr == 'SAY "HI" TO %S\n' and entries[1].msgstr_plural[2] == "%D OF THEM"
 
 
 @pytest.mark.parametrize(("column", "expected"), [
@@ -315,3 +426,56 @@ def test_a_segment_whose_tags_are_lost_stays_as_it_is(mt, trained_run, documents
     answer = mt("translate", trained_run, "in/sub/page.html", "--output", "a.html")
     assert answer.code == 0 and Path("a.html").read_text() == WEB
     assert "note: in/sub/page.html: line 1: its tags are lost in translation, so it stays as it is" in answer.said
+
+
+def mt_process(*arguments: object, max_bytes: int | None = None, before: str = "") -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, none of whose files may be larger than that, as if the disk was full."""
+
+    def limit() -> None:
+        if max_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+
+    code = f"import sys\n{before}\nfrom mt_cli.__main__ import main\nsys.argv[0] = 'mt'\nsys.exit(main())"
+    command = [sys.executable, "-c", code, "translate", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+
+
+KILLED = """
+import os, signal
+from mt_cli.documents.translate import Finished
+add = Finished.add
+def killed(self, made):
+    add(self, made)
+    if len(self) > 300:
+        os.kill(os.getpid(), signal.SIGKILL)
+Finished.add = killed
+"""
+
+
+@pytest.mark.slow
+def test_the_same_command_continues_after_a_kill(trained_run, documents):
+    rows = [f"<p>{' '.join(words)}</p>" for words in product(("cat", "dog", "red", "the", "tree"), repeat=4)]
+    Path("page.html").write_text("\n".join(rows))
+    assert mt_process(trained_run, "page.html", "--output", "page.de.html", before=KILLED).returncode == -9
+    assert [one.name for one in documents.glob("*page.de*")] == [".page.de.html.unfinished"]
+    answer = mt_process(trained_run, "page.html", "--output", "page.de.html")
+    assert "continuing; 512 translations are made already" in answer.stderr and answer.returncode == 0
+    mt_process(trained_run, "page.html", "--output", "whole.html")
+    assert Path("page.de.html").read_bytes() == Path("whole.html").read_bytes()
+    assert not Path(".page.de.html.unfinished").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_bytes", "file"), [(40, ".page.de.html.unfinished"), (2000, "page.de.html")])
+def test_a_full_disk_costs_neither_the_file_nor_what_is_translated(trained_run, documents, max_bytes, file):
+    Path("page.html").write_text(f"<!-- {'x' * 5000} --><p>the cat</p>")
+    answer = mt_process(trained_run, "page.html", "--output", "page.de.html", max_bytes=max_bytes)
+    assert answer.returncode == 1
+    assert (
+        answer.stderr.splitlines()[-1]
+        == f"error: cannot write {file}: File too large; free space and run the same command again"
+    )
+    assert sorted(one.name for one in documents.iterdir()) == [".page.de.html.unfinished", "in", "page.html"]
+    answer = mt_process(trained_run, "page.html", "--output", "page.de.html")
+    assert answer.stderr.count("continuing") == (max_bytes > 1000)
+    assert "die Katze</p>" in Path("page.de.html").read_text()

@@ -181,7 +181,41 @@ def test_a_workbook_gets_a_column(column, added):
     cells = {one.get("r"): one for one in sheet.iter("{*}c")}
     kept = ["A1 n", "A2 1", "B1 0", "B2 1", "B3 B2Hello"]
     assert sorted(f"{key} {''.join(one.itertext())}" for key, one in cells.items()) == kept + added
-    assert (not added or cells["C2"].get("s") == "3") and document.segments[-1].place == "cell B2"
+    assert (not added or cells["C2"].get("s") == "3") and document.segments[-1].place == "cell !B2"
+
+
+def test_all_visible_sheets_are_translated_that_have_the_column(said):
+    openpyxl = pytest.importorskip("openpyxl")
+    book, sheets = (
+        openpyxl.Workbook(),
+        {"A": ["en", "a cat"], "B": ["other", "a dog"], "C": ["en", "a tree"], "D": ["en", "x"]},
+    )
+    book.remove(book.active)
+    for title, column in sheets.items():
+        book.create_sheet(title)
+        for text in column:
+            book[title].append(["n", text])
+    book["D"].sheet_state = "hidden"
+    book.save("a.xlsx")
+    document = open_document(Path("a.xlsx"), "en")
+    assert [one.place for one in document.segments] == ["cell A!B2", "cell C!B2"]
+    assert said() == [
+        "note: a.xlsx sheet B: --column en is not one column of it; its first row is: n, other; the sheet stays as it is"
+    ]
+    Path("b.xlsx").write_bytes(changed(document))
+    again = openpyxl.load_workbook("b.xlsx")
+    assert {title: [cell.value for row in again[title] for cell in row][2::3] for title in "AC"} == {
+        "A": ["de", "A CAT"],
+        "C": ["de", "A TREE"],
+    }
+    assert [[cell.value for cell in row] for title in "BD" for row in again[title]] == [
+        ["n", "other"],
+        ["n", "a dog"],
+        ["n", "en"],
+        ["n", "x"],
+    ]
+    with pytest.raises(UsageError, match="a.xlsx sheet C: --column fr is not one column"):
+        open_document(Path("a.xlsx"), "fr")
 
 
 BOMB = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaaaaaaaaaaaaaaaa'>{}]>".format("".join(f"<!ENTITY a{n} '{f'&a{n - 1 or str()};' * 20}'>" for n in range(1, 9)))  # fmt: skip

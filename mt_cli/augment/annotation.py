@@ -57,9 +57,8 @@ def annotated(pairs: Sequence[SentencePair], words: Glossary) -> Iterator[Senten
             if rng.random() < _OTHER_WORD and (len(word) > _LONGEST_OF_GRAMMAR or is_unspaced(word)):
                 word = rng.choice(following[_surroundings(pair.tgt, link)])
             in_tgt.append((link[2], link[3], word))
-            in_src.append(
-                (link[1], link[1], annotation(frequent_form(word) if rng.random() < _FREQUENT_FORM else word))
-            )
+            form = frequent_form(word) if rng.random() < _FREQUENT_FORM else word
+            in_src.append((link[1], link[1], annotation(form)))
         if chosen:
             yield pair._replace(src=edited(pair.src, in_src), tgt=edited(pair.tgt, in_tgt))
 
@@ -69,11 +68,8 @@ def _phrases(pair: SentencePair, units: Sequence[tuple[str, str]], words: Glossa
     places = unit_places(pair.src), unit_places(pair.tgt)
     found = sorted((*places[0][src], *places[1][tgt]) for src, tgt in units)
     for one, other in pairwise(found[:]):
-        if (
-            one[1] <= other[0]
-            and one[3] <= other[2]
-            and not (pair.src[one[1] : other[0]] + pair.tgt[one[3] : other[2]]).strip()
-        ):
+        between = pair.src[one[1] : other[0]] + pair.tgt[one[3] : other[2]]
+        if one[1] <= other[0] and one[3] <= other[2] and not between.strip():
             found.append((one[0], other[1], one[2], other[3]))
     for hit in words.hits(pair.src):
         found += [(hit.start, hit.end, one.start, one.end) for one in Glossary({hit.target: ""}).hits(pair.tgt)[:1]]

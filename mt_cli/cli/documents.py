@@ -26,7 +26,6 @@ class Job(NamedTuple):
 
 class Jobs(NamedTuple):
     jobs: list[Job]
-    is_folder: bool
     unfinished: Path  # where translations are kept until all documents are written
 
 
@@ -44,7 +43,7 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> Job
         if output.suffix.lower() != source.suffix.lower():
             raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
         unfinished = output.with_name(f".{output.name}.unfinished")
-        return Jobs([Job(source, output, open_document(source, column))], False, unfinished)
+        return Jobs([Job(source, output, open_document(source, column))], unfinished)
     unfinished = output / ".unfinished"
     if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
         raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
@@ -53,13 +52,12 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> Job
         log.info(f"left out, of no format that is known: {shortened(', '.join(others), 200)}")
     if len(others) == len(files):
         raise UsageError(f"{source}: no document in it; give a folder with files such as .po, .html or .docx")
-    pairs = [(file, output / file.relative_to(source)) for file in files if is_document(file)]
     jobs = [
         Job(file, target, open_document(file, column if file.suffix.lower() in TABLES else None))
-        for file, target in pairs
-        if not target.exists()
+        for file in filter(is_document, files)
+        if not (target := output / file.relative_to(source)).exists()
     ]
-    return Jobs(jobs, True, unfinished)
+    return Jobs(jobs, unfinished)
 
 
 def translate_documents(
@@ -68,7 +66,7 @@ def translate_documents(
     """Writes each document when all of it is translated. Raises RunDirError where nothing can be written."""
     from mt_cli.documents.translate import DocumentTranslator, Finished
 
-    for folder in {job.output.parent for job in jobs.jobs} if jobs.is_folder else ():
+    for folder in {job.output.parent for job in jobs.jobs if jobs.unfinished.name == ".unfinished"}:
         make_folders(folder)
     if finished := Finished(jobs.unfinished):
         log.info(f"continuing; {len(finished):,} translations are made already")

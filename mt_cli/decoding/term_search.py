@@ -8,8 +8,8 @@ Shapes: B sentences, W beam width, K candidates, P phrases of a sentence, L toke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,22 +50,18 @@ class TermBeams(Beams):
         """`inner_ids`: pieces that continue a word."""
         super().__init__(len(phrases), beam_size, device)
         n, longest = max(map(len, phrases)), max(len(one.ids) for own in phrases for one in own)
-        blank = Phrase((), -1, False)
-        padded = [[*own, *[blank] * (n - len(own))] for own in phrases]
-        self.ids = torch.tensor(
-            [[[*one.ids, *[-1] * (longest - len(one.ids))] for one in own] for own in padded], device=device
-        )
-        self.lengths = torch.tensor([[len(one.ids) for one in own] for own in padded], device=device)  # (B,P)
-        self.other_firsts = torch.tensor([[one.other_first for one in own] for own in padded], device=device)
-        self.usual_firsts = torch.tensor([[one.usual_first for one in own] for own in padded], device=device)
-        self.is_spaced = torch.tensor([[one.is_spaced for one in own] for own in padded], device=device)
+        padded = [[*own, *[Phrase((), -1, False)] * (n - len(own))] for own in phrases]
+
+        def tensor(of: Callable[[Phrase], Any]) -> Tensor:
+            return torch.tensor([[of(one) for one in own] for own in padded], device=device)
+
+        self.ids = tensor(lambda one: [*one.ids, *[-1] * (longest - len(one.ids))])  # (B,P,L)
+        self.lengths = tensor(lambda one: len(one.ids))  # (B,P)
+        self.other_firsts, self.usual_firsts = tensor(lambda one: one.other_first), tensor(lambda one: one.usual_first)
+        self.is_spaced = tensor(lambda one: one.is_spaced)
         self.inner_ids = torch.tensor(inner_ids, dtype=torch.long, device=device)
-        self.n_written = torch.zeros(
-            len(phrases), beam_size, n, dtype=torch.long, device=device
-        )  # tokens of each, (B,W,P)
-        self.is_word_whole = torch.zeros(
-            len(phrases), beam_size, dtype=torch.bool, device=device
-        )  # a phrase has just ended
+        self.n_written = self.lengths.new_zeros(len(phrases), beam_size, n)  # tokens of each, (B,W,P)
+        self.is_word_whole = self.is_spaced.new_zeros(len(phrases), beam_size)  # a phrase has just ended
 
     def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
         parents = super().extend(log_probs, finished)

@@ -57,21 +57,16 @@ class Glossary:
         """From a table of terms and translations. Of a term with two the first counts, which is logged. Raises DataError, also
         for a row without one of both."""
         if not is_table(str(file)):
-            raise DataError(
-                f"{file}: expected a glossary as a table (.tsv, .csv, .xlsx): a term, a tab, its translation"
-            )
+            expected = "a glossary as a table (.tsv, .csv, .xlsx): a term, a tab, its translation"
+            raise DataError(f"{file}: expected {expected}")
         terms, again = dict[str, str](), list[str]()
         for pair in read_raw_pairs([str(file)], on_bad_line="error", report=CorpusReport()):
-            src, tgt = normalize(pair.src), normalize(pair.tgt)
+            place, src, tgt = f"{file}:{pair.line}", normalize(pair.src), normalize(pair.tgt)
             if not src or not tgt:
-                missing = "translation" if src else "term"
-                raise DataError(
-                    f"{file}:{pair.line}: no {missing}, expected a term and its translation; complete the row"
-                )
+                found = f"no {'translation' if src else 'term'}, expected a term and its translation"
+                raise DataError(f"{place}: {found}; complete the row")
             if terms.setdefault(src, tgt) != tgt:
-                again.append(
-                    f"{file}:{pair.line}: '{src}' is also '{tgt}', but above it is '{terms[src]}', which is used"
-                )
+                again.append(f"{place}: '{src}' is also '{tgt}', but above it is '{terms[src]}', which is used")
         if again:
             log.warning(again[0] + (f"; so it is with {len(again) - 1:,} more" if len(again) > 1 else ""))
         return cls(terms)

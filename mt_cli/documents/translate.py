@@ -11,8 +11,8 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 _CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
-Key = tuple[Markup | None, str]  # the markup and the text of a segment
-
 
 class Finished(dict[str, Written]):
     """Translations by hashes, each also a line of JSON in a file, which is removed when it is no longer needed."""
@@ -47,16 +45,14 @@ class Finished(dict[str, Written]):
                 key, text, remark = json.loads(line)
                 self[key] = Written(text, remark)
 
-    def add(self, made: Iterable[tuple[str, Written]]) -> None:
+    def add(self, made: dict[str, Written]) -> None:
         """Raises RunDirError where it cannot be written."""
-        new = dict(made)
-        lines = [json.dumps([key, one.text, one.remark]) for key, one in new.items()]
         try:
             with self._file.open("a", encoding="utf-8") as out:
-                out.write("\n".join(["", *lines]))
+                out.writelines(f"\n{json.dumps([key, one.text, one.remark])}" for key, one in made.items())
         except OSError as error:
             raise cannot_write(self._file, error) from None
-        self.update(new)
+        self.update(made)
 
     def remove(self) -> None:
         self._file.unlink(missing_ok=True)
@@ -85,25 +81,22 @@ class DocumentTranslator:
                 found = f"{name}: the file says {code}, but the run translates {data.src_lang} to {data.tgt_lang}"
                 raise DataError(f"{found}; take another run, or correct the file")
         wanted = [one if one.is_asked or (takes_all and one.target) else None for one in document.segments]
-        made = self._made([(one.markup, one.text) for one in wanted if one is not None], name, has_remarks)
-        return [None if one is None else checked(one, made[one.markup, one.text], name) for one in wanted]
-
-    def _made(self, keys: Sequence[Key], name: str, has_remarks: bool) -> dict[Key, Written]:
-        made, distinct = dict[Key, Written](), list(dict.fromkeys(keys))
-        with tqdm(total=len(distinct), desc=Path(name).name, unit=" segments", leave=False, disable=None) as bar:
-            for markup in dict.fromkeys(markup for markup, _ in distinct):
-                own = [key for key in distinct if key[0] == markup]
+        hashes = dict[Markup | None, dict[str, str]]()  # of texts
+        for one in filter(None, wanted):
+            key = json.dumps([*self._identity, has_remarks, one.markup, one.text])
+            hashes.setdefault(one.markup, {})[one.text] = hashlib.sha256(key.encode()).hexdigest()[:32]
+        n_texts = sum(map(len, hashes.values()))
+        with tqdm(total=n_texts, desc=Path(name).name, unit=" segments", leave=False, disable=None) as bar:
+            for markup, own in hashes.items():
                 for start in range(0, len(own), _CHUNK):  # the same after a kill, so that the results are the same
-                    chunk = own[start : start + _CHUNK]
-                    hashes = [self._hash(key, has_remarks) for key in chunk]
-                    if not all(one in self._finished for one in hashes):
-                        texts = [text for _, text in chunk]
-                        self._finished.add(
-                            zip(hashes, self._translated(texts, markup, start, has_remarks), strict=True)
-                        )
-                    made |= zip(chunk, map(self._finished.__getitem__, hashes), strict=True)
+                    chunk = dict(islice(own.items(), start, start + _CHUNK))
+                    if not self._finished.keys() >= set(chunk.values()):
+                        translated = self._translated(list(chunk), markup, start, has_remarks)
+                        self._finished.add(dict(zip(chunk.values(), translated, strict=True)))
                     bar.update(len(chunk))
-        return made
+        return [
+            None if one is None else checked(one, self._finished[hashes[one.markup][one.text]], name) for one in wanted
+        ]
 
     def _translated(self, texts: list[str], markup: Markup | None, first: int, has_remarks: bool) -> list[Written]:
         translator = self._translator
@@ -126,9 +119,6 @@ class DocumentTranslator:
     @cached_property
     def _estimate(self) -> Estimate | None:
         return load_estimate(self._translator)
-
-    def _hash(self, key: Key, has_remarks: bool) -> str:
-        return hashlib.sha256(json.dumps([*self._identity, has_remarks, *key]).encode()).hexdigest()[:32]
 
 
 def checked(segment: Segment, made: Written, name: str) -> Written | None:

@@ -35,7 +35,8 @@ def read(content: bytes, name: str, column: str) -> Archive:
     for sheet in root_of("xl/workbook.xml")[1].iter("sheet"):
         part, title = targets.get(sheet.get("id"), ""), unescape(sheet.get("name"))
         if sheet.get("state", "visible") == "visible" and "worksheets" in part:
-            table = Sheet(workbook.read(part), f"{name} {title}", shared)
+            table = Sheet(workbook.read(part), f"{name} sheet {title}")
+            table.read_rows(title, shared)
             try:
                 table.choose(column)
                 workbook.parts[part] = table
@@ -52,9 +53,8 @@ class Sheet(XmlDocument, Table):
 
     has_equal_rows = False
 
-    def __init__(self, content: bytes, name: str, shared: list[str]):
-        super().__init__(content, name)
-        self.rows, number = list[Row](), 0
+    def read_rows(self, title: str, shared: list[str]) -> None:
+        self.title, self.rows, number = title, list[Row](), 0
         for row in self.root.iter("row"):
             number, column, cells = int(row.get("r") or number + 1), -1, Row()
             for cell in row.all("c"):
@@ -72,7 +72,7 @@ class Sheet(XmlDocument, Table):
         return "" if cell.element.find("f") else cell.text
 
     def place(self, cell: Cell) -> str:
-        return f"cell {_letters(self.src)}{cell.row}"
+        return f"cell {self.title}!{_letters(self.src)}{cell.row}"
 
     def place_for(self, row: Row) -> tuple[int, int, Callable[[str], str]]:
         own, like = row.get(self.tgt), row.get(self.tgt) or row.get(self.src) or next(iter(row.values()))

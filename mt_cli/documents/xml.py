@@ -24,7 +24,7 @@ _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
 # Within the text of an element: entities of the file's own, and the tags of HTML that is written as text.
 _CODE = re.compile(
     r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][\w.:-]*;"
-    r"|(?:&lt;|<)(?P<close>/?)(?P<name>[A-Za-z][\w:.-]*)(?:(?!&[lg]t;)[^<>])*?(?P<single>/?)(?:&gt;|>)"
+    r"|(?:&lt;|<)(?P<close>/?)(?P<name>[A-Za-z][\w:.-]*)(?:\s+[\w:-]+=(?:(?!&[lg]t;)[^<>])*?)?\s*(?P<single>/?)(?:&gt;|>)"
 )
 _SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 

@@ -117,9 +117,10 @@ def write_work(config: Config, data: PreparedData, folder: Path) -> dict[str, An
     `mt train` takes, which the loops without batches of their own take too."""
     pieces = data.tokenizer.tgt_vocabulary()
     (folder / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
-    for side, sentence in (("src", data.train.src), ("tgt", data.train.tgt)):
-        with (folder / f"train.{side}").open("w", encoding="utf-8") as file:
-            file.writelines(" ".join(pieces[i] for i in sentence(n)) + "\n" for n in range(len(data.train)))
+    pairs = [data.train.pair(n) for n in range(len(data.train))]
+    for side in ("src", "tgt"):
+        lines = (" ".join(pieces[i] for i in getattr(pair, side)) + "\n" for pair in pairs)
+        (folder / f"train.{side}").write_text("".join(lines), encoding="utf-8")
     settings = config.training
     with (folder / "batches.txt").open("w", encoding="utf-8") as file:
         for epoch in range(N_EPOCHS):

@@ -20,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nursery import announced_step, continued_step
 from same_training import differences
 
 REPOSITORY = Path(__file__).parents[1]
@@ -43,12 +45,9 @@ EXIT_CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 class Figures:
     """What is told at the end."""
 
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     extremes: dict[str, list[int]] = field(default_factory=dict)  # the first value and the highest of all later ones
     failures: list[str] = field(default_factory=list)
-
-    def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
 
     def watch(self, what: str, value: int) -> None:
         self.extremes.setdefault(what, [value, value])
@@ -97,13 +96,12 @@ class Soak:
     def watch(self, process: subprocess.Popen[bytes], name: str, seconds: float) -> None:
         """Looks at a process until the seconds are over or it ends, and keeps the most that it had."""
         ending = time.monotonic() + seconds
-        n_mib, n_files = 0, 0
+        most = (0, 0)
         while process.poll() is None and time.monotonic() < ending:
-            n_mib = max(n_mib, resident_mib(process.pid))
-            n_files = max(n_files, open_files(process.pid))
+            most = tuple(map(max, most, seen(process.pid)))
             time.sleep(min(0.2, max(0.0, ending - time.monotonic())))
-        self.figures.watch(f"MiB of {name}", n_mib)
-        self.figures.watch(f"files open in {name}", n_files)
+        for what, value in zip(("MiB of", "files open in"), most, strict=True):
+            self.figures.watch(f"{what} {name}", value)
 
     # One training after the other
 
@@ -141,26 +139,21 @@ class Soak:
             is_traceback = "Traceback" in said
             is_python_starting = is_traceback and number == signal.SIGINT and not re.search("mt_cli/(?!__main__)", said)
             self.figures.expect(not is_traceback or is_python_starting, said[-500:])
-            continued = re.search(r"continuing .* from step (\d+)", said)
-            if continued:
-                self.figures.expect(
-                    int(continued[1]) >= reached, f"step {reached} was saved, went on from {continued[1]}"
-                )
-            elif reached and "computing in" in said:
-                self.figures.expect(False, f"step {reached} was saved, and it began again")
-            reached = max([reached, *map(int, re.findall(r"^(?:step|stopped at step) (\d+),", said, re.MULTILINE))])
+            went_on = continued_step(said)
+            is_lost = went_on < reached and (went_on or "computing in" in said)
+            self.figures.expect(not is_lost, f"step {reached} was saved, went on from {went_on}")
+            reached = max(reached, announced_step(said))
             if code == 0:
                 break
             is_outside = not said or "finished at step" in said  # our handlers are not there yet, or no longer
             others = {1} if is_python_starting else {-number} if is_outside else set()
-            self.figures.expect(
-                code in {EXIT_CODES[number], *others}, f"exit code {code} after signal {number}: {said[-300:]}"
-            )
-            self.figures.count(f"times {signal.Signals(number).name}")
+            expected = {EXIT_CODES[number], *others}
+            self.figures.expect(code in expected, f"exit code {code} after signal {number}: {said[-300:]}")
+            self.figures.counts[f"times {signal.Signals(number).name}"] += 1
             if reached and self.rng.random() < 0.2:
                 out = self.ask("translate", run, "--checkpoint", "last", stdin=b"".join(SENTENCES))
                 self.figures.expect(out.count(b"\n") == len(SENTENCES), f"lines of {out!r}")
-                self.figures.count("translations in between")
+                self.figures.counts["translations in between"] += 1
         else:
             return
         found = differences(run, self.straight)
@@ -170,7 +163,7 @@ class Soak:
         self.figures.watch("bytes of a finished run", folder_size(run))
         self.figures.expect(self.ask("translate", run, stdin=b"".join(SENTENCES)) == self.translation, "translations")
         self.figures.expect(self.evaluation(run) == self.scores, "scores")
-        self.figures.count("trainings stopped and continued to the same end")
+        self.figures.counts["trainings stopped and continued to the same end"] += 1
 
     def keep_translating(self, process: subprocess.Popen[bytes], n_lines: int = 500) -> None:
         """The `mt translate` that never ends gets some more lines, one by one."""
@@ -180,7 +173,7 @@ class Soak:
             process.stdin.write(SENTENCES[number % len(SENTENCES)])
             process.stdin.flush()
             self.figures.expect(process.stdout.readline() == expected[number % len(expected)], "the lasting translator")
-            self.figures.count("lines of the lasting translator")
+            self.figures.counts["lines of the lasting translator"] += 1
         self.watch(process, "the lasting mt translate", 0.1)
 
     def run(self, minutes: float) -> None:
@@ -202,19 +195,13 @@ class Soak:
             self.figures.expect(most <= first * 1.1 + 5, f"{what} grew from {first:,} to {most:,}")
 
 
-def resident_mib(pid: int) -> int:
-    """Megabytes that a process has in memory; 0 for one that has ended."""
+def seen(pid: int) -> tuple[int, int]:
+    """Megabytes that a process has in memory, and its open files; 0 for one that has ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+        n_pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return n_pages * os.sysconf("SC_PAGE_SIZE") >> 20, len(list(Path(f"/proc/{pid}/fd").iterdir()))
     except (OSError, IndexError):
-        return 0
-
-
-def open_files(pid: int) -> int:
-    try:
-        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except OSError:
-        return 0
+        return 0, 0
 
 
 def folder_size(folder: Path) -> int:

@@ -93,9 +93,8 @@ def compressed(data: bytes) -> None:
     with contextlib.suppress(MTError):
         read_lines(file_of(data, "any.gz"))
     with contextlib.suppress(MTError):
-        assert len(read_lines(file_of(gzip.compress(data), "any.gz"))) == data.count(b"\n") + (
-            not data.endswith(b"\n") and bool(data)
-        )
+        n_lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+        assert len(read_lines(file_of(gzip.compress(data), "any.gz"))) == n_lines
 
 
 def config(data: bytes) -> None:
@@ -138,10 +137,8 @@ def checkpoint_content(data: bytes) -> None:
         for name, content in records.items():
             archive.writestr(name, content)
     with contextlib.suppress(MTError):
-        model = load_model(run_dir(), "step-6").model
-        assert all(
-            weight.dtype == torch.float32 and weight.device.type == "cpu" for weight in model.state_dict().values()
-        )
+        weights = load_model(run_dir(), "step-6").model.state_dict().values()
+        assert all(weight.dtype == torch.float32 and weight.device.type == "cpu" for weight in weights)
 
 
 def text_files_of_a_run(data: bytes) -> None:
@@ -181,20 +178,10 @@ def fetched(data: bytes) -> None:
             assert gzip.decompress((target / "train.en.gz").read_bytes()) == text
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {
-    function.__name__: function
-    for function in (
-        corpus,
-        compressed,
-        config,
-        option,
-        tokenizer_model,
-        checkpoint,
-        checkpoint_content,
-        text_files_of_a_run,
-        fetched,
-    )
-}
+_FUNCTIONS = (
+    corpus, compressed, config, option, tokenizer_model, checkpoint, checkpoint_content, text_files_of_a_run, fetched,
+)  # fmt: skip
+TARGETS: dict[str, Callable[[bytes], None]] = {function.__name__: function for function in _FUNCTIONS}
 
 
 def examples(name: str) -> list[bytes]:

@@ -83,15 +83,11 @@ def little_space(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
     return contextlib.nullcontext()
 
 
-def run_in_use(monkeypatch: pytest.MonkeyPatch) -> Circumstance:
-    return locked(Path("run"))
-
-
 # What a shell cannot arrange in a test.
 CIRCUMSTANCES = {
     "9. The batch does not fit into memory": little_memory,
     "10. The disk is full": little_space,
-    "12. The run is in use": run_in_use,
+    "12. The run is in use": lambda monkeypatch: locked(Path("run")),
 }
 # The page of common mistakes leaves out the warnings of the tiny corpus, whose sets overlap.
 PAGES = [
@@ -130,12 +126,3 @@ def files_of(folder: Path) -> dict[str, bytes]:
     """What must not be lost."""
     files = [Path(directory, name) for directory, _, names in os.walk(folder) for name in names if name != ".lock"]
     return {str(file): file.read_bytes() for file in files if file.is_file() and not file.is_symlink()}
-
-
-def test_a_mistake_is_one_line_of_a_process_too(mt_process, tiny):
-    with mt_process("train", "tiny.yaml", "--set", "training.max_stesp=1") as process:
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, b"")
-    assert err.decode().splitlines() == [
-        "error: --set training.max_stesp=1: training.max_stesp: unknown key, did you mean 'training.max_steps'?"
-    ]

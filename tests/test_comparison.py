@@ -195,9 +195,9 @@ def test_a_table_for_programs_has_every_number_under_the_name_that_it_has_in_jso
 
 
 def test_control_characters_of_a_name_are_escaped_everywhere(mt):
-    shutil.copy("worse", "a\x1b[31m\nb")
+    shutil.copy("worse", name := "a\x1b[31m\nb")
     for form in ("text", "latex", "markdown", "csv"):
-        answer = mt("evaluate", "--hyp", "a\x1b[31m\nb", "--hyp", "good", "--ref", "ref", "--format", form)
+        answer = mt("evaluate", "--hyp", name, "--hyp", "good", "--ref", "ref", "--format", form)
         assert b"x1b" in answer.out and b"\x1b" not in answer.out
 
 
@@ -207,38 +207,32 @@ def test_control_characters_of_a_name_are_escaped_everywhere(mt):
 PLAIN = comparison.TestSet("test", ["It's a red cat.", "Hello."], [["Es ist eine rote Katze.", "Hallo."]], [1, 2])
 
 
-def changed(
-    one: comparison.TestSet = PLAIN, languages: tuple[str, str] = ("en", "de")
-) -> dict[str, comparison.TestSet]:
-    return {change.name: test_set for change, test_set in changed_sets(one, *languages)}
+def changed(one: comparison.TestSet = PLAIN, languages: tuple[str, str] = ("en", "de")) -> dict[str, tuple[str, ...]]:
+    """The sources, then the references, under each change."""
+    return {
+        change.name: (*test_set.sources, *test_set.references[0]) for change, test_set in changed_sets(one, *languages)
+    }
 
 
 def test_each_change_is_in_the_sources_and_where_it_shows_in_the_references() -> None:
     found = changed()
-    assert found["emoji in front"].sources[1] == "😀 Hello." and found["emoji in front"].references[0][1] == "😀 Hallo."
-    assert found["invisible mark in front"].sources[1] == "\u200fHello." and found["invisible mark in front"].references == PLAIN.references  # fmt: skip
-    assert found["placeholder within"].sources[0] == "It's a %(name)s red cat."
-    assert found["placeholder within"].references[0][0] == "Es ist eine %(name)s rote Katze."
-    assert found["capitals"].references[0] == ["ES IST EINE ROTE KATZE.", "HALLO."]
-    assert found["no capitals"].references == PLAIN.references
-    assert (
-        found["other punctuation"].sources[0] == "It’s a red cat." and found["no full stop"].references[0][1] == "Hallo"
-    )
-    assert found["typing errors"].sources == changed()["typing errors"].sources
-    assert len({one.sha256 for one in found.values()}) == len(found)
-
-
-def test_a_script_without_capitals_is_not_written_in_capitals() -> None:
-    found = changed(comparison.TestSet("test", ["你好，安娜。"], [["Hello, Anna."]], [1]), ("zh", "en"))
-    assert not {"capitals", "no capitals"} & found.keys()
-    assert found["other punctuation"].sources == ["你好,安娜."] and found["code within"].sources == [
-        "你好， [X7X] 安娜。"
-    ]
-
-
-def test_a_note_says_how_many_translations_differ_and_how_many_spans_are_kept() -> None:
-    change = next(one for one in changes("en", "de") if one.name == "emoji in front")
-    assert str(held(change, ["Eine Katze.", "Hallo."], ["😀 Eine Katze.", "Hallo."])) == (
+    expected = {
+        "emoji in front": ("😀 It's a red cat.", "😀 Hello.", "😀 Es ist eine rote Katze.", "😀 Hallo."),
+        "invisible mark in front": ("\u200fIt's a red cat.", "\u200fHello.", "Es ist eine rote Katze.", "Hallo."),
+        "placeholder within": ("It's a %(name)s red cat.", "%(name)s Hello.", "Es ist eine %(name)s rote Katze.", "%(name)s Hallo."),
+        "capitals": ("IT'S A RED CAT.", "HELLO.", "ES IST EINE ROTE KATZE.", "HALLO."),
+        "no capitals": ("it's a red cat.", "hello.", "Es ist eine rote Katze.", "Hallo."),
+        "other punctuation": ("It’s a red cat.", "Hello.", "Es ist eine rote Katze.", "Hallo."),
+        "no full stop": ("It's a red cat", "Hello", "Es ist eine rote Katze", "Hallo"),
+        "full-width forms": ("Ｉt's a red cat.", "Ｈello.", "Es ist eine rote Katze.", "Hallo."),
+        "emoji alone": ("😀",) * 4,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
+    assert found["typing errors"] == changed()["typing errors"] and len(set(found.values())) == len(found)
+    chinese = changed(comparison.TestSet("test", ["你好，安娜。"], [["Hello, Anna."]]), ("zh", "en"))
+    assert not {"capitals", "no capitals"} & chinese.keys(), "a script without capitals"
+    assert [chinese[name][0] for name in ("other punctuation", "code within")] == ["你好,安娜.", "你好， [X7X] 安娜。"]
+    assert str(held(changes("en", "de")[2], ["Eine Katze.", "Hallo."], ["😀 Eine Katze.", "Hallo."])) == (
         "50.0% of the translations differ by more than the change; 😀 is kept in 50.0%"
     )
 

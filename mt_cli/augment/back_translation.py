@@ -29,7 +29,6 @@ from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
 from mt_cli.data.corpus import CorpusReport, SentencePair, TextSet, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
 from mt_cli.data.similarity import NearIndex, letters
-from mt_cli.data.tables import find_layout
 from mt_cli.data.tokenizer import MAX_PIECE
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products
@@ -128,6 +127,8 @@ def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None
     """Raises ConfigError where they are not named, and the tables have them in different places."""
     if columns is not None:
         return ",".join(columns.split(",")[::-1])
+    from mt_cli.data.tables import find_layout  # here, because most text has no columns
+
     found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1 and not is_memory(files[0])}
     if len(found) > 1:
         raise ConfigError(

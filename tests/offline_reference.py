@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 Rows = npt.NDArray[np.float64]
-LN2, TERMS = 0.6931471805599453, 12
+LN2, TERMS = 0.6931471805599453, 9
 
 
 def summed(x: Rows) -> Rows:
@@ -47,30 +47,22 @@ ACTIVATIONS = {
 class Reference:
     def __init__(self, data: dict[str, Any], weights: bytes):
         self.config, self.network, self.weights = data["config"], data["network"], weights
-        is_second = self.config["positions"] == "sinusoid" and self.config["first_position"]
-        angles = np.array(self.network["angles"])
-        self.sine, self.cosine = angles.T
-        rows = [(np.zeros(len(angles)), np.ones(len(angles)))]
-        for _ in range(200):
-            s, c = rows[-1]
-            rows.append((s * self.cosine + c * self.sine, c * self.cosine - s * self.sine))
-        self.rows = [np.array(own) for own in zip(*rows[1 if is_second else 0 :], strict=True)]  # sines, cosines
+        at, columns = self.network["positions"]["at"], self.network["positions"]["columns"]
+        self.angles = self.floats(at, 40 * columns).reshape(40, columns)  # sine, cosine, sine, cosine, ...
 
     def floats(self, at: int, n: int) -> Rows:
         return np.frombuffer(self.weights, "<f4", n, at).astype(np.float64)
 
     def matrix(self, linear: dict[str, Any]) -> tuple[npt.NDArray[np.int64], Rows]:
-        rows, columns = linear["rows"], linear["columns"]
-        padded = columns + -columns % 8
+        rows, columns, padded = linear["rows"], linear["columns"], linear["padded"]
         integers = np.frombuffer(self.weights, "i1", rows * padded, linear["weight"]).reshape(rows, padded)
         return integers[:, :columns].astype(np.int64), self.floats(linear["scales"], rows)
 
     def linear(self, x: Rows, linear: dict[str, Any]) -> Rows:
         integers, scales = self.matrix(linear)
-        limit = min(32767, (2**31 - 1) // (127 * (x.shape[1] + -x.shape[1] % 8)))
-        largest = np.abs(x).max(1, keepdims=True)
+        limit, largest = linear["limit"], np.abs(x).max(1, keepdims=True)
         inverse = np.divide(limit, largest, out=np.zeros_like(largest), where=largest > 0)
-        sums = np.floor(x * inverse + 0.5).astype(np.int64) @ integers.T
+        sums = (np.floor(x * inverse + 65536.5) - 65536).astype(np.int64) @ integers.T
         assert np.abs(sums).max() < 2**31
         bias = 0.0 if linear["bias"] is None else self.floats(linear["bias"], len(scales))
         return sums * (largest / limit) * scales + bias
@@ -90,12 +82,12 @@ class Reference:
         x = integers[ids] * scales[ids, None]
         x = x * (np.sqrt(self.config["d_model"]) if self.config["embedding_scale"] == "embedding" else 1)
         if self.config["positions"] == "sinusoid":
-            x = x + np.stack([row[: len(ids)] for row in self.rows], 2).reshape(len(ids), -1)
+            x = x + self.angles[: len(ids)]
         return self.norm(x, side["norm"])
 
     def rotate(self, x: Rows) -> Rows:
         """x (T,H,K)."""
-        sine, cosine = (row[: len(x), None] for row in self.rows)
+        sine, cosine = self.angles[: len(x), None, ::2], self.angles[: len(x), None, 1::2]
         a, b = np.split(x, 2, 2)
         return np.concatenate([a * cosine + b * -sine, b * cosine + a * sine], 2)
 
@@ -115,7 +107,7 @@ class Reference:
 
     def layer(self, x: Rows, layer: dict[str, Any], memory: Rows | None = None) -> Rows:
         is_rotary, is_pre = self.config["positions"] != "sinusoid", self.config["norm"] == "pre"
-        sizes = np.cumsum([self.config["n_heads"] * self.config["head_dim"]] * 2)
+        sizes = np.cumsum(self.config["sizes"][:2])
 
         def self_attention(y: Rows, own: dict[str, Any]) -> Rows:
             parts = np.split(self.linear(y, own["w_qkv"]), sizes, 1)
@@ -144,8 +136,7 @@ class Reference:
         x = self.embed(tgt_in, self.network["tgt_embeddings"])
         for layer in self.network["decoder"]:
             x = self.layer(x, layer, memory)
-        scale = 1 / np.sqrt(self.config["d_model"]) if self.config["embedding_scale"] == "projection" else 1
-        return self.linear(self.norm(x, self.network["decoder_norm"]) * scale, self.network["projection"])
+        return self.linear(self.norm(x, self.network["decoder_norm"]), self.network["projection"])
 
     def greedy(self, src_ids: list[int], max_length: int) -> list[int]:
         """Each step computes all target tokens anew."""

@@ -1,18 +1,17 @@
 """Writes a run as one page that translates in the browser itself, without a server: the network with 8-bit weights, its
 tokenizer, the rules by which text is read, and the scripts of `offline_page`, which have the names of this package.
 
-Patterns and tables of characters stay where they are in Python: the page gets them as data.
+Rules are worked out here, where Unicode's tables are: the page gets patterns and finished tables of characters.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,24 +24,25 @@ from mt_cli.data import normalize, reading, spans, splitting
 from mt_cli.data.languages import english_name, writes_spaces
 from mt_cli.data.piece_model import algorithm_of, changes_text
 from mt_cli.data.spelling import Respelling
-from mt_cli.data.tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, WHOLE, Tokenizer, processor_of
+from mt_cli.data.tokenizer import Tokenizer, processor_of
 from mt_cli.decoding import alignment, parts
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain.page import render_page, safe_json
 from mt_cli.files import write_text
+from mt_cli.model.positions import sinusoid_table
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import LoadedModel
 
 FOLDER = Path(__file__).parent / "offline_page"
 SCRIPTS = ("model", "tokenizer", "search", "reading", "translator")
-_N_COLUMNS = 8  # that the product takes at a time
+_N_COLUMNS, _N_ROWS = 8, 8  # of weights and of activations that the product takes at a time
 
 
 def write_offline(loaded: Sequence[LoadedModel], file: Path) -> None:
     """The page of one model that was loaded for each of its directions.
 
-    Raises UsageError for a tokenizer that changes text in its own way, as an imported one may, and RunDirError when the page
-    cannot be written.
+    Raises UsageError for what a page cannot do, and RunDirError when it cannot be written.
     """
     write_text(file, page_of(loaded))
 
@@ -62,28 +62,25 @@ def page_of(loaded: Sequence[LoadedModel]) -> str:
 
 def data_of(loaded: Sequence[LoadedModel]) -> tuple[dict[str, Any], bytes]:
     """What the scripts know of a run, and its weights."""
-    first = loaded[0]
-    packer = _Packer()
-    network = _network(packer, first.model, first.config.model)
+    first, directions = loaded[0], [_direction(one) for one in loaded]
+    model, packer = first.config.model, _Packer()
+    network = _network(packer, first.model, model, max(one["n_positions"] for one in directions))
     attention: Any = first.model.decoder_layers[0].self_attention
-    model = first.config.model.model_dump() | {
-        "head_dim": attention.head_dim,
-        "value_dim": attention.value_dim,
-        "attention_temperature": attention.temperature,
-    }
-    decoding = first.config.decoding.model_dump() | {
-        "n_positions": first.model.positions.n_positions,
-        "keeps_no_break_spaces": first.tokenizer.keeps_no_break_spaces,
-    }
-    data = {
-        "config": model,
-        "decoding": decoding,
+    names = {code: english_name(code) for one in directions for code in (one["source"], one["target"])}
+    return {
+        "config": model.model_dump()
+        | {"attention_temperature": attention.temperature, "room": packer.room()}
+        | {"sizes": [model.n_heads * size for size in (model.d_k, model.d_k, model.d_v)]},
         "network": network,
+        "decoding": first.config.decoding.model_dump()
+        | {"keeps_no_break_spaces": first.tokenizer.keeps_no_break_spaces},
         "tokenizers": [_pieces(one, first.tokenizer) for one in first.tokenizer.models],
-        "directions": [_direction(one) for one in loaded],
-        "patterns": {name: javascript(pattern) for name, pattern in _PATTERNS.items()},
-    }
-    return data, bytes(packer.content)
+        "directions": directions,
+        "languages": [
+            {"code": code, "name": name, "targets": [one["target"] for one in directions if one["source"] == code]}
+            for code, name in names.items()
+        ],
+    }, bytes(packer.content)
 
 
 # The network -----------------------------------------------------------------------------------------------------------
@@ -94,16 +91,16 @@ class _Packer:
 
     def __init__(self) -> None:
         self.content, self._known = bytearray(), dict[int, dict[str, Any]]()
-        self.widest, self.longest = 0, 0  # columns and rows of a matrix
+        self._widest, self._longest = 0, 0  # columns and rows of a matrix
 
-    def _floats(self, tensor: Tensor) -> int:
+    def floats(self, tensor: Tensor) -> int:
         self.content += tensor.detach().float().cpu().numpy().astype("<f4").tobytes()
         return len(self.content) - 4 * tensor.numel()
 
-    def norm(self, norm: Any) -> dict[str, int]:
-        return {"gamma": self._floats(norm.gamma), "beta": self._floats(norm.beta)}
+    def norm(self, norm: Any) -> dict[str, int] | None:
+        return {"gamma": self.floats(norm.gamma), "beta": self.floats(norm.beta)} if hasattr(norm, "gamma") else None
 
-    def matrix(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None] = ()) -> dict[str, Any]:
+    def matrix(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None] = (None,)) -> dict[str, Any]:
         """Several matrices with one input as one, in 8 bits with a scale for each row. A convolution of kernel 1 is a matrix
         with one more dimension."""
         key = weights[0].data_ptr()
@@ -111,21 +108,30 @@ class _Packer:
             values = np.concatenate([weight.detach().float().cpu().flatten(1).numpy() for weight in weights])
             scales = np.abs(values).max(1, keepdims=True) / np.float32(127)
             integers = np.rint(values / np.where(scales > 0, scales, 1)).astype(np.int8)
-            rows, columns = integers.shape
+            (rows, columns), at = integers.shape, len(self.content)
             padded = np.pad(integers, ((0, 0), (0, -columns % _N_COLUMNS)))
-            at = len(self.content)
+            width = padded.shape[1]
             self.content += scales.astype("<f4").tobytes() + padded.tobytes()
-            self._known[key] = {"rows": rows, "columns": columns, "scales": at, "weight": at + 4 * rows}
-            self.widest, self.longest = max(self.widest, padded.shape[1]), max(self.longest, rows)
-        given = [bias for bias in biases if bias is not None]
-        ats = [self._floats(bias) for bias in given]  # one after the other
+            limit = min(32767, (2**31 - 1) // (127 * width))  # of activations: sums fit into 32 bits
+            sizes = {"rows": rows, "columns": columns, "padded": width, "limit": limit}
+            self._known[key] = sizes | {"scales": at, "weight": at + 4 * rows}
+            self._widest, self._longest = max(self._widest, width), max(self._longest, rows)
+        ats = [self.floats(bias) for bias in biases if bias is not None]  # one after the other
         return self._known[key] | {"bias": ats[0] if ats else None}
 
     def linear(self, *linears: Any) -> dict[str, Any]:
         return self.matrix([one.weight for one in linears], [one.bias for one in linears])
 
+    def room(self) -> dict[str, int]:
+        """Where a product finds its integers, their scales and the bias of matrices without one, and writes its floats."""
+        room, end = {"n_rows": _N_ROWS}, len(self.content) + -len(self.content) % 16
+        sizes = {"x": 2 * self._widest, "x_scales": 8, "out": 8 * self._longest, "zeros": 4 * self._longest}
+        for name, size in sizes.items():
+            room[name], end = end, end + size * _N_ROWS
+        return room | {"n_pages": -(-end // 65536)}
 
-def _network(packer: _Packer, model: Transformer, config: ModelConfig) -> dict[str, Any]:
+
+def _network(packer: _Packer, model: Transformer, config: ModelConfig, n_positions: int) -> dict[str, Any]:
     def branch(add_norm: Any, **linears: Sequence[Any]) -> dict[str, Any]:
         return {name: packer.linear(*own) for name, own in linears.items()} | {"norm": packer.norm(add_norm.norm)}
 
@@ -140,84 +146,100 @@ def _network(packer: _Packer, model: Transformer, config: ModelConfig) -> dict[s
             found["cross_attention"] = branch(one.cross_attention_norm, **linears)
         return found
 
-    def norm(one: Any) -> dict[str, int] | None:
-        return packer.norm(one) if hasattr(one, "gamma") else None
-
     def embeddings(side: Any) -> dict[str, Any]:
-        return {"token": packer.matrix([side.token.weight]), "norm": norm(side.norm)}
+        return {"token": packer.matrix([side.token.weight]), "norm": packer.norm(side.norm)}
 
-    size = config.d_model if config.positions == "sinusoid" else config.d_k
-    angles = [math.exp(2 * i * -math.log(10000.0) / size) for i in range(size // 2)]
-    network = {
-        "angles": [[math.sin(angle), math.cos(angle)] for angle in angles],
+    if config.positions not in ("sinusoid", "rotary", "rotary_cross"):
+        raise UsageError(f"a page cannot compute model.positions {config.positions}; train a run with rotary ones")
+    size, start = (config.d_model, config.first_position) if config.positions == "sinusoid" else (config.d_k, 0)
+    angles = sinusoid_table(n_positions, size, start)[1:]
+    projection, is_scaled = model.projection, config.embedding_scale == "projection"
+    return {
+        "positions": {"at": packer.floats(angles), "columns": size},
         "src_embeddings": embeddings(model.src_embeddings),
         "tgt_embeddings": embeddings(model.tgt_embeddings),
         "encoder": [layer(one) for one in model.encoder_layers],
         "decoder": [layer(one) for one in model.decoder_layers],
-        "encoder_norm": norm(model.encoder_norm),
-        "decoder_norm": norm(model.decoder_norm),
-        "projection": packer.linear(model.projection),
+        "encoder_norm": packer.norm(model.encoder_norm),
+        "decoder_norm": packer.norm(model.decoder_norm),
+        "projection": packer.matrix([model.scaled_projection() if is_scaled else projection.weight], [projection.bias]),
     }
-    return network | {"widest": packer.widest, "longest": packer.longest}
 
 
 # Text ------------------------------------------------------------------------------------------------------------------
 
 
 def _pieces(model: bytes, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The pieces of a sentencepiece model, with a score and a digit for the type of each."""
+    """The pieces of a sentencepiece model with their scores."""
     if changes_text(model):
         raise UsageError(
             "the tokenizer of this run changes text in its own way, as imported ones do, which a page cannot; train a run with"
             " a tokenizer of mt"
         )
     processor = processor_of(model)
-    types = ""
-    for i in range(processor.get_piece_size()):
-        kinds = {UNKNOWN: processor.is_unknown, CONTROL: processor.is_control, UNUSED: processor.is_unused, BYTE: processor.is_byte}  # fmt: skip
-        other = WHOLE if processor.id_to_piece(i) in tokenizer.symbol_ids else NORMAL
-        types += str(next((kind for kind, is_it in kinds.items() if is_it(i)), other))
+    ids = range(processor.get_piece_size())
+    pieces = ["" if processor.is_control(i) else processor.id_to_piece(i) for i in ids]
+    scores = np.array([processor.get_score(i) for i in ids], np.float32)
+    kinds = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
+    spelling = [i for i in ids if not any(is_it(i) for is_it in kinds)]
+    whole = [i for i in spelling if pieces[i] in tokenizer.symbol_ids]
+    normal = scores[[i for i in spelling if i not in whole]]
+    scores[whole] = 3 * np.float64(normal.max()) - 0.1
     return {
         "algorithm": algorithm_of(model),
-        "pieces": [processor.id_to_piece(i) for i in range(len(types))],
-        "scores": [float(str(np.float32(processor.get_score(i)))) for i in range(len(types))],
-        "types": types,
+        "pieces": pieces,
+        "scores": [float(str(score)) for score in scores],
+        "ids": spelling,
+        "whole_ids": whole,
+        "byte_ids": [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
+        "unknown_score": float(normal.min() - np.float32(10)),
     }
 
 
 def _direction(loaded: LoadedModel) -> dict[str, Any]:
-    """The languages, the tags before each source, and how the source is read."""
-    data, profile = loaded.config.data, loaded.profile
-    most = min(data.max_length, loaded.model.positions.n_positions - 1)
-    splitter = parts.LineSplitter(loaded.tokenizer, most, profile, data.tgt_lang)
-    rules: dict[str, Any] = {
-        "max_tokens": splitter.max_tokens,
-        "saw_several_sentences": splitter.saw_several_sentences,
-        "abbreviations": splitter.abbreviations,
-        "space": splitter.space,
-        "length_ratio": profile.length_ratio if profile else 0,
-        "longest_deviation": profile.longest_deviation if profile else 0,
-        "spelling": list((profile.spelling if profile else {}).items()),
-        "spelling_pattern": "(?!)",  # never
-        "style": None,
+    """The languages, the tags before each source, and how text is read."""
+    data, tokenizer, profile = loaded.config.data, loaded.tokenizer, loaded.profile
+    translator = Translator([loaded.model], tokenizer, loaded.config, profile)
+    most = min(data.max_length, translator.n_positions - 1)
+    splitter = parts.LineSplitter(tokenizer, most, profile, data.tgt_lang)
+    lengths = [translator.max_length(n, loaded.config.decoding) for n in range(splitter.max_tokens + 1)]
+    style = profile.style if profile else reading.Style()
+    spelling = profile.spelling if profile else {}
+    respelled = Respelling(spelling).pattern
+    tables: dict[str, Iterable[tuple[str, str]]] = {
+        "spelling": spelling.items(),
+        "starts": {_plain(edge): edge for edge in reversed(style.starts)}.items(),
+        "ends": {_plain(edge): edge for edge in reversed(style.ends)}.items(),
+        "plain": [(char, _plain(char)) for char in sorted(_related()) if not char.isalnum() and char != _plain(char)],
+        "capitals": style.capitals.items(),
+        "variants": _variants(style.characters),
+        "tgt_variants": [],
+    }
+    patterns = {name: javascript(pattern) for name, pattern in _PATTERNS.items()} | {
+        "SENTENCE_END": _sentence_end(splitter.abbreviations),
+        "SPELLING": javascript(respelled.pattern) if respelled else _NEVER,
+        "INVISIBLE": _NEVER,
+        "UNKNOWN": _NEVER,
     }
     if profile is not None:
-        if pattern := Respelling(profile.spelling).pattern:
-            rules["spelling_pattern"] = javascript(pattern.pattern)
-        style = profile.style.model_dump()
-        style["capitals"] = list(profile.style.capitals.values())
-        style["families"] = reading.FAMILIES
-        style["variants"] = _variants(profile.style.characters)
-        style["tgt_variants"] = _variants(
-            profile.tgt_characters, is_edge=True, takes_narrow=writes_spaces(data.tgt_lang)
-        )
-        rules["style"] = style
+        takes_narrow = writes_spaces(data.tgt_lang)
+        tables["tgt_variants"] = _variants(profile.tgt_characters, is_edge=True, takes_narrow=takes_narrow)
+        patterns |= _of_unknown(style.characters)
     return {
         "source": data.src_lang,
         "target": data.tgt_lang,
-        "names": [english_name(data.src_lang), english_name(data.tgt_lang)],
-        "tags": loaded.tokenizer.tags_for(data.tgt_lang),
-        "rules": rules,
+        "tags": tokenizer.tags_for(data.tgt_lang),
+        "max_lengths": lengths,
+        "n_positions": max(splitter.max_tokens + 1, *lengths),
+        "rules": {
+            "max_tokens": splitter.max_tokens,
+            "saw_several_sentences": splitter.saw_several_sentences,
+            "space": splitter.space,
+            "added_end": style.ends[0] if style.has_ends else "",
+            "has_capital_starts": style.has_capital_starts,
+            "tables": {name: list(table) for name, table in tables.items()},
+            "patterns": patterns,
+        },
     }
 
 
@@ -229,34 +251,63 @@ def _related() -> frozenset[str]:
         char for char in chars
         if unicodedata.category(char) not in ("Cn", "Co", "Cs")
         and (char.lower() != char or char.upper() != char or char.isdecimal() or unicodedata.normalize("NFKC", char) != char)
-    )  # fmt: skip
+    ).union(" ", *reading.FAMILIES)  # fmt: skip
+
+
+_FAMILY = {char: family[0] for family in reading.FAMILIES for char in family}
+
+
+def _plain(edge: str) -> str:
+    chars = unicodedata.normalize("NFKC", edge.replace(" ", ""))
+    return "".join(_FAMILY.get(char, char) for char in chars)
 
 
 def _variants(known: str, **options: bool) -> list[tuple[str, str]]:
     """Each character that is read as another one by a text that has the `known` ones, with that."""
     table = reading.Variants(known, **options)
-    candidates = _related().union("".join(reading.FAMILIES), unicodedata.normalize("NFKC", "".join(known)))
+    candidates = _related().union(unicodedata.normalize("NFKC", known))
     return [(char, table[ord(char)]) for char in sorted(candidates) if table[ord(char)] != char]
+
+
+def _sentence_end(abbreviations: Iterable[str]) -> str:
+    """The marks that end a sentence, where no abbreviation ends there."""
+    word, edges = r"[\p{L}\p{M}\p{N}_]", _escaped(normalize.EDGES)
+    short = rf"(?<!{word})(?:\p{{Nd}}{{1,2}}|[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}]|\p{{Uppercase}}{word})\."
+    learnt = "|".join(map(_escaped, abbreviations)) or _NEVER
+    before = rf"(?:^|[{_SPACE}{normalize.UNSPACED}])[{edges}]*(?:{learnt})\."
+    return f"(?:{javascript(splitting.SENTENCE_END.pattern)})(?<!{short})(?<!{before})"
+
+
+def _of_unknown(characters: str) -> dict[str, str]:
+    """Patterns of what a training text with these characters has not: signs that nobody sees; words with other letters, and
+    other signs, for which no piece is good."""
+    known = _escaped(characters)
+    letter = rf"[[\p{{L}}\p{{M}}]--[{known}]]"
+    letters = rf"[[\p{{L}}\p{{N}}]--[\p{{Nd}}{normalize.UNSPACED}]--{letter}]*"
+    others = rf"[^\p{{L}}\p{{M}}{known}{_SPACE}{spans.HELD[1:-1]}]+"
+    unseen = r"[\p{Cf}\p{Cc}\p{Cn}\ufe00-\ufe0f\u{e0100}-\u{e01ef}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc]"
+    return {
+        "INVISIBLE": f"[{unseen}--[{known}{_SPACE}]]",
+        "UNKNOWN": f"(?:{letters}{letter})+{letters}|{others}",
+    }
 
 
 _PATTERNS = {
     "SPACES": normalize.SPACES.pattern,
-    "UNSPACED": f"[{normalize.UNSPACED}]",
-    "EDGES": f"^[{re.escape(normalize.EDGES)}]+|[{re.escape(normalize.EDGES)}]+$",
     "SPANS": spans.SPANS.pattern,
-    "HELD": spans.HELD,
-    "SYMBOL": f"({spans.HELD})",
-    "SENTENCE_END": splitting.SENTENCE_END.pattern,
-    "SHORT_ABBREVIATION": splitting.SHORT_ABBREVIATION.pattern,
     "COMMA": splitting.COMMA,
     "WORD": reading.WORD.pattern,
     "LINE_BREAK": parts.LINE_BREAK.pattern,
-    "LETTER": alignment.OF_WORD.pattern,
-    "WORD_CHARACTER": r"\w",
-    "WHITESPACE": r"\s",
-    "VISIBLE": r"\S",
+    "INNER": rf"{alignment.OF_WORD.pattern}\n{alignment.OF_WORD.pattern}",
 }
-_SPACE = "".join(f"\\u{{{code:x}}}" for code in range(sys.maxunicode) if chr(code).isspace())
+_NEVER = "(?!)"
+
+
+def _escaped(chars: str) -> str:
+    return "".join(f"\\u{{{ord(char):x}}}" for char in chars)
+
+
+_SPACE = _escaped("".join(chr(code) for code in range(sys.maxunicode) if chr(code).isspace()))
 _ESCAPES = {
     "w": r"[\p{L}\p{N}_]", "W": r"[^\p{L}\p{N}_]", "d": r"\p{Nd}", "D": r"\P{Nd}", "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]",
     **{char: f"\\{char}" for char in "nrtvf"},

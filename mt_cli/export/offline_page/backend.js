@@ -16,22 +16,19 @@ window.mtBackend = (() => {
   function connect(other) {
     port = other;
     port.onmessage = ({ data: { id, lines, error } }) => {
-      for (const [key, { resolve, reject }] of [...waiting]) {
-        if (id !== undefined && key !== id) continue; // an error without id is one of all
-        waiting.delete(key);
-        if (error) reject(new Error(error));
-        else resolve({ lines });
-      }
+      const { resolve, reject } = waiting.get(id) ?? {};
+      waiting.delete(id);
+      if (error) reject?.(new Error(error));
+      else resolve?.({ lines });
     };
-    const weights = bytes("weights");
-    port.postMessage({ page: { data, weights, wasm: bytes("wasm") } }, [weights.buffer]);
+    port.postMessage({ page: [data, bytes("weights"), bytes("wasm")] });
     for (const { request } of waiting.values()) port.postMessage(request);
   }
 
   function connectPage() {
-    const channel = new MessageChannel();
-    answerRequests(channel.port1);
-    connect(channel.port2);
+    const { port1, port2 } = new MessageChannel();
+    answerRequests(port1);
+    connect(port2);
   }
 
   try {
@@ -44,11 +41,7 @@ window.mtBackend = (() => {
   }
 
   return {
-    async languages() {
-      const names = new Map(data.directions.flatMap(({ source, target, names: [from, to] }) => [[source, from], [target, to]]));
-      const targets = (code) => data.directions.filter(({ source }) => source === code).map(({ target }) => target);
-      return [...names].map(([code, name]) => ({ code, name, targets: targets(code) }));
-    },
+    languages: async () => data.languages,
     translate: ({ source, target, q, alternatives = 0 }, signal) => new Promise((resolve, reject) => {
       const request = { id: nRequests++, direction: `${source}-${target}`, lines: q.split("\n"), nTexts: 1 + alternatives };
       waiting.set(request.id, { request, resolve, reject });

@@ -1,73 +1,59 @@
 // Text to text: `decoding/translator.py` and `alignment.py`. It runs in the worker, or in the page where there is none.
 
-/** The words that pieces spell, with the numbers of the pieces of each. */
-function wordsOf(pieces) {
-  const found = [];
-  let bytes = [];
+/** The words that pieces spell, with the spaces before them and the numbers of the pieces of each. `inner`: letters between which
+ * a line end would be within a word. */
+function wordsOf(pieces, inner) {
+  const [words, decoder] = [[], new TextDecoder()];
   pieces.forEach((piece, number) => {
     const byte = piece.match(/^<0x([0-9A-F]{2})>$/)?.[1];
-    const isBegun = byte && bytes.length > 0;
-    if (byte) bytes.push(parseInt(byte, 16));
-    const text = byte ? new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll("\ufffd", "") : piece.replaceAll("\u2581", " ");
-    if (text) bytes = [];
-    const [bare, last] = [text.trimStart(), found.at(-1)];
-    const continues = !text.startsWith(" ") && matches("LETTER", [...bare][0] ?? "") && matches("LETTER", [...last?.text ?? ""].at(-1) ?? "");
-    if (last && (isBegun || !last.text || continues)) {
-      if (!last.text) last.space = text.slice(0, text.length - bare.length);
-      last.text += bare;
+    const text = byte ? decoder.decode(Uint8Array.of(parseInt(byte, 16)), { stream: true }) : piece.replaceAll("\u2581", " ");
+    const last = words.at(-1);
+    if (last && (!last.text.trim() || `${last.text}\n${text}`.match(inner))) {
+      last.text += text;
       last.pieces.push(number);
-    } else {
-      found.push({ space: last ? text.slice(0, text.length - bare.length) : "", text: bare, pieces: [number] });
-    }
+    } else words.push({ text, pieces: [number] });
   });
-  return found;
+  return words;
 }
 
-const sum = (list, of = (one) => one) => list.reduce((total, one) => total + of(one), 0);
-
-/** The words of a translation with marks between them: each where the fewest links cross it, in the order of the source. */
+/** A translation with the marks of its source: before each, as many words as attended most to those before it there. So marks
+ * keep their order, and tags that are pairs stay pairs. */
 function placed(srcWords, tgtWords, matrix, marks) {
-  const slots = [...tgtWords, null].map(() => []);
-  let least = 0;
-  for (const mark of marks) {
-    let [nBefore, start] = [0, 0]; // source words before the mark, and where the next one starts
-    for (const { space, text } of srcWords) {
-      if (start + space.length < mark.place) nBefore += 1;
-      start += space.length + text.length;
-    }
-    const behind = matrix.map((row) => sum(row.slice(nBefore)) / Math.max(sum(row), 1e-9));
-    const costs = slots.map((_, at) => (at < least ? Infinity : sum(behind.slice(0, at)) + sum(behind.slice(at), (share) => 1 - share)));
-    least = costs.indexOf(Math.min(...costs));
-    slots[least].push(mark.space + mark.symbol);
-  }
-  return slots.map((own, at) => own.join("") + (tgtWords[at]?.space ?? "") + (tgtWords[at]?.text ?? "")).join("").trim();
+  let length = -1; // of the words before; the first one has a space
+  const starts = srcWords.map(({ text }) => (length += text.length) - text.trimStart().length);
+  const sources = matrix.map((row) => starts[row.indexOf(Math.max(...row))]);
+  const places = marks.map(({ place }) => sources.filter((start) => start < place).length);
+  let text = "";
+  [...tgtWords, { text: "" }].forEach((word, at) => {
+    const own = marks.filter((_, i) => places[i] === at);
+    const last = own.at(-1);
+    text += own.map(({ before, symbol }) => before + symbol).join("");
+    text += last?.before || last?.after ? last.after + word.text.trimStart() : word.text;
+  });
+  return text;
 }
+
+const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
 
 class Translator {
-  /** For one direction of a run: `direction` has the rules of its text, and ids of what is written before each source. */
+  /** For one direction of a run. */
   constructor(model, src, tgt, direction, decoding) {
-    Object.assign(this, { model, src, tgt, direction, decoding });
-    this.symbolIds = SYMBOLS.filter((symbol) => tgt.ids.has(symbol)).map((symbol) => tgt.ids.get(symbol));
-    this.splitter = new LineSplitter(src, this.symbolIds.length > 0, direction);
+    this.symbolIds = SYMBOLS.map((symbol) => tgt.ids.get(symbol)).filter((id) => id !== undefined);
+    Object.assign(this, { model, src, tgt, direction, decoding, splitter: new LineSplitter(src, this.symbolIds.length > 0, direction) });
   }
 
   /** A line in up to `nTexts` ways, best first, and how the words of the best attended to those of the source. */
   async translate(line, nTexts, pause) {
     const { parts, end, spans } = this.splitter.split(line);
     const written = [];
-    for (const part of parts) {
-      const hypotheses = await this.search(part, nTexts, pause);
-      written.push(hypotheses.slice(0, nTexts).map((one) => this.written(part, one)));
-    }
+    for (const part of parts) written.push((await this.search(part, nTexts, pause)).map((one) => this.written(part, one)));
     const nBest = Math.min(nTexts, ...written.map((own) => own.length));
-    const texts = Array.from({ length: nBest }, (_, n) => putBack(parts.map((part, i) => part.before + written[i][n].text).join("") + end, spans));
+    const texts = Array.from({ length: nBest }, (_, n) => parts.map((part, i) => part.before + written[i][n].text).join("") + end);
     const best = written.map(([one]) => one);
-    const words = (side) => best.flatMap((one) => one[side].map((text) => putBack(text, spans)));
+    const words = (side) => best.flatMap((one) => one[side].map((word) => putBack(word, spans)));
     const elsewhere = (others) => others.flatMap(({ srcWords }) => srcWords.map(() => 0));
     return {
-      source: line,
-      texts: matches("VISIBLE", line) ? [...new Set(texts)] : [""],
-      estimate: null,
+      texts: [...new Set(texts.map((text) => (text.trim() ? putBack(text, spans) : "")))],
       doubts: [],
       source_words: words("srcWords"),
       target_words: words("tgtWords"),
@@ -77,68 +63,57 @@ class Translator {
 
   search({ ids, symbols }, nTexts, pause) {
     const { length_penalty: alpha, length_normalization: kind, beam_size: beamSize } = this.decoding;
-    const due = this.symbolIds.slice(0, symbols.length);
-    const options = { maxLength: this.maxLength(ids.length), due, allSymbols: this.symbolIds, pause };
-    if (nTexts === 1) return greedySearch(this.model, [...ids, EOS_ID], options).then((found) => [found]);
+    const [due, maxLength] = [this.symbolIds.slice(0, symbols.length), this.direction.max_lengths[ids.length]];
+    const options = { maxLength, due, symbolIds: this.symbolIds, pause };
+    if (nTexts === 1) return greedySearch(this.model, [...ids, EOS_ID], options);
     const penalty = (length) => (kind === "gnmt" ? (5 + length) / 6 : length) ** alpha;
     return beamSearch(this.model, [...ids, EOS_ID], { ...options, penalty, beamSize: Math.max(nTexts, beamSize) });
-  }
-
-  maxLength(nSrc) {
-    const { max_length_ratio: ratio, n_positions: nPositions } = this.decoding;
-    const { length_ratio: usual, longest_deviation: deviation } = this.direction.rules;
-    const longest = Math.ceil(usual * (nSrc + 1) + deviation * Math.sqrt(nSrc + 1));
-    return Math.min(ratio === null ? Math.max(2 * nSrc + 10, longest) : Math.floor(nSrc * ratio) + 10, nPositions - 1);
   }
 
   /** What a hypothesis says, as its source is written, and how its words attended to those of the source. */
   written({ ids: srcIds, symbols, marks, sentence }, { ids, received }) {
     const nTags = this.direction.tags.length;
-    const srcWords = wordsOf(srcIds.slice(nTags).map((id) => this.src.pieces[id]));
-    const tgtWords = wordsOf(ids.map((id) => this.tgt.pieces[id]));
-    const matrix = tgtWords.map(({ pieces: own }) => srcWords.map(({ pieces }) =>
-      sum(own, (t) => sum(pieces, (s) => received[t][nTags + s])) / own.length));
-    let text = normalize(this.tgt.decode(ids), this.decoding.keeps_no_break_spaces);
-    if (marks.length > 0) text = placed(srcWords, tgtWords, matrix, marks);
-    if (sentence.hasAddedEnd && /[.。．｡]$/u.test(text)) text = text.slice(0, -1);
+    const wordsIn = (side, own) => wordsOf(own.map((id) => side.pieces[id]), this.splitter.patterns.INNER);
+    const [srcWords, tgtWords] = [wordsIn(this.src, srcIds.slice(nTags)), wordsIn(this.tgt, ids)];
+    const matrix = tgtWords.map(({ pieces: own }) => srcWords.map(({ pieces }) => sum(own, (t) => sum(pieces, (s) => received[t][nTags + s]))));
+    if (sentence.hasAddedEnd && tgtWords.length > 0) tgtWords.at(-1).text = tgtWords.at(-1).text.replace(/[.。．｡]$/, "");
+    let text = this.splitter.normalize(placed(srcWords, tgtWords, matrix, marks), this.decoding.keeps_no_break_spaces);
     if (sentence.isInCapitals) text = text.toUpperCase();
     const lost = symbols.filter((_, i) => !text.includes(SYMBOLS[i])); // of a translation that was cut off
-    const back = (words) => words.map((word) => numberedBack(word.text, symbols));
+    const back = (words) => words.map((word) => numberedBack(word.text.trim(), symbols));
     return { text: [numberedBack(text, symbols), ...lost].join(" "), srcWords: back(srcWords), tgtWords: back(tgtWords), matrix };
   }
 }
 
 /** The translators of a page's `data`, by names such as nb-en. */
-function loadTranslators(data, weights, wasm) {
-  setPatterns(data.patterns);
-  const model = new InferenceModel(data.config, data.network, weights, wasm);
-  const [src, tgt = src] = data.tokenizers.map((one) => new Tokenizer(one));
-  return new Map(data.directions.map((direction) =>
-    [`${direction.source}-${direction.target}`, new Translator(model, src, tgt, direction, data.decoding)]));
+function loadTranslators({ config, decoding, network, tokenizers, directions }, weights, wasm) {
+  const model = new InferenceModel(config, network, weights, wasm);
+  const [src, tgt = src] = tokenizers.map((one) => new Tokenizer(one));
+  return new Map(directions.map((one) => [`${one.source}-${one.target}`, new Translator(model, src, tgt, one, decoding)]));
 }
 
-/** Answers what comes through a port: first `page`, the data of the page; then { id, direction, lines, nTexts } by { id, lines }
- * or { id, error }. An `id` alone cancels that request. */
+/** Answers what comes through a port: first `page`, what `loadTranslators` takes; then { id, direction, lines, nTexts } by
+ * { id, lines } or { id, error }. An `id` alone cancels that request. */
 function answerRequests(port) {
   const cancelled = new Set();
-  let translators = null;
+  let translators = null; // a promise, which fails for each request where the page cannot be loaded
   port.onmessage = async ({ data: { page, id, direction, lines, nTexts } }) => {
-    if (!page && !lines) cancelled.add(id);
+    if (page) translators = (async () => loadTranslators(...page))();
+    else if (!lines) cancelled.add(id);
+    if (!lines) return;
     let last = performance.now();
     const pause = async () => {
-      if (performance.now() - last > 50) {
-        await new Promise((resolve) => setTimeout(resolve));
-        last = performance.now();
-      }
+      if (performance.now() - last < 50) return;
+      await new Promise((resolve) => setTimeout(resolve)); // other messages are heard
       if (cancelled.has(id)) throw new Error("cancelled");
+      last = performance.now();
     };
     try {
-      if (page) translators = loadTranslators(page.data, page.weights, page.wasm);
-      const found = [];
-      for (const line of lines ?? []) found.push(await translators.get(direction).translate(line, nTexts, pause));
-      if (lines) port.postMessage({ id, lines: found });
+      const [translator, found] = [(await translators).get(direction), []];
+      for (const line of lines) found.push(await translator.translate(line, nTexts, pause));
+      port.postMessage({ id, lines: found });
     } catch (error) {
-      port.postMessage({ id, error: page ? `This browser is too old for the page: ${error.message}` : error.message });
+      port.postMessage({ id, error: `This browser does not translate: ${error.message}` });
     }
   };
 }

@@ -1,6 +1,5 @@
 "use strict";
-// What the page asks to translate: the translators in this very file. They run in a worker, which gets its code and data
-// from here since a page that was opened as a file can load nothing; or in the page, where a browser refuses the worker.
+// What the page asks to translate: the translators in this very file, which run in the page and let it breathe.
 window.mtBackend = (() => {
   const content = (id) => document.getElementById(id).textContent;
   const bytes = (id) => {
@@ -10,49 +9,24 @@ window.mtBackend = (() => {
     return found;
   };
   const data = JSON.parse(content("data"));
-  const waiting = new Map(); // requests that have no answer yet
-  let [port, nRequests] = [null, 0];
-
-  function connect(other) {
-    port = other;
-    port.onmessage = ({ data: { id, lines, error } }) => {
-      const { resolve, reject } = waiting.get(id) ?? {};
-      waiting.delete(id);
-      if (error) reject?.(new Error(error));
-      else resolve?.({ lines });
-    };
-    port.postMessage({ page: [data, bytes("weights"), bytes("wasm")] });
-    for (const { request } of waiting.values()) port.postMessage(request);
-  }
-
-  function connectPage() {
-    const { port1, port2 } = new MessageChannel();
-    answerRequests(port1);
-    connect(port2);
-  }
-
-  try {
-    const code = new Blob([content("engine"), "\nanswerRequests(self);"], { type: "text/javascript" });
-    const worker = new Worker(URL.createObjectURL(code));
-    worker.onerror = connectPage;
-    connect(worker);
-  } catch {
-    connectPage();
-  }
-
+  let translators = null;
   return {
-    languages: async () => data.languages,
-    translate: ({ source, target, q, alternatives = 0 }, signal) => new Promise((resolve, reject) => {
-      const request = { id: nRequests++, direction: `${source}-${target}`, lines: q.split("\n"), nTexts: 1 + alternatives };
-      waiting.set(request.id, { request, resolve, reject });
-      port.postMessage(request);
-      signal?.addEventListener("abort", () => {
-        waiting.delete(request.id);
-        port.postMessage({ id: request.id });
-        reject(signal.reason);
-      });
-    }),
-    isInWorker: () => port instanceof Worker,
+    async languages() { // a browser that is too old fails here, and the page says so
+      translators = loadTranslators(data, bytes("weights"), bytes("wasm"));
+      return data.languages;
+    },
+    async translate({ source, target, q, alternatives = 0 }, signal) {
+      let last = -Infinity;
+      const pause = async () => {
+        if (performance.now() - last < 15) return;
+        await new Promise((resolve) => setTimeout(resolve));
+        signal?.throwIfAborted();
+        last = performance.now();
+      };
+      const lines = [];
+      for (const line of q.split("\n")) lines.push(await translators.get(`${source}-${target}`).translate(line, 1 + alternatives, pause));
+      return { lines };
+    },
     correct: null,
     file: null,
   };

@@ -1,4 +1,4 @@
-// Text to text: `decoding/translator.py` and `alignment.py`. It runs in the worker, or in the page where there is none.
+// Text to text: `decoding/translator.py` and `alignment.py`.
 
 /** The words that pieces spell, with the spaces before them and the numbers of the pieces of each. `inner`: letters between which
  * a line end would be within a word. */
@@ -90,30 +90,4 @@ function loadTranslators({ config, decoding, network, tokenizers, directions }, 
   const model = new InferenceModel(config, network, weights, wasm);
   const [src, tgt = src] = tokenizers.map((one) => new Tokenizer(one));
   return new Map(directions.map((one) => [`${one.source}-${one.target}`, new Translator(model, src, tgt, one, decoding)]));
-}
-
-/** Answers what comes through a port: first `page`, what `loadTranslators` takes; then { id, direction, lines, nTexts } by
- * { id, lines } or { id, error }. An `id` alone cancels that request. */
-function answerRequests(port) {
-  const cancelled = new Set();
-  let translators = null; // a promise, which fails for each request where the page cannot be loaded
-  port.onmessage = async ({ data: { page, id, direction, lines, nTexts } }) => {
-    if (page) translators = (async () => loadTranslators(...page))();
-    else if (!lines) cancelled.add(id);
-    if (!lines) return;
-    let last = performance.now();
-    const pause = async () => {
-      if (performance.now() - last < 50) return;
-      await new Promise((resolve) => setTimeout(resolve)); // other messages are heard
-      if (cancelled.has(id)) throw new Error("cancelled");
-      last = performance.now();
-    };
-    try {
-      const [translator, found] = [(await translators).get(direction), []];
-      for (const line of lines) found.push(await translator.translate(line, nTexts, pause));
-      port.postMessage({ id, lines: found });
-    } catch (error) {
-      port.postMessage({ id, error: `This browser does not translate: ${error.message}` });
-    }
-  };
 }

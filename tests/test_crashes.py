@@ -124,8 +124,8 @@ def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothin
 
 LONG = {
     **LIFE,
-    "training.max_steps": 40,
-    "training.validate_every_steps": 10,
+    "training.max_steps": 20,
+    "training.validate_every_steps": 5,
     "training.select_by": "chrf",
     "training.patience": 4,
 }

@@ -244,10 +244,8 @@ class FaultFinder:
                 yield kind
             n_src, n_tgt = len(pair.src), len(pair.tgt)
             usual, sigma = self._ratio * n_src, self._sigma * math.sqrt(n_src)  # Gale and Church 1993
-            is_usual = (
-                usual / _OUTLIER_FACTOR < n_tgt < usual * _OUTLIER_FACTOR or abs(n_tgt - usual) <= _OUTLIER * sigma
-            )
-            if max(n_src, n_tgt) >= _OUTLIER_CHARACTERS and not is_usual:
+            is_usual = usual / _OUTLIER_FACTOR < n_tgt < usual * _OUTLIER_FACTOR
+            if max(n_src, n_tgt) >= _OUTLIER_CHARACTERS and not is_usual and abs(n_tgt - usual) > _OUTLIER * sigma:
                 yield Kind.LENGTH_RATIO
 
     def _wrong_language(self, src: str, tgt: str) -> Kind | None:

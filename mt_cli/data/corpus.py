@@ -304,12 +304,10 @@ class TrainingText:
         self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
         self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
         self.sets = list[TextSet]()
-        for i, (corpus, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
-            name, label = (
-                (f"train-{i + 1}", f"train{suffix} {own}") if len(corpora) > 1 else ("train", f"train{suffix}")
-            )
-            reading = data.columns_of(corpus.files, data.columns), data.on_bad_line, data.dedup
-            self.sets.append(TextSet(name, label, corpus.files, *reading, corpus=i))
+        for i, (files, own) in enumerate(zip((one.files for one in corpora), self.corpus_names, strict=True)):
+            number, called = (f"-{i + 1}", f" {own}") if len(corpora) > 1 else ("", "")
+            reading = data.columns_of(files, data.columns), data.on_bad_line, data.dedup
+            self.sets.append(TextSet(f"train{number}", f"train{suffix}{called}", files, *reading, corpus=i))
 
     @property
     def files(self) -> list[str]:

@@ -75,21 +75,17 @@ class TokenDataset:
         """Writes the pairs into the folder as they come, in place of what is there. Raises OSError."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)  # Windows keeps what another program has open
-        dtype, n_ids, rest = _dtype_of(vocab_sizes), [0, 0], iter(pairs)
+        dtype, rest = _dtype_of(vocab_sizes), iter(pairs)
         with contextlib.ExitStack() as stack:
-            src_ids, src_starts, tgt_ids, tgt_starts, lines = (
-                stack.enter_context((folder / name).open("wb")) for name in FILES
-            )
-            src_starts.write(np.int64(0).tobytes())
-            tgt_starts.write(np.int64(0).tobytes())
+            *sides, lines = (stack.enter_context((folder / name).open("wb")) for name in FILES)
+            for starts in sides[1::2]:
+                starts.write(np.int64(0).tobytes())
             while chunk := list(islice(rest, _PAIRS_AT_ONCE)):
-                for side, (ids, starts) in enumerate(((src_ids, src_starts), (tgt_ids, tgt_starts))):
-                    sentences = [pair[:2][side] for pair in chunk]
-                    ends = n_ids[side] + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
-                    ids.write(np.array([*chain.from_iterable(sentences)], dtype).tobytes())
-                    starts.write(ends.tobytes())
-                    n_ids[side] = int(ends[-1])
-                lines.write(np.array([pair.line for pair in chunk], np.int64).tobytes())
+                dataset = cls.in_memory(chunk)
+                for side, ids, starts in zip((dataset.src, dataset.tgt), sides[::2], sides[1::2], strict=True):
+                    starts.write((side.starts[1:] + ids.tell() // dtype.itemsize).tobytes())
+                    ids.write(side.ids.astype(dtype).tobytes())
+                lines.write(dataset.lines.tobytes())
         return cls.mapped(folder, vocab_sizes)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""From the names of files to a config and to the name of its run: two text files, one table, or a config."""
+"""From the names of files to a config and to the name of its run: text files two by two, tables, a folder, or a config."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.errors import DataError, UsageError
+from mt_cli.mixture import grouped, in_folder, mixed, refuse_other_language
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ def read_config(
     minutes: float | None = None,
     clean: bool = False,
     extend_vocabulary: bool = False,
+    in_domain: Files = None,
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     options = {
@@ -47,6 +49,8 @@ def read_config(
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["config"]:
         of_files = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
+        if in_domain:
+            raise UsageError("--in-domain goes with files; in a config add a corpus to data.train, with weights")
         if given := [name for name, value in of_files.items() if value]:
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
@@ -55,12 +59,19 @@ def read_config(
             pair = load_config(corpus[0], others).data.directions[0]
             settings += _monolingual_settings(monolingual, pair.src_lang, pair.tgt_lang)
         return load_config(corpus[0], settings)
-    if missing := [file for file in corpus if not file.is_file()]:
+    folder = in_folder(corpus[0], src_lang, tgt_lang) if kinds == ["folder"] else None
+    corpora = folder.corpora if folder is not None else [list(corpus)]
+    if folder is not None:
+        dev, test = dev or folder.sets.get("dev"), test or folder.sets.get("test")
+    elif missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         raise UsageError(f"{missing[0]}: {reason}; give its path")
-    names = " and ".join(map(str, corpus))
-    if kinds not in (["text", "text"], ["table"]):
+    elif "config" in kinds or (len(kinds) < 3 and kinds not in (["text", "text"], ["table"], ["table", "table"])):
+        names = " and ".join(map(str, corpus))
         raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
+    else:
+        corpora = grouped(corpus)
+    corpus, names = corpora[0], " and ".join(map(str, corpora[0]))
     if columns and kinds != ["table"]:
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
     languages = _languages(corpus, names, src_lang, tgt_lang, columns, init_from)
@@ -77,6 +88,11 @@ def read_config(
         data["dev"] = _files_of_set("dev", dev)
     if test:
         data["test"] = {"test": _files_of_set("test", test)}
+    if len(corpora) > 1 or in_domain:
+        domain = [Path(file) for file in _files_of_set("in-domain", in_domain)] if in_domain else []
+        data["train"] = mixed(corpora, languages, dev or [], domain)
+    for file in monolingual or []:
+        refuse_other_language(file, languages, corpus)
     return config_of(data, [*settings, *_monolingual_settings(monolingual or [], *languages)])
 
 
@@ -106,7 +122,9 @@ def usual_run_dir(
     """`runs/NAME` of a config or table, `runs/es-gn` of two files; the run of its own config. `more` and another run to
     begin with change the name."""
     run = RunDir(corpus[0].parent)
-    if len(corpus) == 2:
+    if len(corpus) > 2 or _kind(corpus[0]) == "folder":
+        usual = RUNS / f"{config.data.name}-more"
+    elif len(corpus) == 2:
         usual = RUNS / config.data.name
     elif corpus[0].name == run.config_file.name and run.checkpoints.is_dir():
         usual = run.path
@@ -122,6 +140,8 @@ def usual_run_dir(
 def _kind(file: Path) -> str:
     if file.suffix in {".yaml", ".yml"} or (file / "config.yaml").exists():
         return "config"
+    if file.is_dir():
+        return "folder"
     return "table" if is_table(str(file)) else "text"
 
 

@@ -21,6 +21,7 @@ SHORT = [
     *("training.max_steps=8", "training.validate_every_steps=8", "training.n_samples=0", "training.batch_tokens=128"),
     *("training.accumulate=2", "training.both_directions=0.5"),
 ]
+LAST = "data.train=[{files: [train.en, train.de], last_weight: 0}, {files: [test.en, test.de], weight: 40}]"
 
 
 @pytest.fixture
@@ -41,24 +42,32 @@ def threads() -> set[threading.Thread]:
 
 
 def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(tiny, ahead, monkeypatch):
-    real, before = Updates.compute, threads()
-    trainer = trainer_of(tiny / "ahead", *SHORT)
+    """It is stopped in the last phase, which reads the second corpus alone."""
+    real, portion, before, read = Updates.compute, Updates.portion, threads(), list[int]()
+    trainer = trainer_of(tiny / "ahead", *SHORT, LAST)
     trainer.n_late = 1
 
     def compute(self: Updates) -> Update:
-        if trainer.state.progress.step == 4:
+        if trainer.state.progress.step == 6:
             trainer.signals.received = 15
         return real(self)
 
+    def noted(self: Updates, batches: list[list[int]], *args: Any) -> Any:
+        read.append(min(min(batch) for batch in batches))
+        return portion(self, batches, *args)
+
     with monkeypatch.context() as patch:
         patch.setattr(Updates, "compute", compute)
+        patch.setattr(Updates, "portion", noted)
         with pytest.raises(Interrupted):
             trainer.train()
-    trainer_of(tiny / "ahead", *SHORT).train()
+    n_first = len(trainer.data.train.parts[0])
+    assert [first >= n_first for first in read[:8]] == [False] * 6 + [True] * 2
+    trainer_of(tiny / "ahead", *SHORT, LAST).train()
     assert threads() == before, "none is left behind"
     monkeypatch.undo()
     monkeypatch.chdir(tiny)
-    trainer_of(tiny / "plain", *SHORT).train()
+    trainer_of(tiny / "plain", *SHORT, LAST).train()
     assert differences(tiny / "ahead", tiny / "plain") == [], "what was made and not trained on does not count"
 
 

@@ -30,6 +30,7 @@ from mt_cli.data.corpus import (
     read_raw_pairs,
     refuse_exchanged,
 )
+from mt_cli.data.distance import gap
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.similarity import letters
 from mt_cli.data.spelling import (
@@ -168,6 +169,7 @@ def spelling_findings(train: CharacterCounts, spellings: Spellings, choice: Lite
 
 _MANY_COMMON_WORDS = 0.45  # where a third of the words are borrowed, as in spoken Guarani, it is 0.32
 _FEW_TEXTS, _TOO_FEW_TEXTS = 1_000, 100
+_FEWEST_COMPARED = 50  # pairs: fewer do not show what is usual
 _ALIGNED_AT_ONCE = 200_000  # consecutive pairs that are compared with each other: bounds memory
 
 
@@ -249,7 +251,26 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings += findings_of(faults, n_pairs, held_out.name, Dropped())
         findings += held_out.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for report in reading for note in report.notes]
-    return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings)
+    gaps = [
+        line for one in sets if one.name == "dev" for line in _gaps(text, survey.sample.pairs, one, trained_spellings)
+    ]
+    return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings, gaps)
+
+
+def _gaps(text: TrainingText, sample: list[SentencePair], dev: HeldOut, spellings: Spellings) -> Iterator[str]:
+    """How far dev is from each corpus, and what that costs."""
+    sample, is_far = [*respelled(sample, spellings)], [False] * len(text.corpora)
+    if len(dev.pairs) < _FEWEST_COMPARED:
+        return
+    for number, name in enumerate(text.corpus_names):
+        own = [pair for pair in sample if pair.corpus == number and pair.src and pair.tgt]
+        if len(own) >= _FEWEST_COMPARED:
+            found = gap(*(([one.src for one in pairs], [one.tgt for one in pairs]) for pairs in (own, dev.pairs)))
+            is_far[number] = found.in_a_word != "near"
+            yield f"{name} is {found.told('dev')}."
+    if share := sum(is_far[pair.corpus] for pair in sample) / max(1, len(sample)):
+        few = "A few hundred pairs of the kind that will be translated help more than many others: mt train ... --in-domain FILE FILE"
+        yield f"{share:.0%} of the training text is far from dev, so translations will be worse than its size promises. {few}."
 
 
 def _faults(

@@ -7,7 +7,7 @@ import heapq
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
@@ -147,6 +147,7 @@ class Report:
     dropped: Dropped
     read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
     spellings: Spellings  # characters of training that dev writes otherwise
+    gaps: list[str] = field(default_factory=list)  # how far dev is from each corpus, and what that costs
 
     @property
     def is_fatal(self) -> bool:
@@ -171,7 +172,7 @@ class Report:
             )
         for finding in sorted(self.findings, key=lambda one: get_args(Severity).index(one.severity)):
             lines += ["", *finding.as_table(width)]
-        last = [] if self.findings else ["No faults found."]
+        last = [*self.gaps] if self.findings else [*self.gaps, "No faults found."]
         if kinds := Counter(kind for _, kind in self.dropped.items()):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
@@ -199,6 +200,7 @@ class Report:
             "src": asdict(self.sides[0]),
             "tgt": asdict(self.sides[1]),
             "findings": [asdict(finding) for finding in self.findings],
+            "gaps": self.gaps,
             "dropped": [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped.items()],
             "is_fatal": self.is_fatal,
         }

@@ -42,13 +42,17 @@ BadInputOption = Annotated[
 ]
 _CORPUS = typer.Argument(
     metavar="CORPUS...",
-    help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); or a config.",
+    help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); several of"
+    " these; a folder; or a config.",
 )
 CorpusArgument = Annotated[list[Path], _CORPUS]
 OptionalCorpusArgument = Annotated[list[Path] | None, _CORPUS]
 _CODE = "where no name tells it, or a memory has several"
 SrcLangOption = Annotated[str | None, typer.Option(help=f"Language code of the source, {_CODE}.")]
-TgtLangOption = Annotated[str | None, typer.Option(help=f"Language code of the target, {_CODE}.")]
+TgtLangOption = Annotated[
+    str | None,
+    typer.Option("--tgt-lang", "--to", help=f"Language code of the target, {_CODE}, or of a folder's corpora."),
+]
 ColumnsOption = Annotated[str | None, typer.Option(help="Source and target of a table: 1,3, or names: es,gn.")]
 _TWICE = "a table, or given twice, for source and target"
 DevOption = Annotated[list[Path] | None, typer.Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]

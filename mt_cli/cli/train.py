@@ -40,6 +40,10 @@ _OF_MONOLINGUAL = "Text to learn from by back-translation; repeatable. At least 
 _OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
 MonolingualOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_MONOLINGUAL)]
 _OF_WORDS = "Words and short phrases to learn: a table, or given twice, for source and target."
+_OF_DOMAIN = (
+    "Pairs of the kind that will be translated, read more often, most in the last phase: a table, or given twice."
+)
+InDomainOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_DOMAIN)]
 WordsOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_WORDS)]
 SweepOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_OF_SET)]
 FromOption = Annotated[
@@ -73,10 +77,14 @@ def train(
     ] = False,
     monolingual: MonolingualOption = None,
     words: WordsOption = None,
+    in_domain: InDomainOption = None,
     overrides: SweepOption = None,
     run_dir: RunDirOption = None,
 ) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
+
+    Or from several, the main one first: mt train train.es train.gn bible.es bible.gn es-hch.tsv. Those of other languages help
+    to learn that of the first. A folder has all of them, and --to says which: mt train corpora --to gn
 
     What is not set is chosen from the corpus; the run's config.yaml has each choice and its reason. The same command
     again continues a run that was stopped or killed, and changes nothing in one that is finished.
@@ -86,7 +94,8 @@ def train(
     from mt_cli.training.signals import StopSignals
 
     began = time.monotonic()
-    more = [name for name, is_given in {"clean": clean, "monolingual": monolingual, "words": words}.items() if is_given]
+    given = {"clean": clean, "monolingual": monolingual, "words": words, "in-domain": in_domain}
+    more = [name for name, is_given in given.items() if is_given]
     configs, kept = dict[Path, Config](), list[str]()
     if corrections:
         if corpus or init_from is None:
@@ -95,13 +104,11 @@ def train(
         corpus, (src_lang, tgt_lang) = [table], columns.split(",")
         run_dir = run_dir or init_from.with_name(f"{init_from.name}-corrected")
     if not corpus:
-        raise UsageError("no corpus; give two text files, a table or a config")
+        raise UsageError("no corpus; give two text files, a table, a folder or a config")
     with StopSignals() as signals:
         for suffix, own in combinations(overrides or []).items():
-            texts = (monolingual, init_from, words)
-            config = read_config(
-                corpus, src_lang, tgt_lang, columns, dev, test, [*kept, *own], *texts, minutes, clean, extend_vocabulary
-            )
+            rest = (monolingual, init_from, words, minutes, clean, extend_vocabulary, in_domain)
+            config = read_config(corpus, src_lang, tgt_lang, columns, dev, test, [*kept, *own], *rest)
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)

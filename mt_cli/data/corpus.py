@@ -8,9 +8,9 @@ import os
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -255,6 +255,7 @@ class TextSet:
     on_bad_line: str
     dedup: bool = False
     corpus: int = 0  # its number in the training text
+    rewrite: Mapping[str, str] = field(default_factory=dict)  # of its targets
 
     @classmethod
     def dev(cls, data: DataConfig, files: list[str], suffix: str = "") -> TextSet:
@@ -280,12 +281,23 @@ class TextSet:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
-        return {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
+        found = {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
+        return found | ({"rewrite": dict(self.rewrite)} if self.rewrite else {})
+
+    def rewritten(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """With targets in the way of writing that is learnt, capitals too."""
+        both = {**self.rewrite, **{old.capitalize(): new.capitalize() for old, new in self.rewrite.items()}}
+
+        def rewritten(pair: SentencePair) -> SentencePair:
+            return pair._replace(tgt=reduce(lambda tgt, old: tgt.replace(old, both[old]), both, pair.tgt))
+
+        return map(rewritten, pairs) if both else iter(pairs)
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
         sha256 = self.sha256
-        yield from read_pairs(self.files, **self.reading, report=report, corpus=self.corpus)
+        how: dict[str, Any] = {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
+        yield from self.rewritten(read_pairs(self.files, **how, report=report, corpus=self.corpus))
         if sha256_of(self.files) != sha256:
             advice = "run the same command again when it is complete"
             raise DataError(f"{' or '.join(self.files)}: changed while it was read; {advice}")
@@ -304,10 +316,10 @@ class TrainingText:
         self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
         self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
         self.sets = list[TextSet]()
-        for i, (files, own) in enumerate(zip((one.files for one in corpora), self.corpus_names, strict=True)):
+        for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
             number, called = (f"-{i + 1}", f" {own}") if len(corpora) > 1 else ("", "")
-            reading = data.columns_of(files, data.columns), data.on_bad_line, data.dedup
-            self.sets.append(TextSet(f"train{number}", f"train{suffix}{called}", files, *reading, corpus=i))
+            reading = data.columns_of(one.files, data.columns), data.on_bad_line, data.dedup
+            self.sets.append(TextSet(f"train{number}", f"train{suffix}{called}", one.files, *reading, i, one.rewrite))
 
     @property
     def files(self) -> list[str]:
@@ -332,7 +344,7 @@ class TrainingText:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
         for one in self.sets:
             bad = on_bad_line or one.on_bad_line
-            yield from read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus)
+            yield from one.rewritten(read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus))
 
     def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
         """The pairs as they are in their files, without those that are not UTF-8. `reports` gets one for each corpus."""
@@ -340,7 +352,7 @@ class TrainingText:
             report = CorpusReport()
             if reports is not None:
                 reports.append(report)
-            yield from read_raw_pairs(one.files, one.columns, "skip", report, one.corpus)
+            yield from one.rewritten(read_raw_pairs(one.files, one.columns, "skip", report, one.corpus))
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
         """The lines of a table of pairs and reasons; of several corpora also with the number, from 1, and the name of each. Text

@@ -1,0 +1,144 @@
+"""Several corpora: which are read, in which way, how often and when; and the search of the run that comes of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_trainer import pair_of
+
+from mt_cli.config_file import load_config
+from mt_cli.corpus_config import read_config
+from mt_cli.data.distance import gap, other_writing
+from mt_cli.errors import DataError, UsageError
+from mt_cli.mixture import grouped
+from mt_cli.run.run_dir import RunDir
+from mt_cli.training.search_choice import Tried, best_of
+
+ALPHABETS = {"es": "aeiousrnltdcmp", "gn": "aeoumbpykhãĩ'", "hch": "aeiu+ktmnrwyxp", "aym": "aiuqxtnkswpchj"}
+SMALL = ["model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=4",
+         "training.validate_every_steps=4", "training.batch_tokens=64", "training.r_drop=0", "tokenizer.vocab_size=300"]  # fmt: skip
+
+
+def lines(language: str, n: int, seed: int = 0, words: int = 5) -> list[str]:
+    """Sentences of made-up words; those of a language are of one small dictionary for each seed of a hundred."""
+    rng = random.Random(language + str(seed // 100))
+    dictionary = ["".join(rng.choices(ALPHABETS[language], k=rng.randint(3, 8))) for _ in range(300)]
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(dictionary, k=words)) for _ in range(n)]
+
+
+def write(folder: Path, name: str, **texts: list[str]) -> None:
+    for language, text in texts.items():
+        (folder / f"{name}.{language}").write_text("\n".join(text) + "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "corpora"
+    folder.mkdir()
+    write(folder, "news", es=lines("es", 300), gn=lines("gn", 300))
+    write(folder, "dev", es=lines("es", 60, 1), gn=lines("gn", 60, 1))
+    write(folder, "bible", es=lines("es", 200, 101, words=12), gn=lines("gn", 200, 101, words=12))
+    write(folder, "verses.es-hch", es=lines("es", 150, 2), hch=lines("hch", 150, 2))
+    return folder
+
+
+def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left_aside(folder, said):
+    write(folder, "twin", es=lines("es", 200, 101, words=12), gn=lines("gn", 200, 101, words=12))
+    write(folder, "wrong", es=lines("es", 100, 3), gn=lines("es", 100, 4))
+    write(folder, "wiki", gn=lines("gn", 50, 5))
+    config = read_config([folder], tgt_lang="gn")
+    corpora = {Path(one.files[1]).name: one for one in config.data.corpora}
+    assert [*corpora] == ["bible.gn", "news.gn", "verses.es-hch.hch"], "the largest first, other languages last"
+    assert config.data.dev == [str(folder / "dev.es"), str(folder / "dev.gn")]
+    assert corpora["news.gn"].last_weight is None and corpora["bible.gn"].last_weight == 0.3, "which is far from dev"
+    related = corpora["verses.es-hch.hch"]
+    assert (related.tgt_lang, related.last_weight) == ("hch", 0)
+    assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
+    warnings = "\n".join(line for line in said() if line.startswith("warning"))
+    assert f"{folder / 'wiki.gn'}: left aside, no file beside it is its translation" in warnings
+    assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
+    assert "wrong.gn: left aside, line 1 reads like es and not like gn" in warnings
+    assert read_config([folder], tgt_lang="hch").data.corpora[0].files[1].endswith("verses.es-hch.hch")
+    with pytest.raises(UsageError, match="pairs into gn, hch; say into which language to translate, such as --to gn"):
+        read_config([folder])
+
+
+def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
+    write(folder, "wiki", gn=[*lines("gn", 10, 5), *lines("es", 50, 6)])
+    news = [folder / "news.es", folder / "news.gn"]
+    with pytest.raises(DataError, match=r"wiki\.gn:11: '.*' reads like es and not like gn, and so do 50 of 60 lines"):
+        read_config(news, monolingual=[folder / "wiki.gn"])
+    write(folder, "wiki", gn=lines("gn", 60, 5))
+    assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None
+
+
+def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_it(folder):
+    write(folder, "own", es=lines("es", 20, 7), gn=lines("gn", 20, 7))
+    files = [folder / name for name in ("news.es", "news.gn", "bible.gn", "bible.es")]
+    own = [folder / "own.es", folder / "own.gn"]
+    with pytest.raises(UsageError, match=r"--in-domain: expected one table, or two files"):
+        read_config(files, in_domain=own[:1])
+    few = read_config(files, in_domain=own).data.corpora
+    assert [one.hold_out for one in few] == [True, False, True] and few[1].files[0].endswith("bible.es"), "exchanged"
+    assert (few[-1].weight, few[-1].last_weight) == (2.78, 10.0) and few[-1].last_weight > few[-1].weight > 1
+    write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
+    assert [one.hold_out for one in read_config(files, in_domain=own).data.corpora] == [False, False, True]
+
+
+def test_files_stand_two_by_two():
+    paths = [Path(name) for name in ("a.es", "a.gn", "t.tsv", "b.es", "b.gn")]
+    assert grouped(paths) == [paths[:2], paths[2:3], paths[3:]]
+    with pytest.raises(UsageError, match=r"c\.es: a text file without its other side"):
+        grouped([*paths, Path("c.es")])
+
+
+def test_another_way_of_writing_is_found_and_other_words_are_not():
+    text = lines("hch", 400, 8)
+    old = [line.replace("k", "qu").replace("+", "ü").replace("w", "v") for line in text]
+    assert other_writing(old, lines("hch", 400, 9)) == {"qu": "k", "ü": "+", "v": "w"}
+    assert other_writing(lines("hch", 400, 8), lines("hch", 400, 9)) == {}
+    loans = [f"{line} información" for line in text]
+    assert other_writing(loans, lines("hch", 400, 9)) == {}
+
+
+def test_the_gap_grows_with_unknown_words_and_is_told_in_plain_words():
+    known = lines("es", 300, 0), lines("gn", 300, 0)
+    near, far = (gap(known, (lines("es", 60, seed), lines("gn", 60, seed))) for seed in (1, 101))
+    assert near.in_a_word == "near" and near.unknown < 0.05 and far.times > near.times and far.unknown > 0.9
+    assert far.told("dev").startswith("very far from dev: of 100 words of dev ")
+
+
+@pytest.mark.fits
+def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search_is_chosen(folder, mt):
+    """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
+    verses = [*(folder / "dev.es").read_text().splitlines()[:7], *lines("es", 143, 2)]
+    write(folder, "verses.es-hch", es=verses)
+    answer = mt("train", "corpora", "--to", "gn", *(word for one in SMALL for word in ("--set", one)))
+    assert answer.code == 0, answer.err.decode()
+    said, run = "\n".join(answer.said), RunDir(Path("runs/es-gn-more"))
+    assert "since a named set has them: 7 pairs, first corpora/verses.es-hch.es:1, which repeats" in said
+    left_out = pair_of(run).left_out_file.read_text().splitlines()[1:]
+    assert len(left_out) == 7 and all(row.endswith("corpora/verses.es-hch.es") for row in left_out)
+    assert "<2hch>" in run.load_tokenizer(is_joint=True).tags
+    written = run.config_file.read_text()
+    limit = yaml.safe_load(written)["decoding"]["max_length_ratio"]
+    assert limit is not None and "# the nearest to the length of dev: " in written and "search: the nearest" in said
+    usual = [mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in ((), ("--max-length-ratio", limit))]
+    assert usual[0] == usual[1] and len(usual[0]) < len(
+        mt("translate", run.path, "--max-length-ratio", 9, stdin=b"aeio " * 20).out
+    )
+    by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
+    run.config_file.write_text(by_hand)
+    assert mt("train", "corpora", "--to", "gn", *(word for one in SMALL for word in ("--set", one))).code == 0
+    assert load_config(run.config_file).decoding.beam_size == 3, "what a person has set stays"
+
+
+def test_the_best_search_is_the_one_of_the_right_length():
+    greedy, beam, long = Tried({"beam_size": 1}, 22.0, 0.97), Tried({"beam_size": 5}, 23.0, 1.09), Tried({}, 25.0, 1.3)
+    assert best_of([greedy, beam, long]) is beam
+    assert best_of([long, Tried({}, 26.0, 0.6)]) is long, "the nearest, where none is right"

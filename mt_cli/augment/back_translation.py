@@ -382,9 +382,8 @@ class _Blocks:
     def translations(self, number: int) -> tuple[list[str], float]:
         """And the seconds that they took. None where they are not there or damaged."""
         try:
-            sha256, translations, seconds = _BLOCK.validate_json(
-                read_inside(self._run.path, self._path(number), 1 << 28)
-            )
+            content = read_inside(self._run.path, self._path(number), 1 << 28)
+            sha256, translations, seconds = _BLOCK.validate_json(content)
         except (FileNotFoundError, ValidationError):
             return [], 0.0
         return (translations, seconds) if sha256_of_json([translations, seconds]) == sha256 else ([], 0.0)

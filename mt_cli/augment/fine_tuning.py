@@ -260,6 +260,5 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")
     pairs = text.read(on_bad_line="skip")
-    return files.trained(
-        pair for pair in pairs if not text.corpora[pair.corpus].synthetic and not text.corpora[pair.corpus].tgt_lang
-    )
+    is_own = lambda corpus: not corpus.synthetic and not corpus.tgt_lang  # noqa: E731
+    return files.trained(pair for pair in pairs if is_own(text.corpora[pair.corpus]))

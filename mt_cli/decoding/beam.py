@@ -35,9 +35,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to W hypotheses for each sentence of src_ids (B,S), best first. `beams`: those of another way to choose them."""
     beams = Beams(len(max_lengths), beam_size, src_ids.device) if beams is None else beams
-    finished = [
-        Finished(beam_size, lambda length: length_penalty(length, alpha, normalization), limit) for limit in max_lengths
-    ]
+    penalty = lambda length: length_penalty(length, alpha, normalization)  # noqa: E731
+    finished = [Finished(beam_size, penalty, limit) for limit in max_lengths]
     state = model.start(src_ids, src_mask, max(max_lengths), beam_size)
     last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)
     while True:
@@ -50,9 +49,7 @@ def beam_search(
             finished[sentence].take_unfinished(beams, row)
         best = beams.scores.max(1).values.tolist()
         refuse_nan(best)
-        is_live = [
-            not finished[sentence].is_closed(beams, row, best[row]) for row, sentence in enumerate(beams.sentences)
-        ]
+        is_live = [not finished[one].is_closed(beams, row, best[row]) for row, one in enumerate(beams.sentences)]
         if not any(is_live):
             return [one.hypotheses for one in finished]
         rows = beams.keep(live_rows(is_live))

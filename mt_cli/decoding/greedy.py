@@ -65,7 +65,7 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
         log_probs, last = next_log_probs(model.advance(state, last)).max(-1)
         numbers = torch.stack(
             [log_probs, last.to(log_probs.dtype)]
-        ).tolist()  # together: each transfer waits for the GPU
+        ).tolist()  # at once: each transfer waits for the GPU
         refuse_nan(numbers[0])
         is_live = []
         for sentence, log_prob, token in zip(sentences, numbers[0], map(int, numbers[1]), strict=True):
@@ -79,9 +79,8 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
             rows = torch.tensor(kept, dtype=torch.long, device=last.device)
             state.select(rows)
             last = last[rows]
-    return [
-        Hypothesis(own, score, len(own) < limit) for own, score, limit in zip(ids, scores, max_lengths, strict=True)
-    ]
+    found = zip(ids, scores, max_lengths, strict=True)
+    return [Hypothesis(own, score, len(own) < limit) for own, score, limit in found]
 
 
 def live_rows(is_live: list[bool]) -> list[int]:

@@ -71,9 +71,8 @@ def _rendered(
             place = _best_place(weights, start, target, stretches)
             stretches.append((place, place))
         else:
-            stretches.append(
-                target if (start, end) == source else _best_stretch(weights, (start, end), target, stretches)
-            )
+            is_all = (start, end) == source
+            stretches.append(target if is_all else _best_stretch(weights, (start, end), target, stretches))
     text, (here, last), gap = "", target, ""  # what stands before the next word or element
 
     def add(addition: str, own_gap: str, next_gap: str | None) -> None:

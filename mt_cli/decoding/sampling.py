@@ -54,10 +54,8 @@ def sample(
             break
     refuse_nan(scores.tolist())
     outputs = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in tokens.tolist()]
-    return [
-        Hypothesis(ids, score, len(ids) < limit)
-        for ids, score, limit in zip(outputs, scores.tolist(), max_lengths, strict=True)
-    ]
+    found = zip(outputs, scores.tolist(), max_lengths, strict=True)
+    return [Hypothesis(ids, score, len(ids) < limit) for ids, score, limit in found]
 
 
 def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:

@@ -62,9 +62,8 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
     if problems := [problem for _, problem in settings.contradictions()]:
         raise UsageError(*problems)
     if not settings.sample and settings.beam_size >= vocab_size:
-        raise UsageError(
-            f"beam size {settings.beam_size} is not below the vocabulary of {vocab_size}; 4 to 10 are usual"
-        )
+        found = f"beam size {settings.beam_size} is not below the vocabulary of {vocab_size}"
+        raise UsageError(f"{found}; 4 to 10 are usual")
     return settings
 
 

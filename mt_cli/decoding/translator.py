@@ -74,10 +74,8 @@ class Translator:
         origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
         if not origin:
             raise UsageError("no run directory; give the path of one, as `mt train` makes it")
-        loaded = [
-            load_model(run, name).for_direction(choose_direction(run.load_config(), to, run.path), run)
-            for run, name in origin
-        ]
+        directions = [choose_direction(run.load_config(), to, run.path) for run, _ in origin]
+        loaded = [load_model(*one).for_direction(way, one[0]) for one, way in zip(origin, directions, strict=True)]
         _refuse_different([run.path for run, _ in origin], loaded)
         first, models = loaded[0], [one.model.to(choose_device(device)) for one in loaded]
         return cls(models, first.tokenizer, first.config, first.profile, origin)
@@ -85,9 +83,7 @@ class Translator:
     def __repr__(self) -> str:
         data = self.config.data
         n_weights = sum(weight.numel() for model in self.models for weight in model.parameters())
-        names = (
-            ", ".join(f"{run.path} ({checkpoint})" for run, checkpoint in self.origin) or f"{len(self.models)} models"
-        )
+        names = ", ".join(f"{run.path} ({name})" for run, name in self.origin) or f"{len(self.models)} models"
         return f"<Translator {data.src_lang} to {data.tgt_lang}: {names}, {n_weights:,} weights, {self.device}>"
 
     @property
@@ -229,12 +225,11 @@ def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[li
         return Translation(source, [line.finished(line.end) if source else ""], [0.0], [])
     n_texts = min(n_best, *map(len, texts))
     joined = [
-        "".join(f"{part.source.before}{own[n]}" for part, own in zip(parts, texts, strict=True)) for n in range(n_texts)
+        "".join(f"{one.source.before}{own[n]}" for one, own in zip(parts, texts, strict=True)) for n in range(n_texts)
     ]
     scores = [sum(part.hypotheses[n].score for part in parts) for n in range(n_texts)]
-    return Translation(
-        source, [line.finished(f"{text}{line.end}") if text.strip() else "" for text in joined], scores, parts
-    )
+    finished = [line.finished(f"{text}{line.end}") if text.strip() else "" for text in joined]
+    return Translation(source, finished, scores, parts)
 
 
 def _refuse_different(runs: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:

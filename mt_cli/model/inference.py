@@ -16,7 +16,7 @@ Activations are matrices with a row for each position: (B*W,D), in the encoder (
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,10 +34,8 @@ class InferenceModel:
 
     def __init__(self, model: Transformer):
         self._src_embeddings, self._tgt_embeddings = model.src_embeddings, model.tgt_embeddings
-        encoder, decoder = (
-            cast(list[EncoderLayer], model.encoder_layers),
-            cast(list[DecoderLayer], model.decoder_layers),
-        )
+        encoder: Any = model.encoder_layers  # torch types what is in a list as modules
+        decoder: Any = model.decoder_layers
         self._encoder_layers = [(_SelfAttention(one), _FeedForward(one)) for one in encoder]
         self._decoder_layers = [(_SelfAttention(one), _CrossAttention(one), _FeedForward(one)) for one in decoder]
         self._encoder_norm, self._decoder_norm = model.encoder_norm, model.decoder_norm

@@ -50,12 +50,9 @@ class Transformer(nn.Module):
             )
 
         self.src_embeddings, self.tgt_embeddings = embeddings(src_vocab_size), embeddings(tgt_vocab_size)
-        self.encoder_layers = nn.ModuleList(
-            EncoderLayer(config, self.positions) for _ in range(config.n_encoder_layers)
-        )
-        self.decoder_layers = nn.ModuleList(
-            DecoderLayer(config, self.positions) for _ in range(config.n_decoder_layers)
-        )
+        encoder = (EncoderLayer(config, self.positions) for _ in range(config.n_encoder_layers))
+        decoder = (DecoderLayer(config, self.positions) for _ in range(config.n_decoder_layers))
+        self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
         # With pre-norm, nothing has normalized the sum after the last layer.
         self.encoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = layer_norm(config) if config.norm == "pre" else nn.Identity()

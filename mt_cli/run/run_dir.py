@@ -42,7 +42,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
@@ -71,10 +71,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
 _MAX_LIST_BYTES = 1 << 31
-_TOKENIZERS = {
-    True: ["tokenizer.model"],
-    False: ["tokenizer.src.model", "tokenizer.tgt.model"],
-}  # by whether it is joint
+_JOINT, _APART = ["tokenizer.model"], ["tokenizer.src.model", "tokenizer.tgt.model"]
 
 
 class RunDir:
@@ -132,14 +129,14 @@ class RunDir:
         return PairFiles(self.manifest, pair, self.path / pair.name if isinstance(data, SeveralPairs) else self.path)
 
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
-        files = [self.path / name for name in _TOKENIZERS[is_joint]]
+        files = [self.path / name for name in (_JOINT if is_joint else _APART)]
         try:
             return Tokenizer([self.manifest.read("tokenizer", file) for file in files])
         except CheckpointError as error:
             raise CheckpointError(f"{' or '.join(map(str, files))}: {error}") from None
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> Made:
-        files = [self.path / name for name in _TOKENIZERS[tokenizer.is_joint]]
+        files = [self.path / name for name in (_JOINT if tokenizer.is_joint else _APART)]
         for file, model in zip(files, tokenizer.models, strict=True):
             write_bytes(file, model)
         return Made(files)
@@ -253,11 +250,8 @@ class PairFiles:
     def held_out_pairs(self) -> dict[str, list[SentencePair]]:
         """The sets that were cut from the training text, by name."""
         files = {name: self.held_out_files(name) for name in ("dev", "test")}
-        return {
-            name: list(read_pairs(paths))
-            for name, paths in files.items()
-            if all(Path(path).is_file() for path in paths)
-        }
+        found = {name: paths for name, paths in files.items() if all(Path(path).is_file() for path in paths)}
+        return {name: list(read_pairs(paths)) for name, paths in found.items()}
 
     def save_held_out(self, sets: Mapping[str, Sequence[SentencePair]]) -> list[Path]:
         make_folder(self.held_out)
@@ -276,11 +270,10 @@ class PairFiles:
             facts, files = self.manifest.facts(name), self.made_files(name)
             with _damage_of(self.manifest.file):
                 if facts.get("n_pairs"):
-                    made.append(
-                        Corpus(files=files, weight=facts["weight"], synthetic=is_synthetic, hold_out=is_synthetic)
-                    )
-                    if is_synthetic and facts.get("is_copied"):
-                        made[-1] = Corpus(files=files, weight=facts["weight"], last_weight=0.0, tgt_lang=COPY)
+                    kind: dict[str, Any] = {"synthetic": is_synthetic, "hold_out": is_synthetic}
+                    if facts.get("is_copied"):
+                        kind = {"last_weight": 0.0, "tgt_lang": COPY}
+                    made.append(Corpus(files=files, weight=facts["weight"], **kind))
         corpora = sorted([*self.pair.corpora, *made], key=lambda one: one.tgt_lang is not None)
         return self.pair.model_copy(update={"train": corpora}) if made else self.pair
 

@@ -148,9 +148,8 @@ class Checkpoints:
         moments = content["optimizer"]["state"]
         state.optimizer.restore(moments)
         for index, of_weight in moments.items():
-            checkpoint.refuse_non_finite(
-                {f"{name} of weight {index}": moment for name, moment in of_weight.items()}, file
-            )
+            of_tensors = {f"{name} of weight {index}": moment for name, moment in of_weight.items()}
+            checkpoint.refuse_non_finite(of_tensors, file)
         state.progress = Progress(**content["progress"])
         plan = content["speed"]["plan"]
         state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})

@@ -120,13 +120,11 @@ def plan_steps(
     )
 
 
-def seconds_left(
-    training: TrainingConfig, step: int, step_seconds: tuple[float, float], validation_seconds: float
-) -> float:
-    """How long the steps after `step` and their validations take. `step_seconds` as in `plan_steps`."""
+def seconds_left(training: TrainingConfig, step: int, step_seconds: tuple[float, float], validation: float) -> float:
+    """How long the steps after `step` and their validations take. `step_seconds` as in `plan_steps`; `validation`: of one."""
     n_steps, every, (one_pass, two_pass) = training.max_steps, training.validate_every_steps, step_seconds
     first_two_pass = int(training.both_directions * n_steps) if training.r_drop else n_steps
     n_two_pass = max(0, n_steps - max(step, first_two_pass))
     n_one_pass = max(0, n_steps - step - n_two_pass)
     n_validations = -(-n_steps // every) - step // every if step < n_steps else 0  # the last one follows the last step
-    return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation_seconds
+    return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation

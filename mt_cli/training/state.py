@@ -200,8 +200,6 @@ class TrainingState:
     @property
     def is_finished(self) -> bool:
         """Also validated: a signal can come between the last step and its validation."""
-        # When training for a given time the best scores come at its end, where the learning rate is low.
-        is_patient = (
-            self.settings.minutes is not None or self.progress.n_validations_without_best < self.settings.patience
-        )
-        return (self.is_at_last_step or not is_patient) and not self.is_validation_due
+        # In a training for a given time the best scores come at the end, where the learning rate is low.
+        n_without = self.progress.n_validations_without_best if self.settings.minutes is None else 0
+        return (self.is_at_last_step or n_without >= self.settings.patience) and not self.is_validation_due

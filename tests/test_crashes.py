@@ -68,9 +68,8 @@ class Sweep:
         saved = announced_step(said) or (2 if self.begun else 0)
         assert self.train() == 0, where + self.nursery.said
         again = self.nursery.said
-        assert continued_step(again) >= saved, (
-            f"{where}: step {saved} was saved, and it went on from {continued_step(again)}"
-        )
+        went_on = continued_step(again)
+        assert went_on >= saved, f"{where}: step {saved} was saved, and it went on from {went_on}"
         assert "trying the one before" not in again, f"{where}: {again}"
         found = differences(self.run, self.whole)
         assert not found, f"{where}: {found}"
@@ -122,13 +121,8 @@ def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothin
     assert moment > 20 and not differences(sweep.run, whole)
 
 
-LONG = {
-    **LIFE,
-    "training.max_steps": 20,
-    "training.validate_every_steps": 5,
-    "training.select_by": "chrf",
-    "training.patience": 4,
-}
+LONG = LIFE | {"training.max_steps": 20, "training.validate_every_steps": 5}
+LONG |= {"training.select_by": "chrf", "training.patience": 4}
 
 
 @pytest.fixture(scope="module")

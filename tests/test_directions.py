@@ -174,12 +174,8 @@ def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_
 
 
 def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
-    keys = [
-        "tokenizer.joint=false",
-        "model.tie_embeddings=target",
-        "training.both_directions=0",
-        "training.max_steps=1",
-    ]
+    keys = ["tokenizer.joint=false", "model.tie_embeddings=target"]
+    keys += ["training.both_directions=0", "training.max_steps=1"]
     assert mt("train", "pairs.yaml", "--run-dir", "apart", *(f"--set={key}" for key in keys)).code == 0
     loaded = load_model(RunDir(Path("apart")))
     assert not loaded.tokenizer.is_joint and set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>"}
@@ -229,9 +225,8 @@ def test_a_run_of_several_pairs_continues_and_refuses_what_has_changed(of_pairs,
     refused.append(mt(*command, "--set", "training.max_steps=8"))
     Path("other.quy").write_text(original)
     changed = ("data.temperature is 3.0 here, 2.0 there", "data.pairs.1.tgt_lang is qu here, quy there")
-    for found, message in zip(
-        refused, (*changed, "the train es-quy files are not those this run began with"), strict=True
-    ):
+    messages = *changed, "the train es-quy files are not those this run began with"
+    for found, message in zip(refused, messages, strict=True):
         assert found.code == 1 and message in found.said[-1]
 
 

@@ -173,9 +173,8 @@ def test_feed_forward_equals_the_sequential_form_of_post_000():
 def conv1d_of(linear: FeedForward, dropout: float = 0.0) -> Conv1dFeedForward:
     d_model, ffn_dim = linear.w_1.in_features, linear.w_1.out_features
     module = Conv1dFeedForward(d_model, ffn_dim, dropout)
-    module.load_state_dict(
-        {name: value[:, :, None] if value.dim() == 2 else value for name, value in linear.state_dict().items()}
-    )
+    weights = {name: one[:, :, None] if one.dim() == 2 else one for name, one in linear.state_dict().items()}
+    module.load_state_dict(weights)
     return module
 
 

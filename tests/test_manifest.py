@@ -45,9 +45,8 @@ def test_a_product_is_made_once_and_anew_where_anything_differs(tmp_path, said):
         ({"train": "1" * 64, "words": SHA}, {"clean": True}),
     ):
         assert Manifest(tmp_path, False).product("split", inputs, settings, maker(tmp_path)).inputs == inputs
-    assert said() == [
-        f"made anew: split ({why})" for why in ("a is damaged", "other train", "other clean", "other words")
-    ]
+    reasons = ("a is damaged", "other train", "other clean", "other words")
+    assert said() == [f"made anew: split ({why})" for why in reasons]
 
 
 def test_a_start_that_is_killed_while_it_makes_a_product_makes_it_again(tmp_path):

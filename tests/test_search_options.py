@@ -135,15 +135,10 @@ def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(mak
     model = lively(make_model)
     seeds = [(1, 0), (1, 1), (1, 2)]
     together = sample(InferenceModel(model), *source_batch(SOURCES), [9] * 3, seeds)
-    alone = [
-        sample(InferenceModel(model), *source_batch([s]), [9], [seed])[0]
-        for s, seed in zip(SOURCES, seeds, strict=True)
-    ]
+    model = InferenceModel(model)
+    alone = [sample(model, *source_batch([s]), [9], [seed])[0] for s, seed in zip(SOURCES, seeds, strict=True)]
     assert [h.ids for h in together] == [h.ids for h in alone]
-    assert (
-        len({tuple(sample(InferenceModel(model), *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)})
-        > 3
-    )
+    assert len({tuple(sample(model, *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)}) > 3
 
 
 # Forced scores and ensembles -----------------------------------------------------------------------------------------
@@ -271,9 +266,8 @@ def test_score_gives_total_and_tokens_and_wants_parallel_files(mt, trained_run, 
 
 
 def test_a_prefix_begins_each_translation(mt, trained_run):
-    assert all(
-        x.startswith("Baum") for x in mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
-    )
+    lines = mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
+    assert len(lines) == 2 and all(line.startswith("Baum") for line in lines)
     first, second = Translator.load(trained_run).translations(["red", "the cat"], ["Haus", ""])
     assert first.text.startswith("Haus") and second.text == "die Katze"
 
@@ -395,9 +389,8 @@ def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run):
 def test_sentences_are_joined_as_their_language_writes_them(trained_run, tgt_lang, space):
     loaded = Translator.load(trained_run)
     data = loaded.config.data.model_copy(update={"tgt_lang": tgt_lang})
-    translator = Translator(
-        loaded.models, loaded.tokenizer, loaded.config.model_copy(update={"data": data}), loaded.profile
-    )
+    config = loaded.config.model_copy(update={"data": data})
+    translator = Translator(loaded.models, loaded.tokenizer, config, loaded.profile)
     found = translator.translations([" ".join(["the cat. the dog."] * 4)])[0]
     texts = [translator.tokenizer.decode_tgt(part.hypotheses[0].ids) for part in found.parts]
     assert len(texts) == 8 and all(texts) and found.text == space.join(f"{text}." for text in texts)

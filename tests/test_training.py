@@ -50,10 +50,8 @@ KINDS = {
     "fp32": ["training.precision=fp32"],
     "muon": ["training.precision=bf16", "training.optimizer=muon", "training.both_directions=0.6"],
 }
-SCORED = [
-    *("training.validate_every_steps=1", "training.select_by=loss"),
-    *("training.n_samples=0", "training.average_decay=0"),
-]
+SCORED = ["training.validate_every_steps=1", "training.select_by=loss"]
+SCORED += ["training.n_samples=0", "training.average_decay=0"]
 
 
 @pytest.fixture(autouse=True)
@@ -258,10 +256,7 @@ def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
     precious = tiny / "precious"
     precious.write_text("a diary")
-    content = {
-        **load_checkpoint(run.checkpoint_file(160)),
-        "logs": {"../precious": 0, "metrics.jsonl": 0},
-    }
+    content = load_checkpoint(run.checkpoint_file(160)) | {"logs": {"../precious": 0, "metrics.jsonl": 0}}
     for step in run.steps():
         save_checkpoint(run.checkpoint_file(step), content)
     with pytest.raises(CheckpointError, match="none of 2 checkpoints can be read"):
@@ -513,9 +508,7 @@ def after(losses: list[float], patience: int, first: int = 0) -> tuple[int, int]
     restart=st.integers(0, 7),
 )
 @example(losses=[2.0, 2.0, 1.0], patience=2, restart=0)  # step 2, from which one may have to go on, has its best in 1
-def test_the_newest_two_and_the_best_of_each_are_kept_whatever_the_scores(
-    tiny, scripted, tmp_path_factory, losses, patience, restart
-):
+def test_the_newest_two_and_the_best_of_each_are_kept(tiny, scripted, tmp_path_factory, losses, patience, restart):
     run = RunDir(tmp_path_factory.mktemp("scores") / "run")
     overrides = [f"training.max_steps={len(losses)}", f"training.patience={patience}", *SCORED]
     best, n_done = after(losses, patience)
@@ -640,9 +633,8 @@ def test_every_other_of_the_first_steps_learns_backwards(tiny, monkeypatch):
     real, seen = update.make_batch, []
     monkeypatch.setattr(update, "make_batch", lambda *given: seen.append(real(*given)) or seen[-1])
     for share in (0.0, 0.5):
-        trainer = trainer_of(
-            tiny / f"run-{share}", *SHORT, "training.max_steps=20", f"training.both_directions={share}"
-        )
+        overrides = [*SHORT, "training.max_steps=20", f"training.both_directions={share}"]
+        trainer = trainer_of(tiny / f"run-{share}", *overrides)
         trainer.train()
     del seen[21], seen[0]  # with which fused and defined loss are compared
     for step, (forth, turning) in enumerate(zip(seen[:20], seen[20:], strict=True)):
@@ -733,9 +725,7 @@ def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_muon_updates_the_matrices_of_the_layers_in_the_networks_precision_and_adamw_the_rest(
-    tiny_model, monkeypatch, dtype
-):
+def test_muon_updates_the_matrices_of_the_layers_in_the_networks_precision(tiny_model, monkeypatch, dtype):
     """A CPU without bf16 imitates it: a step of Muon would take longer than all the rest."""
     used = []
     spy = lambda matrices, dtype: (used.append(dtype), orthogonalized(matrices, dtype))[1]  # noqa: E731
@@ -745,9 +735,8 @@ def test_muon_updates_the_matrices_of_the_layers_in_the_networks_precision_and_a
     optimizer.step(1e-2, 0.0, 1)
     for i, (name, weight) in enumerate(tiny_model.named_parameters()):
         is_matrix = "layers" in name and name.endswith("weight") and weight.dim() == 2
-        assert set(optimizer.state()[i]) == ({"momentum_buffer"} if is_matrix else {"step", "exp_avg", "exp_avg_sq"}), (
-            name
-        )
+        expected = {"momentum_buffer"} if is_matrix else {"step", "exp_avg", "exp_avg_sq"}
+        assert set(optimizer.state()[i]) == expected, name
         assert weight.dtype == torch.float32
     assert used and set(used) == {dtype}
 
@@ -787,19 +776,16 @@ def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
     record = json.loads((tiny / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["dev_loss"] == pytest.approx(min(losses.values()), rel=1e-5)
     assert record["weights"] == min(losses, key=losses.get)
-    model, sample = (
-        trainer.state.candidates[record["weights"]],
-        trainer.data.train.sample(len(trainer.data.pairs[0].dev)),
-    )
+    model, n_dev = trainer.state.candidates[record["weights"]], len(trainer.data.pairs[0].dev)
+    sample = trainer.data.train.sample(n_dev)
     assert record["train_loss"] == pytest.approx(mean_loss(model, sample, 64), rel=1e-5) != record["dev_loss"]
 
 
 @pytest.mark.parametrize("better", ["model", "averaged"])
 def test_a_checkpoint_translates_with_whichever_weights_scored_better_on_dev(tiny, monkeypatch, better):
     trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=4")
-    monkeypatch.setattr(
-        validation, "mean_loss", lambda model, *rest: 1.0 if model is trainer.state.candidates[better] else 2.0
-    )
+    loss = lambda model, *rest: 1.0 if model is trainer.state.candidates[better] else 2.0  # noqa: E731
+    monkeypatch.setattr(validation, "mean_loss", loss)
     trainer.train()
     run, expected = RunDir(tiny / "run"), trainer.state.candidates
     assert not torch.equal(*(next(model.parameters()) for model in expected.values()))

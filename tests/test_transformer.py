@@ -606,9 +606,8 @@ def test_future_target_tokens_do_not_change_earlier_logits(switches, make_model,
     for t in range(1, batch.tgt_in.size(1)):
         changed = batch.tgt_in.clone()
         changed[:, t:] = 4 + (changed[:, t:] - 3) % 7  # the next token
-        other = logits_of(
-            model, batch.src_ids, batch.src_mask, changed, padding_mask(changed) & subsequent_mask(changed.size(1))
-        )
+        mask = padding_mask(changed) & subsequent_mask(changed.size(1))
+        other = logits_of(model, batch.src_ids, batch.src_mask, changed, mask)
         torch.testing.assert_close(other[:, :t], logits[:, :t], rtol=0, atol=FLOAT32)
         assert not torch.allclose(other[0, t], logits[0, t], atol=1e-3)
 

@@ -21,9 +21,8 @@ from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_lo
 from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.scoring import token_scores
 from mt_cli.errors import CheckpointError
-from mt_cli.model.inference import InferenceModel
+from mt_cli.model.inference import InferenceModel, Linear, PackedLinear
 from mt_cli.model.layers import ACTIVATIONS
-from mt_cli.model.packed_linear import Linear, PackedLinear
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
 
@@ -208,9 +207,8 @@ def test_a_model_that_overflows_is_refused_by_every_search(make_model, search):
         for weight in model.encoder_layers[0].feed_forward.parameters():
             weight.mul_(1e20)
     inference, source = InferenceModel(model), source_batch([SOURCES[0], SOURCES[1]])
-    with pytest.raises(
-        CheckpointError, match=r"^the model computes values that are not finite; choose an earlier checkpoint$"
-    ):
+    refused = r"^the model computes values that are not finite; choose an earlier checkpoint$"
+    with pytest.raises(CheckpointError, match=refused):
         if search == "greedy":
             greedy_search(inference, *source, [5, 5])
         elif search == "beam":
@@ -316,9 +314,8 @@ def slow_beam(model: Transformer, source: list[int], limit: int, width: int, alp
         candidates = []
         for total, ids in beam:
             last = log_probs_after(model, source, ids)[-1]
-            candidates += [
-                (total + last[token], [*ids, token]) for token in range(len(last)) if last[token] > -math.inf
-            ]
+            allowed = [token for token in range(len(last)) if last[token] > -math.inf]
+            candidates += [(total + last[token], [*ids, token]) for token in allowed]
         candidates.sort(key=lambda candidate: -candidate[0])
         penalty = ((5 + length) / 6) ** alpha
         finished += [Hypothesis(ids[:-1], total / penalty) for total, ids in candidates[:width] if ids[-1] == EOS_ID]

@@ -107,17 +107,6 @@ def test_scaled_dot_product_gives_the_output_and_the_weights_of_the_formula(kind
     np.testing.assert_allclose(weights, expected_weights, atol=EXACT)
 
 
-def test_without_a_mask_every_key_may_be_attended() -> None:
-    q, k, v = heads_of(), heads_of(), heads_of()
-    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    for found, expected in zip(
-        attend(q, k, v, None, 2.0, return_weights=True),
-        attend(q, k, v, everything, 2.0, return_weights=True),
-        strict=True,
-    ):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
 SHAPES = {
     "d_model 12 in 3 heads": {},
     "own d_k and d_v": {"head_dim": 5, "value_dim": 2},
@@ -152,35 +141,7 @@ def test_each_of_the_four_matrices_has_the_size_of_its_heads() -> None:
     assert all(m.weight.shape == (12, 12) for m in (plain.w_q, plain.w_k, plain.w_v, plain.w_o))
 
 
-def test_the_bias_switch_counts_for_all_four_matrices() -> None:
-    names = {name for name, _ in MultiHeadAttention(8, 2, bias=False).named_parameters()}
-    assert names == {"w_q.weight", "w_k.weight", "w_v.weight", "w_o.weight"}
-    assert len(list(MultiHeadAttention(8, 2, bias=True).parameters())) == 8
-
-
-def test_the_temperature_is_the_square_root_of_head_dim_unless_given() -> None:
-    assert MultiHeadAttention(8, 2).temperature == math.sqrt(4)
-    assert MultiHeadAttention(8, 2, head_dim=9, value_dim=4).temperature == 3
-    assert MultiHeadAttention(8, 2, temperature=1.0).temperature == 1
-
-
 # Heads ---------------------------------------------------------------------------------------------------------------
-
-
-def test_split_heads_gives_each_head_its_own_columns_of_every_position() -> None:
-    x = torch.randn(2, 5, 12)
-    heads = MultiHeadAttention(12, 3).split_heads(x)
-    assert heads.shape == (2, 3, 5, 4)
-    for b in range(2):
-        for h in range(3):
-            for t in range(5):
-                for i in range(4):
-                    assert heads[b, h, t, i] == x[b, t, h * 4 + i]
-
-
-def test_concat_heads_undoes_split_heads() -> None:
-    module, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
-    assert torch.equal(module.concat_heads(module.split_heads(x)), x)
 
 
 def test_a_view_without_the_transpose_mixes_positions_into_the_heads() -> None:

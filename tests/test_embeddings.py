@@ -77,15 +77,6 @@ def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_
     assert module.to("meta").positions.table.device.type == "meta"
 
 
-def test_training_does_not_change_the_table() -> None:
-    module = embeddings()
-    before = module.positions.table.clone()
-    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
-    module(torch.tensor([[3, 4]])).sum().backward()
-    optimizer.step()
-    assert torch.equal(module.positions.table, before)
-
-
 # Tokens --------------------------------------------------------------------------------------------------------------
 
 

@@ -47,11 +47,6 @@ def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model, first_p
         np.testing.assert_allclose(table[row], expected, rtol=0, atol=1e-7)  # half a unit of float32 at 1
 
 
-@pytest.mark.parametrize("first_position", [0, 1])
-def test_row_0_of_the_table_is_zero(first_position):
-    assert sinusoid_table(8, 6, first_position)[0].tolist() == [0.0] * 6
-
-
 def test_the_table_is_that_of_post_001():
     """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
     table = np.zeros((33, 16))

@@ -214,7 +214,7 @@ def test_all_visible_sheets_are_translated_that_have_the_column(said):
         ["n", "en"],
         ["n", "x"],
     ]
-    with pytest.raises(UsageError, match="a.xlsx sheet C: --column fr is not one column"):
+    with pytest.raises(UsageError, match=r"a\.xlsx sheet C: --column fr is not one column"):
         open_document(Path("a.xlsx"), "fr")
 
 

@@ -108,7 +108,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{}]>'.format("".join(f'<!ENTITY a{n
         ("a.tmx", '<!DOCTYPE x [<!ENTITY a SYSTEM "secret">]>' + TMX.partition('dtd">')[2].replace("MORE", "").replace("Yes", "&a;"), "en,de",
          "a.tmx: cannot be read after unit 3: the entity &a; is not read"),
         ("a.xlf", XLIFF_1.replace("<target>Ein", "<target state='new'>Ein"), None, "a.xlf: no unit has a text and its translation; give a file that is translated"),
-        ("a.po", PO.replace('msgstr "Ja"', "msgstr Ja"), None, 'a.po:12: expected msgid or msgstr and a text in "..."; check it with msgfmt'),
+        ("a.po", PO.replace('msgstr "Ja"', "msgstr Ja"), None, 'a.po:11: expected msgid "..." and msgstr "..."; check it with msgfmt'),
         ("a.jsonl", '{"a": "b", "c": "d"}\n["a"]\n', None, 'a.jsonl:2: expected an object such as {"src": "...", "tgt": "..."} on each line'),
         ("a.jsonl", '{"a": "b"\n', None, "a.jsonl:1: no JSON (Expecting ',' delimiter: line 1 column 10 (char 9)); expected an object on each line"),
         ("a.txt", "one\ntwo\n", None, "a.txt: no tabs; give two text files, source and target, or a table with a tab between the two"),

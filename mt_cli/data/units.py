@@ -10,10 +10,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mt_cli.data.languages import language
 from mt_cli.data.lines import decode_line, raw_lines
@@ -27,41 +27,37 @@ Unit = tuple[
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _N_SURVEYED = 1000
-_PO_LINE = re.compile(
-    r"[ \t]*(?:(?P<comment>\#[^\n]*)|(?:(?P<key>msgctxt|msgid|msgid_plural|msgstr(?:\[\d{1,3}\])?)[ \t]*)?"
-    r'(?P<string>"(?:[^"\\\n]|\\.)*+")[ \t]*)?\r?(?:\n|\Z)'
+_PO_STRING = r'(?:[ \t]*"(?:[^"\\\n]|\\.)*+"[ \t]*(?:\r?\n|\Z))++'
+_PO_KEYWORD = rf"[ \t]*(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,3}}\])?)({_PO_STRING})"
+_PO_ENTRY = re.compile(
+    rf"(?P<comments>(?:[ \t]*(?:#(?!~)[^\n]*)?\r?\n)*+)(?P<strings>(?:[ \t]*msgctxt{_PO_STRING})?[ \t]*msgid{_PO_STRING}"
+    rf"(?:[ \t]*msgid_plural{_PO_STRING})?(?:[ \t]*msgstr(?:\[\d{{1,3}}\])?{_PO_STRING})++)?"
 )
 _PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _PO_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-PO_REMARK = "# mt: "  # begins a remark of this program about an entry
 
 
-@dataclass
-class PoString:
+class PoString(NamedTuple):
     line: int
     start: int  # of its first quote
     end: int  # behind its last one
-    text: str = ""
+    text: str
 
 
 @dataclass(eq=False)
 class PoEntry:
-    start: int = -1
-    line: int = -1  # of its first keyword
-    keywords: int = -1  # where they begin
-    flags: str = ""  # comments that begin with #,
-    flags_at: int = -1  # behind the #, of the last of them
-    remark: tuple[int, int] | None = None
-    strings: dict[str, PoString] = field(default_factory=dict)  # by their keywords
+    start: int  # of its comments
+    keywords: int  # where they begin
+    comments: str
+    strings: dict[str, PoString]  # by their keywords
 
     @property
-    def targets(self) -> dict[str, PoString]:
-        return {key: string for key, string in sorted(self.strings.items()) if key.startswith("msgstr")}
+    def targets(self) -> list[PoString]:
+        return [string for key, string in sorted(self.strings.items()) if key.startswith("msgstr")]
 
-    def whole(self, name: str) -> PoEntry:
-        if "msgid" not in self.strings or not self.targets:
-            raise DataError(f"{name}:{self.line}: an entry without msgid or msgstr; complete it")
-        return self
+    @property
+    def is_fuzzy(self) -> bool:
+        return re.search(r"(?m)^[ \t]*#,.*\bfuzzy\b", self.comments) is not None
 
 
 def read_units(file: Path) -> Iterator[Unit]:
@@ -156,41 +152,28 @@ def _of_xliff(unit: Any) -> dict[str, str]:
 
 def po_entries(text: str, name: str) -> Iterator[PoEntry]:
     """The entries of a PO file, obsolete ones left out. Raises DataError for a line that these files have not."""
-    entry, string, at, number = PoEntry(), None, 0, 0
-    while at < len(text):
-        found, number = _PO_LINE.match(text, at), number + 1
-        if not found:
-            raise DataError(f'{name}:{number}: expected msgid or msgstr and a text in "..."; check it with msgfmt')
-        comment, key, start = found["comment"], found["key"], at
-        at = found.end()
-        if (comment and entry.strings) or (key in ("msgctxt", "msgid") and entry.targets):
-            yield entry.whole(name)
-            entry, string = PoEntry(), None
-        if comment and comment.startswith("#~"):  # an obsolete entry, whose comments are not those of the next one
-            entry = PoEntry()
-        elif comment or key:
-            entry.start = start if entry.start < 0 else entry.start
-        if comment and comment.startswith("#,"):
-            entry.flags, entry.flags_at = entry.flags + comment, found.start("comment") + 2
-        elif comment and comment.startswith(PO_REMARK):
-            entry.remark = start, at
-        elif key:
-            if not entry.strings:
-                entry.line, entry.keywords = number, start
-            string = entry.strings[key] = PoString(number, *found.span("string"))
-        if found["string"]:
-            if string is None:
-                raise DataError(
-                    f"{name}:{number}: a text in quotes, expected a keyword such as msgid before it; add one"
-                )
-            string.end = found.end("string")
-            string.text += _PO_ESCAPE.sub(_po_character, found["string"][1:-1])
-    if entry.strings:
-        yield entry.whole(name)
+    line, at = 1, 0
+    for found in [*(one for one in _PO_ENTRY.finditer(text) if one["strings"]), None]:
+        gap = text[at : found.start() if found else len(text)]
+        if odd := re.search(r"^[ \t]*[^#\s]", gap, re.MULTILINE):
+            line += gap.count("\n", 0, odd.end())
+            raise DataError(f'{name}:{line}: expected msgid "..." and msgstr "..."; check it with msgfmt')
+        if found:
+            line, at, strings = line + gap.count("\n"), found.start(), dict[str, PoString]()
+            for own in re.compile(_PO_KEYWORD).finditer(text, found.start("strings"), found.end("strings")):
+                line, at = line + text.count("\n", at, own.start(1)), own.start(1)
+                quoted = own[2].strip()
+                start = text.index(quoted, own.start(2))
+                content = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*+)"', quoted))
+                string = PoString(line, start, start + len(quoted), _PO_ESCAPE.sub(_po_character, content))
+                strings[own[1]] = string
+            line, at = line + text.count("\n", at, found.end()), found.end()
+            start = found.end("comments") - len(found["comments"].lstrip())
+            yield PoEntry(start, found.start("strings"), found["comments"], strings)
 
 
 def po_header(header: PoEntry, key: str) -> str:
-    found = re.search(rf"^{key}:(.*)$", header.strings["msgstr"].text, re.MULTILINE | re.IGNORECASE)
+    found = re.search(rf"^{key}:(.*)$", header.targets[0].text, re.MULTILINE | re.IGNORECASE)
     return found[1].strip() if found else ""
 
 
@@ -204,10 +187,10 @@ def _po_units(file: Path) -> Iterator[Unit]:
     """Of entries that are translated and not fuzzy; an entry with a plural has two."""
     tgt, lines = UNNAMED[1], (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1))
     for entry in po_entries("\n".join(lines), str(file)):
-        src, several, targets = entry.strings["msgid"], entry.strings.get("msgid_plural"), [*entry.targets.values()]
-        if not src.text and "msgstr" in entry.strings:
+        src, several, targets = entry.strings["msgid"], entry.strings.get("msgid_plural"), entry.targets
+        if not src.text:
             tgt = po_header(entry, "Language") or tgt
-        elif "fuzzy" not in entry.flags:
+        elif not entry.is_fuzzy:
             for own, target in ((src, targets[0]), *([(several, targets[-1])] if several and targets[1:] else [])):
                 if own.text and target.text:
                     yield own.line, {UNNAMED[0]: own.text, tgt: target.text}

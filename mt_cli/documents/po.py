@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from mt_cli.data.units import PO_REMARK, PoEntry, po_entries, po_header
+from mt_cli.data.units import PoEntry, po_entries, po_header
 from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)
 
+_REMARK = "# mt: "  # begins a remark of this program about an entry
 _CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 _PIECE = re.compile(r"[^\n]{1,75}(?:[\n ]|\Z)|[^\n ]+[\n ]?|[\n ]")  # of a text on several lines
@@ -45,27 +46,23 @@ class PoDocument(TextDocument):
             n_forms, form_of = (int(plurals[1]), gettext.c2py(plurals[2])) if plurals else (1, lambda n: 0)
             forms = [form_of(n) for n in range(200)]
         except (ValueError, ArithmeticError, RecursionError):
-            raise self.error(self._header.start, "Plural-Forms is no formula of n; copy that of the language") from None
+            raise self.error(
+                self._header.keywords, "Plural-Forms is no formula of n; copy that of the language"
+            ) from None
         odd = list[int]()  # lines of entries with other forms than the header says
         for entry in rest:
-            targets = entry.targets
-            if [*targets] != (
-                [f"msgstr[{n}]" for n in range(n_forms)] if "msgid_plural" in entry.strings else ["msgstr"]
-            ):
-                odd.append(entry.line)
-                targets = {}
-            for n, target in enumerate(targets.values()):
-                segment = self._segment(entry, n, forms)
-                write = partial(_quoted, segment.text, self.newline)
-                self.slots.append(Slot(target.start, target.end, segment, write, owner=entry))
+            keys = [f"msgstr[{n}]" for n in range(n_forms)] if "msgid_plural" in entry.strings else ["msgstr"]
+            if {*keys} == {key for key in entry.strings if key.startswith("msgstr")}:
+                self.slots += [self._slot(entry, n, forms) for n in range(len(keys))]
+            else:
+                odd.append(entry.targets[0].line)
         if odd:
-            found = (
-                f"plural forms of another number than the header's {n_forms if plurals else 0}, in {len(odd):,} entries"
-            )
-            log.warning(f"{name}:{odd[0]}: {found}; they stay as they are; complete them, or run msgmerge")
+            found = f"plural forms of another number than the header's {n_forms if plurals else 0}"
+            remedy = "they stay as they are; complete them, or run msgmerge"
+            log.warning(f"{name}:{odd[0]}: {found}, in {len(odd):,} entries; {remedy}")
 
-    def _segment(self, entry: PoEntry, form: int, forms: Sequence[int]) -> Segment:
-        strings, target = entry.strings, [*entry.targets.values()][form]
+    def _slot(self, entry: PoEntry, form: int, forms: Sequence[int]) -> Slot:
+        strings, target = entry.strings, entry.targets[form]
         text, several = strings["msgid"].text, strings.get("msgid_plural")
         context = [strings["msgctxt"].text] if "msgctxt" in strings else []
         if several is not None:
@@ -74,20 +71,28 @@ class PoDocument(TextDocument):
             is_of_one = max(forms) > 0 and forms[1] == form and (forms.count(form) <= 5 or is_like_several)
             text = text if is_of_one else several.text
             context.append(f"plural form {form}")
-        directives = _DIRECTIVES if re.search(r"(?<!no-)\b[a-z-]+-format", entry.flags) else None
-        return Segment(text, f"line {target.line}", None, target.text, not target.text, ", ".join(context), directives)
+        segment = Segment(
+            text, f"line {target.line}", None, target.text, not target.text, ", ".join(context),
+            _DIRECTIVES if re.search(r"(?m)^[ \t]*#,.*(?<!no-)\b[a-z-]+-format", entry.comments) else None,
+        )  # fmt: skip
+        return Slot(target.start, target.end, segment, partial(_quoted, text, self.newline), owner=entry)
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
         remarks, newline = dict[PoEntry, dict[str, None]](), self.newline
         for slot, one in changes:
             remarks.setdefault(slot.owner, {})[" ".join(one.remark.split())] = None
         for entry, own in remarks.items():
-            if remark := "; ".join(filter(None, own)):
-                yield Edit(*(entry.remark or (entry.start, entry.start)), f"{PO_REMARK}{remark}{newline}")
-            if "fuzzy" not in entry.flags:
-                at, flag = (entry.flags_at, " fuzzy,") if entry.flags else (entry.keywords, f"#, fuzzy{newline}")
-                yield Edit(at, at, flag)
-        header = self._header.targets["msgstr"]
+            remark, start = "; ".join(filter(None, own)), entry.keywords - len(entry.comments)
+            if remark:
+                old = re.search(rf"(?m)^{_REMARK}.*\n", entry.comments)
+                place = (start + old.start(), start + old.end()) if old else (entry.start, entry.start)
+                yield Edit(*place, f"{_REMARK}{remark}{newline}")
+            if not entry.is_fuzzy:
+                flags = (
+                    start + found.end() if (found := re.search(r"(?m)^[ \t]*#,", entry.comments)) else entry.keywords
+                )
+                yield Edit(flags, flags, " fuzzy," if found else f"#, fuzzy{newline}")
+        header = self._header.targets[0]
         for pattern, value in ((r"charset=(CHARSET)\b", "UTF-8"), (r'Language:( *)(?=\\n|")', f" {tgt_lang}")):
             if found := re.compile(pattern).search(self.text, header.start, header.end):
                 yield Edit(*found.span(1), value)

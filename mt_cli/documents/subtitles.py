@@ -21,8 +21,7 @@ _BLOCK = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\r|\Z))+")
 _STAMP = r"(?:(\d+):)?(\d\d):(\d\d)[.,](\d{3})"
 _TIMES = re.compile(rf"[ \t]*{_STAMP}[ \t]+-->[ \t]+{_STAMP}(?:[ \t][^\r\n]*)?(?:\r?\n|\r|\Z)")
 _CODE = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z]*)[^<>]*>|\{\\[^{}]*\}")
-_LEAD = re.compile(r"\A(?:<[^<>]*>|\{\\[^{}]*\}|\s)*+")
-_TAIL = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|\s)*+\Z")
+_SHOWN = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|\s)+|([^<{\s]+|.)")
 _SPEAKER = re.compile(r"^[ \t]*(?:<[^<>]*>)*[-–—]", re.MULTILINE)  # a line of a dialogue
 _ENDS, _GOES_ON = re.compile(r"(?<![.])[.!?:;。！？…♪\"”»](?![.])\Z"), re.compile(r"[,，、]\Z")
 _BREAK = re.compile(rf"(?<=[{UNSPACED}])[ \t]*(?:\r?\n|\r)[ \t]*|[ \t]*(?:\r?\n|\r)[ \t]*()")
@@ -82,11 +81,12 @@ def _cues(document: TextDocument) -> Iterator[Cue]:
         speakers = [line.start() for line in _SPEAKER.finditer(content)]
         for first, last in pairwise([0, *(speakers if len(speakers) > 1 else []), len(content)]):
             own = content[first:last]
-            edges = len(own) - len(_LEAD.sub("", own)), len(_TAIL.sub("", own))
-            if _CODE.search(own[edges[0] : edges[1]]):  # a tag around a part of it
-                edges = len(own) - len(own.lstrip()), len(own.rstrip())
-            if edges[0] < edges[1]:
-                yield Cue(times[0], times[1], start + first + edges[0], start + first + edges[1])
+            shown = [found.span() for found in _SHOWN.finditer(own) if found[1]]
+            if shown:
+                start_of_it, end_of_it = shown[0][0], shown[-1][1]
+                if _CODE.search(own, start_of_it, end_of_it):  # a tag around a part of it
+                    start_of_it, end_of_it = len(own) - len(own.lstrip()), len(own.rstrip())
+                yield Cue(times[0], times[1], start + first + start_of_it, start + first + end_of_it)
 
 
 def _goes_on(text: str, cues: list[Cue], cue: Cue) -> bool:

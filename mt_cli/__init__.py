@@ -84,12 +84,13 @@ def train(
     init_from: str | Path | None = None,
     monolingual: Paths = (),
     words: Paths = (),
+    in_domain: Paths = (),
     settings: Sequence[str] = (),
     progress: bool = True,
 ) -> Run:
     """Trains as `mt train` does, or continues the run that is there: `train(["a.es", "a.gn"], minutes=10)`.
 
-    `corpus`: two text files, a table, or a config or its file. `settings`: `section.key=value`, as `--set` takes them.
+    `corpus`: two text files, a table, several of these, a folder, or a config or its file. `settings`: `section.key=value`, as `--set` takes them.
     Without `run_dir` the run has the name that `mt train` gives it. Raises MTError, and Interrupted after Ctrl-C, when
     the work so far is saved.
     """
@@ -109,9 +110,9 @@ def train(
         files, parent = _paths(corpus), Path(init_from) if init_from else None
         config = read_config(
             files, src_lang, tgt_lang, columns, _paths(dev), _paths(test), settings, _paths(monolingual), parent,
-            _paths(words), minutes, clean,
+            _paths(words), minutes, clean, in_domain=_paths(in_domain),
         )  # fmt: skip
-        names = {"clean": clean, "monolingual": monolingual, "words": words}
+        names = {"clean": clean, "monolingual": monolingual, "words": words, "in-domain": in_domain}
         run_dir = run_dir or usual_run_dir(files, config, [name for name, given in names.items() if given], parent)
     train_run(config, run_dir)
     return load_run(run_dir)

@@ -80,6 +80,8 @@ SHORTER = {
     "--minutes 30": "--minutes 0.01",
     "mt serve runs/nb-en": "mt serve runs/nb-en --port 0",  # another process may have the usual one
     "mt train train.nb train.en": f"mt train train.nb train.en {TINY}",
+    "mt train bible.nb bible.en": f"mt train bible.nb bible.en {TINY}",
+    "mt train corpora": f"mt train corpora {TINY}",
     "mt train train.en train.nb": f"mt train train.en train.nb {TINY}",
     "mt train memory.tmx": f"mt train memory.tmx {TINY}",
     "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
@@ -115,6 +117,14 @@ def folder(tiny: Path, trained_run: Path) -> Path:
             Path(f"{name}.{language}").write_text("".join(lines))
         shutil.copy(f"{name}.nb", f"moved/{name}.nb")
         shutil.copy(f"{name}.en", f"moved/{name}.en")
+    Path("corpora").mkdir()
+    for name, n_pairs in (("bible", 200), ("own", 60)):
+        for language, ending in (("nb", "et"), ("en", "")):
+            rng = random.Random(name)
+            lines = [" ".join(word + ending for word in rng.choices(words, k=12)) + "\n" for _ in range(n_pairs)]
+            Path(f"{name}.{language}").write_text("".join(lines))
+            shutil.copy(f"{name}.{language}", f"corpora/{name}.{language}")
+    rng = random.Random(1)
     for language, ending in (("nb", "et"), ("en", "")):
         lines = [" ".join(word + ending for word in rng.choices(words, k=7)) + "\n" for _ in range(100)]
         Path(f"news.{language}").write_text("".join(lines))

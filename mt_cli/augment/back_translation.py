@@ -68,8 +68,7 @@ def translated_share(text: Monolingual) -> float:
 
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
-    """The user's, or the one within the run; None without monolingual text that is to be translated. Raises RunDirError and
-    ConfigError."""
+    """The user's, or the one within the run; None where nothing is to be translated. Raises RunDirError and ConfigError."""
     data = config.data
     if data.monolingual is not None and data.monolingual.search == "copy":
         return None

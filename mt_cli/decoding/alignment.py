@@ -46,27 +46,25 @@ def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Seq
 def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> Iterator[list[str]]:
     """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
     write is placed by its attention."""
-    decoded = [[tokenizer.decode_tgt(one.ids) for one in part.hypotheses] for part in parts]
     sources = [_cut_at_marks(part.source, tokenizer, model) for part in parts]
-    unfinished = [
-        (source.ids, one.ids_with_end)
-        for source, part, texts in zip(sources, parts, decoded, strict=True)
-        for one, text in zip(part.hypotheses, texts, strict=True)
-        if not _is_whole(source, text)
+    drafts = [
+        (source, one, tokenizer.decode_tgt(one.ids))
+        for source, part in zip(sources, parts, strict=True)
+        for one in part.hypotheses
     ]
+    unfinished = [(source.ids, one.ids_with_end) for source, one, text in drafts if not _is_whole(source, text)]
     weights = cross_attention(model, unfinished)
-    for source, part, texts in zip(sources, parts, decoded, strict=True):
-        yield [
-            numbered_back(source.sentence.written(text), source.symbols)
-            if _is_whole(source, text)
-            else _written_by_alignment(source, one.ids, next(weights), tokenizer)
-            for one, text in zip(part.hypotheses, texts, strict=True)
-        ]
+    texts = (
+        numbered_back(source.sentence.written(text), source.symbols)
+        if _is_whole(source, text)
+        else _written_by_alignment(source, one.ids, next(weights), tokenizer)
+        for source, one, text in drafts
+    )
+    return ([next(texts) for _ in part.hypotheses] for part in parts)
 
 
 def _cut_at_marks(source: SourcePart, tokenizer: Tokenizer, model: Transformer) -> SourcePart:
-    """The part in pieces of which none crosses a mark, where the model can read so many: one that does would belong to both
-    sides."""
+    """The part in pieces of which none crosses a mark, where the model can read so many: one would belong to both sides."""
     if not source.marks:
         return source
     ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
@@ -120,8 +118,7 @@ def _word_weights(
 def usual_firsts(
     translated: Sequence[tuple[SourcePart, Sequence[int]]], tokenizer: Tokenizer, model: Transformer
 ) -> Iterator[list[int]]:
-    """For each part and the ids of its translation, which must have some: by which piece the word begins that stands for each of its
-    terms."""
+    """For each part and the ids of its translation, of which there are some: with which piece its terms' own words begin."""
     weights = cross_attention(model, [(source.ids, ids) for source, ids in translated])
     for (source, ids), of_part in zip(translated, weights, strict=True):
         src_words, _, matrix = _word_weights(source, ids, of_part, tokenizer)

@@ -174,8 +174,7 @@ class Translator:
         return self._searcher.search(requests, settings, on_batch)
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
-        """How many tokens a translation of `n_src` tokens may have, of which `n_prefix` are given; one position is
-        left for the end symbol."""
+        """The most tokens of a translation of `n_src` tokens, with `n_prefix` given ones; an end symbol fits behind them."""
         if settings.max_length_ratio is not None:
             limit = int(n_src * settings.max_length_ratio) + 10
         else:

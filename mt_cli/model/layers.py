@@ -60,8 +60,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "swish": F
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2 at every position (equation 2), with dropout between the two; or another activation
-    in place of max(0, .)."""
+    """max(0, x W_1 + b_1) W_2 + b_2 (equation 2), with dropout between the two; or with another activation."""
 
     def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0, activation: str = "relu"):
         super().__init__()

@@ -24,8 +24,7 @@ class Recorder:
         self._newest: torch.cuda.CUDAGraph | None = None  # which keeps the pool
 
     def record(self, function: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-        """The graph of `function`, which has been called before, and its results: they get values when the graph is
-        replayed."""
+        """The graph of `function`, which was called before, and its results: they get values when it is replayed."""
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._stream.device)
         pool = self._newest.pool() if self._newest is not None else None
         self._stream.wait_stream(stream)

@@ -127,8 +127,7 @@ _REPEATABLE = {"BINUNICODE", "GLOBAL", "EMPTY_DICT", "EMPTY_LIST", "REDUCE"}  # 
 
 
 def _refuse_foreign_objects(pickled: bytes | IO[bytes]) -> None:
-    """Raises ValueError for what no weights need: `weights_only` allows huge bytearrays, and nested tuples as keys,
-    which take hours to hash."""
+    """Raises ValueError for what no weights need, such as huge bytearrays, and nested tuples that take hours to hash."""
     before, repeatable = "", set[object]()
     for opcode, argument, _ in pickletools.genops(pickled):
         is_constructor = "GLOBAL" in opcode.name or opcode.name in {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX"}

@@ -126,7 +126,7 @@ class PairText:
 
     @cached_property
     def dev(self) -> TextSet:
-        return TextSet.dev(self.data, self.files.dev_files(), self.suffix)
+        return TextSet.dev(self.data, self.files.all_files()["dev"], self.suffix)
 
     @cached_property
     def dev_pairs(self) -> list[SentencePair]:

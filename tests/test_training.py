@@ -246,22 +246,16 @@ def test_a_checkpoint_with_anything_in_it_is_continued_or_refused_in_words(tiny,
         trainer_of(run.path, "training.max_steps=161").train()
 
 
-def test_a_checkpoint_with_a_negative_size_of_a_log_is_refused(tiny, trained_run):
-    run = RunDir(trained_run)
-    with pytest.raises(ValueError, match="a log has no size"):  # which a training tells as a damaged checkpoint
-        run.logs.rewind({**run.logs.sync(), "metrics.jsonl": -1})
-
-
-def test_a_checkpoint_cannot_reach_out_of_its_run(tiny, trained_run):
+@pytest.mark.parametrize("logs", [{"../precious": 0, "metrics.jsonl": 0}, {"metrics.jsonl": -1, "timing.jsonl": 0}])
+def test_a_checkpoint_cannot_reach_out_of_its_run_nor_have_a_log_of_negative_size(tiny, trained_run, logs):
     run = RunDir(Path(shutil.copytree(trained_run, tiny / "run")))
-    precious = tiny / "precious"
-    precious.write_text("a diary")
-    content = load_checkpoint(run.checkpoint_file(160)) | {"logs": {"../precious": 0, "metrics.jsonl": 0}}
+    (tiny / "precious").write_text("a diary")
+    content = load_checkpoint(run.checkpoint_file(160)) | {"logs": logs}
     for step in run.steps():
         save_checkpoint(run.checkpoint_file(step), content)
     with pytest.raises(CheckpointError, match="none of 2 checkpoints can be read"):
         trainer_of(run.path)
-    assert precious.read_text() == "a diary"
+    assert (tiny / "precious").read_text() == "a diary"
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,7 @@ class RunDir:
 
     def steps(self) -> list[int]:
         """Steps of which there is a checkpoint, oldest first."""
-        if not self.checkpoints.is_dir():
-            return []
-        return sorted(int(file.stem[5:]) for file in self.checkpoints.iterdir() if _STEP_NAME.match(file.name))
+        return sorted(int(file.stem[5:]) for file in self.checkpoints.glob("step-*.pt") if _STEP_NAME.match(file.name))
 
     def point(self, name: str, step: int) -> None:
         """Makes `best` or `last` name the checkpoint of `step`."""
@@ -227,12 +225,9 @@ class PairFiles:
         self.cache = folder / "cache"
         refuse_outside(manifest.folder, folder)
 
-    def dev_files(self) -> list[str]:
-        return self.held_out_files("dev") if self.pair.dev is None else self.pair.dev
-
     def all_files(self) -> dict[str, list[str]]:
         """The files of the dev set and of each test set, by name."""
-        sets = {"dev": self.dev_files(), **self.pair.test}
+        sets = {"dev": self.held_out_files("dev") if self.pair.dev is None else self.pair.dev, **self.pair.test}
         if self.pair.dev is None and not self.pair.test:
             sets["test"] = self.held_out_files("test")
         return sets

@@ -6,9 +6,11 @@ import math
 
 import pytest
 import torch
+from test_packing import SHAPE, some_pairs
 from torch import Tensor
 
 from mt_cli.data.batching import batch_of
+from mt_cli.data.packing import pack
 from mt_cli.training import fused_loss as fused
 from mt_cli.training.fused_loss import fused_loss
 from mt_cli.training.objective import divergence, loss_of_logits, summed_loss
@@ -71,9 +73,10 @@ def test_in_bf16_the_loss_stays_close_and_is_summed_in_float32(r_drop):
     assert loss.item() == pytest.approx(expected.item(), rel=2**-7)  # a number in bf16 is off by up to 2^-9
 
 
-def test_two_passes_without_dropout_agree(make_model):
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_two_passes_without_dropout_agree(make_model, is_packed):
     batch = batch_of([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]])
-    model = make_model(dropout=0.5)
+    batch, model = pack(some_pairs(7), [0, 1], SHAPE) if is_packed else batch, make_model(dropout=0.5)
     one, two = (summed_loss(model.eval(), batch, 0.1, r_drop).item() for r_drop in (0.0, 3.0))
     assert one == pytest.approx(two, rel=1e-5)
     assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1

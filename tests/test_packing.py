@@ -121,13 +121,6 @@ def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(make_mo
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_dropout_applies_to_both_passes_of_a_packed_batch(make_model):
-    dataset, shape = some_pairs(7), SHAPE
-    model, batch = make_model(dropout=0.5), pack(dataset, [0, 1], shape)
-    assert summed_loss(model.eval(), batch, 0.1, 3.0).item() == pytest.approx(summed_loss(model, batch, 0.1).item())
-    assert summed_loss(model.train(), batch, 0.1, 3.0) > summed_loss(model.train(), batch, 0.1) + 0.1
-
-
 def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them():
     """With tensors that have a shape and a device but no numbers: there is no GPU here."""
     with FakeTensorMode():

@@ -97,7 +97,7 @@ class MultiHeadAttention(nn.Module):
         self.w_v = nn.Linear(d_model, n_heads * self.value_dim, bias=bias)
         self.w_o = nn.Linear(n_heads * self.value_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
-        self.positions = positions
+        self.positions, self.has_bias = positions, positions is not None and positions.has_bias
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, return_weights: bool = False
@@ -111,10 +111,6 @@ class MultiHeadAttention(nn.Module):
         bias = self.bias(_positions(first[0], query), _positions(first[1], key)) if self.has_bias else None
         output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights, bias=bias)
         return self.w_o(self.concat_heads(output)), weights
-
-    @property
-    def has_bias(self) -> bool:
-        return self.positions is not None and self.positions.has_bias
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
         """That of the position encoding, (H,T,S), for queries at positions (T) and keys at positions (S)."""

@@ -113,8 +113,7 @@ def test_the_columns_of_tables_are_exchanged(tiny):
         named = f"[{', '.join(f'{{files: {file}}}' for file in corpora)}]"
         settings = [f"data.train={named}", "data.dev=null", "data.test={}", "data.monolingual.tgt=news.de"]
         return reverse_config(
-            load_config(Path("tiny.yaml"), settings + [f"data.columns={columns}"] * bool(columns)),
-            RunDir(Path("back")),
+            load_config(Path("tiny.yaml"), settings + [f"data.columns={columns}"] * bool(columns)), RunDir(Path("back"))
         ).data
 
     assert next(TrainingText(back("a.csv")).read())[:2] == ("die Katze 0", "the cat 0")

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
 from mt_cli.model.dropout import Dropout, seed_dropout
-from mt_cli.model.layers import (
-    AddNorm,
-    Conv1dFeedForward,
-    DecoderLayer,
-    FeedForward,
-    LayerNorm,
-)
+from mt_cli.model.layers import AddNorm, Conv1dFeedForward, DecoderLayer, FeedForward, LayerNorm
 
 EXACT = 1e-12  # float64
 FLOAT32 = 1e-5

@@ -453,10 +453,7 @@ class Post003:
 
 
 def copy_post_003(ours: Transformer, theirs: Post003.Transformer) -> None:
-    for my_layers, their_coder in (
-        (ours.encoder_layers, theirs.encoder),
-        (ours.decoder_layers, theirs.decoder),
-    ):
+    for my_layers, their_coder in ((ours.encoder_layers, theirs.encoder), (ours.decoder_layers, theirs.decoder)):
         for mine, their in zip(my_layers, their_coder.layer_stack, strict=True):
             names = ["self_attention", "cross_attention"][: len(their.attns)]
             for name, attention in zip(names, their.attns, strict=True):
@@ -467,10 +464,7 @@ def copy_post_003(ours: Transformer, theirs: Post003.Transformer) -> None:
             for name in ("w_1", "w_2"):
                 getattr(mine.feed_forward, name).load_state_dict(getattr(their.pos_ffn, name).state_dict())
             copy_norm(mine.feed_forward_norm.norm, their.pos_ffn.layer_norm)
-    for my_embeddings, their_coder in (
-        (ours.src_embeddings, theirs.encoder),
-        (ours.tgt_embeddings, theirs.decoder),
-    ):
+    for my_embeddings, their_coder in ((ours.src_embeddings, theirs.encoder), (ours.tgt_embeddings, theirs.decoder)):
         my_embeddings.token.load_state_dict(their_coder.word_emb.state_dict())
         copy_norm(my_embeddings.norm, their_coder.layer_norm)
     ours.projection.load_state_dict(theirs.trg_word_prj.state_dict())

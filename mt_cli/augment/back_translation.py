@@ -69,12 +69,12 @@ def translated_share(text: Monolingual) -> float:
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     """The user's, or the one within the run; None where nothing is to be translated. Raises RunDirError and ConfigError."""
-    data = config.data
-    if data.monolingual is not None and data.monolingual.search == "copy":
+    data, text = config.data, config.data.monolingual
+    if text is None or text.search == "copy":
         return None
-    if data.monolingual is None or data.monolingual.back is None:
-        return RunDir(run.back) if data.monolingual is not None else None
-    back = RunDir(Path(data.monolingual.back))
+    if text.back is None:
+        return RunDir(run.back)
+    back = RunDir(Path(text.back))
     if back.path.exists() or not run.steps():  # else what it has translated is in the run
         known = directions_of(RunDir.existing(back.path).load_config())
         if f"{data.tgt_lang}-{data.src_lang}" not in {one.name for one in known}:
@@ -215,12 +215,12 @@ class BackTranslation:
         text, reverse = config.data.monolingual, reverse_run(config, run)
         assert text is not None
         self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
+        self.files = [Path(file) for file in run.of_pair(config.data, config.data).made_files("synthetic")]
 
     def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
         """Makes the synthetic pairs; returns the seconds they took, in all starts. Raises DataError and RunDirError."""
         run, text, data = self.run, self.text, self.config.data
-        made = run.manifest.products.get("synthetic")
-        is_made = bool(run.steps())
+        made, is_made = run.manifest.products.get("synthetic"), bool(run.steps())
         if not is_made and made is not None and self.reverse is not None and self.reverse.steps():
             is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
         if self.reverse is not None and text.back is None and not is_made:
@@ -291,11 +291,10 @@ class BackTranslation:
 
     def _copies(self, n_pairs: int) -> Made:
         """Each line beside itself, as many in an epoch as there are other pairs."""
-        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).made_files("synthetic")]
-        for file in files:
+        for file in self.files:
             write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
         weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))
-        return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
+        return Made(self.files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
 
     def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
         """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""
@@ -331,8 +330,7 @@ class BackTranslation:
     def _join(self, blocks: _Blocks, seconds: float) -> Made:
         """Writes the pairs of all blocks that are translated."""
         selection, n_translated, n_pairs = Selection(self.config, self.reverse), 0, 0
-        files = [Path(file) for file in self.run.of_pair(self.config.data, self.config.data).made_files("synthetic")]
-        src_file, tgt_file = (file.open("w", encoding="utf-8", newline="\n") for file in files)
+        src_file, tgt_file = (file.open("w", encoding="utf-8", newline="\n") for file in self.files)
         with src_file, tgt_file:
             for number in range(len(blocks)):
                 translations, _ = blocks.translations(number)
@@ -350,7 +348,7 @@ class BackTranslation:
             raise DataError(f"{self.run.synthetic}: no pair of use, {why}: {more}")
         weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))
         log.info(f"{n_pairs:,} synthetic pairs: {self.run.synthetic}; lines left out: {_format_counts(left_out)}")
-        return Made(files, {"n_pairs": n_pairs, "weight": weight, "seconds": seconds, "left_out": left_out})
+        return Made(self.files, {"n_pairs": n_pairs, "weight": weight, "seconds": seconds, "left_out": left_out})
 
 
 def _format_counts(left_out: dict[str, int]) -> str:

@@ -20,9 +20,8 @@ from mt_cli.data.lines import decode_line, raw_lines
 from mt_cli.data.markup import PARSER_OPTIONS, UNTRANSLATED, local_name, text_with_codes
 from mt_cli.errors import DataError
 
-Unit = tuple[
-    int, dict[str, str]
-]  # its line or its number in the file, from 1; its texts by language as the file names it
+# Its line or its number in the file, from 1; its texts by language as the file names it.
+Unit = tuple[int, dict[str, str]]
 
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -120,9 +119,8 @@ def _xml_units(file: Path) -> Iterator[Unit]:
                     del element.getparent()[0]
     except (etree.XMLSyntaxError, ValueError) as error:
         reason = str(error).partition(" (")[0]
-        raise DataError(
-            f"{file}: cannot be read after unit {number:,}: {reason}; export it anew from the program that wrote it"
-        ) from None
+        found = f"{file}: cannot be read after unit {number:,}: {reason}"
+        raise DataError(f"{found}; export it anew from the program that wrote it") from None
     except (OSError, EOFError) as error:
         raise DataError(f"{file}: {getattr(error, 'strerror', None) or error}; give the path of a file") from None
 

@@ -64,16 +64,16 @@ class AndroidStrings(XmlDocument):
         for plurals in remarks:
             items = {item.get("quantity"): item for item in plurals.all("item")}
             if plurals.name == "plurals" and (other := items.get("other")):
-                content = edited(
-                    self.text, self.filled([one for one in changes if one[0].owner is other]), other.start, other.end
-                )
-                lead = re.search(r"\s*\Z", self.text[plurals.first : other.start])
+                own_change = self.filled(one for one in changes if one[0].owner is other)
+                content = edited(self.text, own_change, other.start, other.end)
+                before = self.text[plurals.first : other.start]
+                lead = before[len(before.rstrip()) :]
                 for name in names:
                     if name not in items:
                         item = re.sub(r"(quantity\s*=\s*.)other", rf"\1{name}", content, count=1)
-                        yield Edit(other.start, other.start, item + (lead[0] if lead else ""))
+                        yield Edit(other.start, other.start, item + lead)
                 for gone in (item for name, item in items.items() if name not in names):
-                    yield Edit(gone.start, gone.end + len(lead[0] if lead else ""), "")
+                    yield Edit(gone.start, gone.end + len(lead), "")
 
 
 def _plain(text: str) -> str:

@@ -98,9 +98,8 @@ class TextDocument:
 
     def __init__(self, content: bytes, name: str, encoding: str = "utf-8"):
         """Raises DataError for bytes that are not in the encoding; a byte order mark counts more than what is declared."""
-        self._mark, self.encoding = next(
-            ((mark, own) for mark, own in _MARKS if content.startswith(mark)), (b"", encoding)
-        )
+        marked = ((mark, own) for mark, own in _MARKS if content.startswith(mark))
+        self._mark, self.encoding = next(marked, (b"", encoding))
         self.name, content = name, content.removeprefix(self._mark)
         try:
             self.text = content.decode(self.encoding)
@@ -157,25 +156,20 @@ class TextDocument:
         self, start: int, end: int, codes: Sequence[Code], read: Callable[[str], str] = str
     ) -> tuple[str, dict[str, tuple[int, int]]]:
         """A stretch as XML with tags for its codes, and what each tag stands for. `read` makes XML of what is between."""
-        pieces, tags, pairs, open_ones, joined = (
-            list[str](),
-            dict[str, tuple[int, int]](),
-            dict[int, int](),
-            list[int](),
-            list[Code](),
-        )
-        for code in codes:
-            is_next = joined and not joined[-1].kind and not code.kind and joined[-1].end == code.start
-            joined[len(joined) - bool(is_next) :] = [code._replace(start=joined[-1].start) if is_next else code]
-        codes = joined
-        for number, code in enumerate(codes):
+        joined, pairs, open_ones = list[Code](), dict[int, int](), list[int]()
+        for code in codes:  # neighbours that belong to no pair are one
+            if joined and not (joined[-1].kind or code.kind) and joined[-1].end == code.start:
+                code = code._replace(start=joined.pop().start)
+            joined.append(code)
+        for number, code in enumerate(joined):
             if code.kind == "+":
                 open_ones.append(number)
-            elif code.kind == "-" and any(codes[one].name == code.name for one in open_ones):
-                while codes[first := open_ones.pop()].name != code.name:
+            elif code.kind == "-" and any(joined[one].name == code.name for one in open_ones):
+                while joined[first := open_ones.pop()].name != code.name:
                     pass
                 pairs[first] = pairs[number] = first
-        for number, code in enumerate(codes):
+        pieces, tags = list[str](), dict[str, tuple[int, int]]()
+        for number, code in enumerate(joined):
             tag = f"<{'/' * (code.kind == '-')}g{pairs[number]}>" if number in pairs else f"<x{number}/>"
             pieces += [read(self.text[start : code.start]), tag]
             tags[tag] = code.start, code.end

@@ -54,8 +54,9 @@ class MarkdownDocument(TextDocument):
             number = self._read_block(number)
         self._end_paragraph()
 
-    def _behind(self, first: int, is_last: Callable[[str], bool]) -> int:
-        return next((n + 1 for n in range(first, len(self._lines)) if is_last(self._lines[n])), len(self._lines))
+    def _behind(self, first: int, is_last: Callable[[str], bool], n_lines: int = 1) -> int:
+        """The number of the line so many behind the one that is asked for."""
+        return next((n + n_lines for n in range(first, len(self._lines)) if is_last(self._lines[n])), len(self._lines))
 
     def _read_block(self, number: int) -> int:
         """Reads a block, or a line of a paragraph, and returns the number of the line behind it."""
@@ -69,9 +70,8 @@ class MarkdownDocument(TextDocument):
             self._indent = 0
         fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)
         is_block = tag is not None and (tag["name"] or "").lower() not in INLINE
-        is_table = "|" in rest and any(
-            "-" in one and _TABLE_RULE.match(one) for one in self._lines[number + 1 : number + 2]
-        )
+        below = "".join(self._lines[number + 1 : number + 2])
+        is_table = "|" in rest and "-" in below and _TABLE_RULE.match(below)
         is_beginning = prefix["marker"] or prefix["heading"] or prefix["note"]
         is_code = width >= self._indent + 4 and not self._paragraph and not is_beginning  # text with an indent
         if is_beginning or fence or is_blank or is_block or is_table:
@@ -86,9 +86,7 @@ class MarkdownDocument(TextDocument):
             self.slots += slots_of(self, start + prefix.end(), self._spans[behind - 1][1])
             return behind
         if is_table:
-            behind = next(
-                (n for n in range(number + 2, len(self._lines)) if "|" not in self._lines[n]), len(self._lines)
-            )
+            behind = self._behind(number + 2, lambda line: "|" not in line, 0)
             for row in (number, *range(number + 2, behind)):
                 for cell in _CELL.finditer(self.text, *self._spans[row]):
                     self._add(*cell.span(), lambda text: unescape(text).replace("|", "\\|"))
@@ -112,10 +110,8 @@ class MarkdownDocument(TextDocument):
 
 def _codes(text: str, start: int, end: int, names: frozenset[str]) -> list[Code]:
     """The codes of a paragraph. Brackets and stars that belong to no pair are text; `names` of links are copied."""
-    codes, open_ones = (
-        list[Code](),
-        list[tuple[int, int, str, int]](),
-    )  # what may open a pair; how many codes come before
+    codes = list[Code]()
+    open_ones = list[tuple[int, int, str, int]]()  # what may open a pair; how many codes come before
     for found in _CODE.finditer(text, start, end):
         here, before, after = found.span(), text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
         kind = "[" if found["close"] else found["run"] or ""

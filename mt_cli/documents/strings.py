@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html import escape, unescape
+from html import unescape
 
+from mt_cli.data.spans import escaped
 from mt_cli.documents.document import Code, Slot, TextDocument
 from mt_cli.errors import DataError
 
@@ -43,16 +44,13 @@ def read(content: bytes, name: str) -> TextDocument:
             document = TextDocument(content, name)
         except DataError:
             document = TextDocument(content, name, "iso-8859-1")
-        is_ascii, pattern = (
-            document.encoding != "utf-8" or document.text.isascii(),
-            _PROPERTY,
-        )  # all versions of Java read it
+        is_ascii = document.encoding != "utf-8" or document.text.isascii()  # which all versions of Java read
+        pattern, decode = _PROPERTY, _property
 
         def encode(text: str) -> str:
             text = re.sub("^ ", r"\\ ", text.translate(_ESCAPES))
             return re.sub(r"[^\x00-\x7f]", lambda char: json.dumps(char[0])[1:-1], text) if is_ascii else text
 
-        decode = _property
     for found in pattern.finditer(document.text):
         if found.lastindex == 1:  # no key, and no comment
             if pattern is _PROPERTY and (bad := re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9A-Fa-f]{4})", found[1])):
@@ -64,9 +62,7 @@ def read(content: bytes, name: str) -> TextDocument:
 def _slots(document: TextDocument, start: int, end: int, decode: Change, encode: Change) -> list[Slot]:
     """A message is a slot, or each branch of its choices."""
     text = document.text
-    is_doubled = (
-        text.find("''", start, end) >= 0 and text.find("{", start, end) >= 0
-    )  # an apostrophe of a message with arguments
+    is_doubled = "''" in text[start:end] and "{" in text[start:end]  # an apostrophe of a message with arguments
 
     def read(raw: str) -> str:
         return decode(raw.replace("''", "'") if is_doubled else raw)
@@ -95,11 +91,8 @@ def _slots(document: TextDocument, start: int, end: int, decode: Change, encode:
         if plural and not special:
             raise LookupError
         last = special.start() if special else end
-        slots.extend(
-            document.slot(
-                start, last, codes, lambda raw: escape(read(raw), quote=False), lambda text: write(unescape(text))
-            )
-        )
+        of_xml = lambda raw: escaped(read(raw)), lambda text: write(unescape(text))
+        slots.extend(document.slot(start, last, codes, *of_xml))
         return last
 
     slots = list[Slot]()

@@ -105,7 +105,6 @@ class CsvTable(Table):
         return end, end, lambda text: delimiters + self._quoted(text)
 
     def _quoted(self, text: str) -> str:
-        needs_quotes = text.startswith('"') or re.search(
-            "[\t\r\n]" if self.delimiter == "\t" else f'[{self.delimiter}\r\n"]', text
-        )
+        special = "[\t\r\n]" if self.delimiter == "\t" else f'[{self.delimiter}\r\n"]'
+        needs_quotes = text.startswith('"') or re.search(special, text)
         return '"{}"'.format(text.replace('"', '""')) if needs_quotes else text

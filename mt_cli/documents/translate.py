@@ -94,9 +94,11 @@ class DocumentTranslator:
                         translated = self._translated(list(chunk), markup, start, has_remarks)
                         self._finished.add(dict(zip(chunk.values(), translated, strict=True)))
                     bar.update(len(chunk))
-        return [
-            None if one is None else checked(one, self._finished[hashes[one.markup][one.text]], name) for one in wanted
-        ]
+
+        def made(one: Segment) -> Written | None:
+            return checked(one, self._finished[hashes[one.markup][one.text]], name)
+
+        return [None if one is None else made(one) for one in wanted]
 
     def _translated(self, texts: list[str], markup: Markup | None, first: int, has_remarks: bool) -> list[Written]:
         translator = self._translator
@@ -105,16 +107,12 @@ class DocumentTranslator:
             return [Written(one.text) for one in translations]
         explained = explain_lines(translator, translations)
         estimated = self._estimate.of(translator, explained) if self._estimate else [None] * len(explained)
-        return [
-            Written(
-                line.translation.text,
-                "; ".join(
-                    [f"estimated chrF {one:.0f}" for one in (chrf,) if one is not None]
-                    + [f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts]
-                ),
-            )
-            for line, chrf in zip(explained, estimated, strict=True)
-        ]
+        made = list[Written]()
+        for line, chrf in zip(explained, estimated, strict=True):
+            remarks = [] if chrf is None else [f"estimated chrF {chrf:.0f}"]
+            remarks += [f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts]
+            made.append(Written(line.translation.text, "; ".join(remarks)))
+        return made
 
     @cached_property
     def _estimate(self) -> Estimate | None:

@@ -94,9 +94,8 @@ class XmlDocument(TextDocument):
             etree.fromstring(content, etree.XMLParser(**PARSER_OPTIONS))
         except (etree.XMLSyntaxError, ValueError) as error:
             line, reason = getattr(error, "lineno", None) or 1, " ".join(str(error).partition(", line ")[0].split())
-            raise DataError(
-                f"{name}:{line}: damaged XML: {reason}; save it anew by the program that wrote it"
-            ) from None
+            found = f"{name}:{line}: damaged XML: {reason}"
+            raise DataError(f"{found}; save it anew by the program that wrote it") from None
         super().__init__(content, name, declared[1].decode() if (declared := _ENCODING.match(content)) else "utf-8")
         at = top = Element("", "", "", None, 0, 0)
         for token in _TOKEN.finditer(self.text):
@@ -112,9 +111,8 @@ class XmlDocument(TextDocument):
         [self.root] = (one for one in top.children if one.name)
         self.root.parent = None
         if root and self.root.name != root:
-            raise DataError(
-                f"{name}: the root element is {self.root.name}, expected {root}; give a file of this format"
-            )
+            found = f"{name}: the root element is {self.root.name}, expected {root}"
+            raise DataError(f"{found}; give a file of this format")
 
     def inner(self, element: Element) -> str:
         return self.text[element.first : element.last]

@@ -111,9 +111,8 @@ def subwords(work: dict[str, Any]) -> tuple[Any, Callable[[int], int]]:
 
     run = RunDir(Path(work["run"]))
     config = run.load_config()
-    return run.text.load_tokenizer(
-        config.tokenizer.joint
-    ), lambda n: int(n * (config.decoding.max_length_ratio or 2)) + 10
+    ratio = config.decoding.max_length_ratio or 2
+    return run.load_tokenizer(config.tokenizer.joint), lambda n: int(n * ratio) + 10
 
 
 ENGINES = {"mt": load_mt, "marian": load_marian, "ctranslate2": load_ctranslate2}

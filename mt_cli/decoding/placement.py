@@ -133,7 +133,8 @@ def _best_stretch(
 ) -> tuple[int, int]:
     """The target words, of those that are free, that attend most to the source words: the stretch of the largest sum of what
     each gives to them above `_LEAST_SHARE`."""
-    free, best = _free(target, taken), (-np.inf, target[1], target[1])
+    free = [not any(start <= word < end for start, end in taken) for word in range(*target)]
+    best = (-np.inf, target[1], target[1])
     share = weights[:, slice(*source)].sum(1) / np.maximum(weights.sum(1), 1e-9) - _LEAST_SHARE
     total, start = -np.inf, target[0]
     for word in range(*target):
@@ -157,7 +158,3 @@ def _best_place(weights: Weights, place: int, target: tuple[int, int], taken: Se
         for at in range(start + 1, end):
             costs[at - first] = np.inf
     return first + int(np.argmin(costs))
-
-
-def _free(target: tuple[int, int], taken: Sequence[tuple[int, int]]) -> list[bool]:
-    return [not any(start <= word < end for start, end in taken) for word in range(*target)]

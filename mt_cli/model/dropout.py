@@ -48,6 +48,3 @@ class Dropout(nn.Module):
         highest_dropped = self.n_dropped - 129
         kept = draws.view(torch.int8)[: x.numel()].clamp_(highest_dropped, highest_dropped + 1).sub_(highest_dropped)
         return x * kept.view(x.shape).to(x.dtype).mul_(256 / (256 - self.n_dropped))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

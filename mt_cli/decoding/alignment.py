@@ -108,10 +108,8 @@ def _word_weights(
     src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
     tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
     matrix = of_tgt @ weights[: len(tgt_ids), n_tags : len(source.ids)].double().numpy() @ of_src.T
-    of_letters = [
-        np.array([any(map(str.isalnum, one.text)) for one in words], bool) for words in (src_words, tgt_words)
-    ]
-    matrix[np.ix_(~of_letters[1], of_letters[0])] = 0  # a full stop attends to words that it does not translate
+    is_word = [np.array([any(map(str.isalnum, one.text)) for one in words], bool) for words in (src_words, tgt_words)]
+    matrix[np.ix_(~is_word[1], is_word[0])] = 0  # a full stop attends to words that it does not translate
     return src_words, tgt_words, matrix / np.maximum(of_tgt.sum(1, keepdims=True), 1)
 
 

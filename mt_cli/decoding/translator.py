@@ -224,7 +224,7 @@ def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[li
         return Translation(source, [line.finished(line.end) if source else ""], [0.0], [])
     n_texts = min(n_best, *map(len, texts))
     joined = [
-        "".join(f"{one.source.before}{own[n]}" for one, own in zip(parts, texts, strict=True)) for n in range(n_texts)
+        "".join(one.source.before + own[n] for one, own in zip(parts, texts, strict=True)) for n in range(n_texts)
     ]
     scores = [sum(part.hypotheses[n].score for part in parts) for n in range(n_texts)]
     finished = [line.finished(f"{text}{line.end}") if text.strip() else "" for text in joined]

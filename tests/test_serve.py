@@ -250,6 +250,7 @@ def test_deepls_own_client(locked):
     )
     assert [one.text for one in found] == [CAT[1], "<x id='1'>red cat</x> Hund"]
     assert (found[0].detected_source_lang, found[0].billed_characters) == ("EN", 7)
+    assert api.get_usage().character.count == len("red cat" + "<x id='1'>red cat</x> dog")
     assert [one.code for one in api.get_target_languages()] == ["DE"]
     assert [one.code for one in api.get_source_languages()] == ["EN"]
     glossary = api.create_glossary("own", "EN", "DE", {"cat": "Kater"})
@@ -465,6 +466,17 @@ def test_a_run_whose_best_checkpoint_moves_is_taken_up(start, trained_run, tmp_p
     (run / "best").write_text(min(one.name for one in (run / "checkpoints").iterdir()) + "\n")
     wait_for(lambda: client.service.translators.n_reloads)
     assert client.service.translators.served["en", "de"] is not before and client.translate(["", "cat"])
+
+
+@pytest.mark.skipif(not has("ctranslate2"), reason="the engine is not installed")
+def test_ctranslate2_translates_where_the_search_is_greedy(trained_run, tmp_path):
+    run = Path(shutil.copytree(trained_run, tmp_path / "run"))
+    config, kinds = (run / "config.yaml").read_text(), []
+    for beam_size in (1, 5):
+        (run / "config.yaml").write_text(re.sub(r"beam_size: \d+", f"beam_size: {beam_size}", config))
+        [served] = Translators([run], "cpu", "auto").served.values()
+        kinds.append(type(served.translator).__name__)
+    assert kinds == ["CTranslate2Translator", "Translator"]
 
 
 @pytest.mark.parametrize(

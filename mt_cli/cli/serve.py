@@ -41,7 +41,9 @@ def serve(
     device: DeviceOption = "auto",
     engine: Annotated[
         Literal["auto", "mt", "ctranslate2", "ctranslate2-int8"],
-        typer.Option(help="The program that searches. auto: ctranslate2 where it is installed and holds the run."),
+        typer.Option(
+            help="The program that searches. auto: for greedy search ctranslate2 if it is there, otherwise mt."
+        ),
     ] = "auto",
 ) -> None:
     """Serve runs to people and programs: mt serve runs/nb-en

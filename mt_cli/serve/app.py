@@ -57,10 +57,6 @@ async def translate(asked: Asked) -> Any:
     return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
 
 
-async def correct(asked: Asked) -> Any:
-    return await keep_correction(asked, "text")
-
-
 async def file(asked: Asked) -> Response:
     name, content = await translated_file(asked)
     disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
@@ -78,7 +74,7 @@ PAGE = Api(
         Endpoint("GET", "/", page),
         Endpoint("GET", "/mt/languages", languages, needs="nothing"),
         Endpoint("POST", "/mt/translate", translate),
-        Endpoint("POST", "/mt/correct", correct, needs="token"),
+        Endpoint("POST", "/mt/correct", keep_correction, needs="token"),
         Endpoint("POST", "/mt/file", file, takes_file=True),
         Endpoint("GET", "/metrics", metrics),
     ]

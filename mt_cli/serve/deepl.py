@@ -7,7 +7,7 @@ import io
 import re
 import time
 import uuid
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -23,36 +23,25 @@ _VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a re
 _Entries = tuple[tuple[str, str], ...]
 
 
-class _Glossary(NamedTuple):
-    shown: dict[str, Any]  # what the API says of it
-    entries: _Entries
-
-
 async def translate(asked: Asked) -> Any:
     lines, target, given = asked.texts("text"), asked.text("target_lang"), asked.parameters
+    served = asked.service.translators.served
     source = asked.text("source_lang") if given.get("source_lang") else "auto"
     markup: Any = given.get("tag_handling") or None
     if markup not in (None, "xml", "html"):
         raise Refused(400, "Value for 'tag_handling' not supported.")
-    glossary = _glossary(asked, identifier).entries if (identifier := given.get("glossary_id")) else ()
+    entries = _glossary(asked, identifier)[1] if (identifier := given.get("glossary_id")) else ()
     pair, _ = await asked.find_pair(source, target, lines[0])
     if pair is None:
-        is_known = source == "auto" or asked.service.translators.knows(source)
+        is_known = source == "auto" or any(asked.service.translators.find(source, code) for _, code in served)
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
     kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
-    found = await asked.translate(Task(pair, markup, glossary=glossary), [line for line, _ in kept])
+    found = await asked.translate(Task(pair, markup, glossary=entries), [line for line, _ in kept])
     asked.service.metrics.add(_BILLED, sum(map(len, lines)))
-    language = pair[0].partition("-")[0].upper()
-    return {
-        "translations": [
-            {
-                "detected_source_language": language,
-                "text": _put_back(texts[0], contents),
-                "billed_characters": len(line),
-            }
-            for line, texts, (_, contents) in zip(lines, found, kept, strict=True)
-        ]
-    }
+    texts = [_put_back(own[0], contents) for own, (_, contents) in zip(found, kept, strict=True)]
+    shown = {"detected_source_language": pair[0].partition("-")[0].upper()}
+    pairs_of_texts = zip(lines, texts, strict=True)
+    return {"translations": [shown | {"text": text, "billed_characters": len(line)} for line, text in pairs_of_texts]}
 
 
 async def languages(asked: Asked) -> Any:
@@ -88,25 +77,25 @@ async def create_glossary(asked: Asked) -> Response:
         "creation_time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()),
         "entry_count": len(entries),
     }
-    asked.service.glossaries[identifier] = _Glossary(shown, entries)
+    asked.service.glossaries[identifier] = shown, entries
     return JSONResponse(shown, 201)
 
 
 async def list_glossaries(asked: Asked) -> Any:
-    return {"glossaries": [one.shown for one in asked.service.glossaries.values()]}
+    return {"glossaries": [shown for shown, _ in asked.service.glossaries.values()]}
 
 
 async def show_glossary(asked: Asked) -> Any:
-    return _glossary(asked).shown
+    return _glossary(asked)[0]
 
 
 async def show_entries(asked: Asked) -> Response:
-    rows = ["\t".join(entry) for entry in _glossary(asked).entries]
+    rows = map("\t".join, _glossary(asked)[1])
     return PlainTextResponse("\n".join(rows), media_type="text/tab-separated-values")
 
 
 async def delete_glossary(asked: Asked) -> Response:
-    del asked.service.glossaries[_glossary(asked).shown["glossary_id"]]
+    del asked.service.glossaries[_glossary(asked)[0]["glossary_id"]]
     return Response(status_code=204)
 
 
@@ -126,24 +115,23 @@ API = Api(
 )
 
 
-def _glossary(asked: Asked, identifier: object = None) -> _Glossary:
-    """That of the path, or of this identifier."""
-    identifier = identifier or asked.request.path_params["id"]
-    found: _Glossary | None = asked.service.glossaries.get(identifier) if isinstance(identifier, str) else None
-    if found is None:
-        raise Refused(404, "no such glossary; they are kept until the server stops")
-    return found
+def _glossary(asked: Asked, identifier: object = None) -> tuple[dict[str, Any], _Entries]:
+    """What the API says of the glossary of the path, or of this identifier, and its entries."""
+    try:
+        return asked.service.glossaries[str(identifier or asked.request.path_params["id"])]
+    except KeyError:
+        raise Refused(404, "no such glossary; they are kept until the server stops") from None
 
 
 def _entries(text: str, kind: object) -> _Entries:
     """Source and target of each row. Raises Refused for other columns, for empty cells, and for two targets of one source."""
     if kind not in ("tsv", "csv"):
         raise Refused(400, "Unsupported entries_format, expected tsv or csv")
+    dialect: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if kind == "tsv" else {}
     try:
-        rows = [line.split("\t") for line in text.splitlines()] if kind == "tsv" else [*csv.reader(io.StringIO(text))]
+        rows = [row for row in csv.reader(io.StringIO(text), **dialect) if any(map(str.strip, row))]
     except csv.Error as error:
         raise Refused(400, f"Invalid glossary entries: {error}") from None
-    rows = [row for row in rows if any(map(str.strip, row))]
     entries = {row[0].strip(): row[1].strip() for row in rows if len(row) >= 2}
     if len(entries) < len(rows) or not entries or not all(source and target for source, target in entries.items()):
         raise Refused(400, "Invalid glossary entries: expected a source and a target in each row, and each source once")

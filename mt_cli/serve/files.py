@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
 import tempfile
 import threading
 import time
@@ -20,13 +19,12 @@ from mt_cli.documents.translate import checked
 from mt_cli.errors import DataError, RunDirError, UsageError
 from mt_cli.files import refuse_outside, refuse_special_file
 from mt_cli.serve.guard import Refused
-from mt_cli.serve.service import Asked, Service
+from mt_cli.serve.service import Asked
 from mt_cli.serve.tasks import Task
 from mt_cli.serve.translators import Served
 
 SUFFIXES = sorted({*FORMATS, ".txt"} - {*TABLES})  # and tables, where a column is named
 _CHUNK = 128  # segments that wait at a time, so that a large file leaves room for others
-_MAX_KEPT_BYTES = 100_000_000
 _MAX_CORRECTIONS_BYTES = 64_000_000
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # tabs, ends of lines and other controls
 _corrections_lock = threading.Lock()
@@ -84,16 +82,7 @@ class _Lines:
         return "\n".join(segment.text if one is None else one.text for segment, one in pairs).encode()
 
 
-def keep_file(service: Service, content: bytes) -> str:
-    """Its name, which cannot be guessed. The oldest files make room for new ones."""
-    name = secrets.token_urlsafe(24)
-    service.files[name] = content
-    while len(service.files) > 1 and sum(map(len, service.files.values())) > _MAX_KEPT_BYTES:
-        service.files.popitem(last=False)
-    return name
-
-
-async def keep_correction(asked: Asked, name: str) -> dict[str, bool]:
+async def keep_correction(asked: Asked, name: str = "text") -> dict[str, bool]:
     """Of the text `q` to that of the parameter `name`: on the disk when this returns, as a row of a table that the run can be
     trained on. Raises Refused for a correction without text, and where it cannot be written."""
     served = asked.service.translators.served[asked.pair()]

@@ -7,7 +7,6 @@ import hmac
 import ipaddress
 import os
 import secrets
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -105,41 +104,35 @@ def is_loopback(host: str) -> bool:
 
 
 class Metrics:
-    """Counters in the text format of Prometheus; all methods may be called from any thread."""
+    """Counters in the text format of Prometheus."""
 
     def __init__(self) -> None:
-        self._lock, self._families = (
-            threading.Lock(),
-            defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float)),
-        )
+        self._values = defaultdict[tuple[str, str], float](float)
 
     def add(self, family: str, amount: float = 1, sample: str = "") -> None:
-        """`sample`: the family's name with a suffix or labels, where it has several."""
-        with self._lock:
-            self._families[family][sample or family] += amount
+        """`sample`: what stands behind the family's name, where it has several samples."""
+        self._values[family, sample] += amount
 
     def __getitem__(self, family: str) -> float:
-        return self._families[family][family]
+        return self._values[family, ""]
 
     def add_request(self, path: str, status: int, seconds: float) -> None:
-        self.add("mt_requests_total", 1, f'mt_requests_total{{path="{path}",status="{status}"}}')
-        name = "mt_request_seconds"
+        self.add("mt_requests_total", 1, f'{{path="{path}",status="{status}"}}')
         for bound in _SECONDS:
-            self.add(name, seconds <= float(bound), f'{name}_bucket{{le="{bound}"}}')
-        self.add(name, seconds, f"{name}_sum")
-        self.add(name, 1, f"{name}_count")
+            self.add("mt_request_seconds", seconds <= float(bound), f'_bucket{{le="{bound}"}}')
+        self.add("mt_request_seconds", seconds, "_sum")
+        self.add("mt_request_seconds", 1, "_count")
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """`gauges`: what is measured now."""
-        lines = list[str]()
-        with self._lock:
-            for family, samples in self._families.items():
-                kind = "histogram" if f"{family}_sum" in samples else "counter"
-                lines += [f"# TYPE {family} {kind}", *(f"{name} {value:.12g}" for name, value in samples.items())]
-        for name, value in gauges.items():
-            lines += [f"# TYPE {name} gauge", f"{name} {value:.12g}"]
-        with contextlib.suppress(OSError):  # a system that does not say it
-            n_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            name = "process_resident_memory_bytes"
-            lines += [f"# TYPE {name} gauge", f"{name} {n_bytes}"]
-        return "\n".join(lines) + "\n"
+        values, lines = (
+            {**self._values, **{(name, ""): value for name, value in gauges.items()}},
+            dict[str, list[str]](),
+        )
+        with contextlib.suppress(OSError):  # of a system that does not say it
+            n_pages = int(Path("/proc/self/statm").read_text().split()[1])
+            values["process_resident_memory_bytes", ""] = n_pages * os.sysconf("SC_PAGE_SIZE")
+        for (family, sample), value in values.items():
+            kind = "counter" if family.endswith("_total") else "histogram" if sample else "gauge"
+            lines.setdefault(family, [f"# TYPE {family} {kind}"]).append(f"{family}{sample} {value:.12g}")
+        return "\n".join(line for own in lines.values() for line in own) + "\n"

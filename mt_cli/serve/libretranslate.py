@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from mt_cli.data.languages import english_name
-from mt_cli.serve.files import SUFFIXES, keep_correction, keep_file, translated_file
+from mt_cli.serve.files import SUFFIXES, keep_correction, translated_file
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import MOST_ALTERNATIVES, Api, Asked, Endpoint
 from mt_cli.serve.tasks import Task
+
+_MAX_KEPT_BYTES = 100_000_000  # of files
 
 
 async def translate(asked: Asked) -> Any:
@@ -73,10 +77,12 @@ async def settings(asked: Asked) -> Any:
 
 
 async def translate_file(asked: Asked) -> Any:
-    name, content = await translated_file(asked)
-    return {
-        "translatedFileUrl": f"{asked.request.base_url}download_file/{keep_file(asked.service, content)}/{quote(name)}"
-    }
+    """It is fetched later, by an address that cannot be guessed. The oldest files make room for new ones."""
+    (name, content), kept, token = await translated_file(asked), asked.service.files, secrets.token_urlsafe(24)
+    kept[token] = content
+    while len(kept) > 1 and sum(map(len, kept.values())) > _MAX_KEPT_BYTES:
+        kept.popitem(last=False)
+    return {"translatedFileUrl": f"{asked.request.base_url}download_file/{token}/{quote(name)}"}
 
 
 async def download_file(asked: Asked) -> Response:
@@ -84,10 +90,6 @@ async def download_file(asked: Asked) -> Response:
     if content is None:
         raise Refused(404, "no such file; it was kept for a while only")
     return Response(content, media_type="application/octet-stream", headers={"content-disposition": "attachment"})
-
-
-async def suggest(asked: Asked) -> Any:
-    return await keep_correction(asked, "s")
 
 
 async def opus_cat(asked: Asked) -> Any:
@@ -108,7 +110,7 @@ API = Api(
         Endpoint("GET", "/languages", languages, needs="nothing"),
         Endpoint("POST", "/detect", detect),
         Endpoint("GET", "/frontend/settings", settings, needs="nothing"),
-        Endpoint("POST", "/suggest", suggest, needs="token"),
+        Endpoint("POST", "/suggest", partial(keep_correction, name="s"), needs="token"),
         Endpoint("GET", "/health", health, needs="nothing"),
         Endpoint("GET", "/MTRestService/TranslateJson", opus_cat),
     ],

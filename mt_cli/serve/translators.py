@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LOOKS = 1.0
 _TOLERANCE = 0.05  # of the letters of a text
 
-Pair = tuple[str, str]  # codes of source and target, as `code_of` writes them
+Pair = tuple[str, str]  # codes of source and target, as clients write them: zh-Hans
 
 
 class Served(NamedTuple):
@@ -41,11 +41,6 @@ class Served(NamedTuple):
     def corrections_file(self) -> Path:
         """Where corrections of this language pair are kept, in the order of its training text."""
         return self.run.of_pair(self.run.load_config().data, self.direction.pair).corrections_file
-
-
-def code_of(tag: str) -> str:
-    """A language's code as clients write it: zh-Hans."""
-    return tag.replace("_", "-")
 
 
 class Translators:
@@ -63,10 +58,6 @@ class Translators:
 
     def _joined(self) -> dict[Pair, Served]:
         return {pair: one for run in reversed(self._paths) for pair, one in self._of_runs[run].items()}
-
-    def knows(self, code: str) -> bool:
-        """Whether something is translated from this language."""
-        return _closest(code, [source for source, _ in self.served]) is not None
 
     def find(self, source: str, target: str) -> Pair | None:
         """The direction that these codes mean, in any case, of a region or script that the run does not name."""
@@ -111,12 +102,12 @@ class Translators:
         run = RunDir.existing(path)
         loaded, found = load_model(run), dict[Pair, Served]()
         for direction in directions_of(loaded.config):
-            pair = (code_of(direction.data.src_lang), code_of(direction.data.tgt_lang))
+            source, target = (tag.replace("_", "-") for tag in (direction.data.src_lang, direction.data.tgt_lang))
             one = loaded.for_direction(direction, run)
             translator = self._translator(
                 [one.model.to(self.device)], one.tokenizer, one.config, one.profile, [(run, "best")]
             )
-            found.setdefault(pair, Served(translator, load_estimate(translator), run, direction))
+            found.setdefault((source, target), Served(translator, load_estimate(translator), run, direction))
         return found
 
     def _translator(self, *parts: Any) -> Translator:

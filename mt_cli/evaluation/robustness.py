@@ -59,6 +59,9 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
     def within(span: str, space: str, language: str) -> Edit:
         return lambda text: _within(text, span, space, language)
 
+    def without_end(text: str) -> str:
+        return text.rstrip(".。")
+
     around = {"quotation marks": "“{}”", "brackets": "({})", "dash": "- {}"}
     twice = "{0}\u2028{0}".format
     return [
@@ -71,7 +74,7 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
         Change("line break within", twice, twice, "\u2028"),
         Change("full-width forms", lambda text: re.sub("[0-9A-Z]", lambda found: chr(ord(found[0]) + 0xFEE0), text)),
         Change("other punctuation", _other_punctuation),
-        Change("no full stop", _without_end, _without_end),
+        Change("no full stop", without_end, without_end),
         Change("typing errors", lambda text: with_typing_errors(text, _SHARE_OF_ERRORS, random.Random(text))),
         *(
             Change(f"{name} within", within(span, " ", src_lang), within(span, " ", tgt_lang), span)
@@ -95,10 +98,6 @@ def _other_punctuation(text: str) -> str:
     if any(char in text for char in full):
         return text.translate(str.maketrans(full, plain))
     return text.replace("'", "’").replace('"', "”").replace("...", "…")
-
-
-def _without_end(text: str) -> str:
-    return text.rstrip(".。")
 
 
 def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[Change, TestSet]]:

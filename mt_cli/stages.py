@@ -450,10 +450,10 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
             chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))
             longest = max(int(way.lengths(chunk)[0].max()) for chunk in chunks)
             lengths = way.lengths(np.arange(0, n, -(-n // _MOST_LENGTHS)))  # of pairs from all of the text
-            profile = builder.profile(*lengths, longest, pair.files.spellings()[side])
             known = known_characters(pair.parent, (pair.data.src_lang, pair.data.tgt_lang)[side])
+            profile = builder.profile(*lengths, longest, pair.files.spellings()[side], known)
             files.append(pair.files.profile_file(is_reverse=side == 1))
-            write_text(files[-1], profile.knowing(known).model_dump_json(indent=2) + "\n")
+            write_text(files[-1], profile.model_dump_json(indent=2) + "\n")
         return Made(files)
 
     products = pair.run.manifest.products

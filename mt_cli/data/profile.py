@@ -4,6 +4,7 @@ this, so that text which is translated later can be compared with what the model
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,11 +46,6 @@ class CorpusProfile(BaseModel):
     def characters(self) -> str:
         return self.style.characters
 
-    def knowing(self, characters: set[str]) -> CorpusProfile:
-        """The profile with characters that were read in an earlier training."""
-        known = "".join(sorted(characters.union(self.characters)))
-        return self.model_copy(update={"style": self.style.model_copy(update={"characters": known})})
-
 
 class ProfileBuilder:
     """Collects what a profile says of the source text, line by line; memory does not grow with the text."""
@@ -71,10 +67,13 @@ class ProfileBuilder:
         tgt_lengths: npt.NDArray[np.int64],
         longest_src: int,
         spelling: Spelling,
+        known: Iterable[str] = (),
     ) -> CorpusProfile:
-        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
+        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source.
+        `known`: characters that were read in an earlier training."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
+        self._style.characters.update(known)
         src, tgt = src_lengths + 1, tgt_lengths + 1
         ratio = tgt.sum() / src.sum()
         shortest, longest = np.quantile((tgt - ratio * src) / np.sqrt(src), (_OUTLIERS, 1 - _OUTLIERS)).tolist()

@@ -54,14 +54,14 @@ class StyleCounter:
     """Learns the style of a text line by line; memory does not grow with it."""
 
     def __init__(self) -> None:
-        self._characters, self._words = set[str](), Counter[str]()
+        self.characters, self._words = set[str](), Counter[str]()
         self._starts, self._ends = Counter[str](), Counter[str]()
         self._n_lines = self._n_cased = self._n_capital = 0
 
     def add(self, text: str) -> None:
         """Counts a line of normalized text in which symbols stand for spans."""
         self._n_lines += 1
-        self._characters.update(text)
+        self.characters.update(text)
         before, core, after = _split(text)
         self._starts[before[-_LONGEST_EDGE:]] += 1
         self._ends[after[:_LONGEST_EDGE]] += 1
@@ -83,7 +83,7 @@ class StyleCounter:
             for edges in (self._starts, self._ends)
         )
         return Style(
-            characters="".join(sorted(char for char in self._characters if not _HELD.match(char))),
+            characters="".join(sorted(char for char in self.characters if not _HELD.match(char))),
             starts=starts,
             ends=ends,
             has_ends=sum(self._ends[end] for end in ends) > _MOSTLY * self._n_lines,

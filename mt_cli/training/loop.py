@@ -133,7 +133,7 @@ class Trainer:
         try:
             with advise_when_out_of_memory(self.state.model.device, lambda: advice):
                 return validate(self.state, self.data, lambda: self.signals.is_stopping)
-        except ArithmeticError as error:
+        except FloatingPointError as error:
             raise self._diverged(self.state.progress.step, f"{error}; not saved") from None
 
     def _refuse_non_finite(self) -> None:

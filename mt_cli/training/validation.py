@@ -71,7 +71,7 @@ class _Stopped(Exception):
 
 
 def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
-    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises ArithmeticError for a NaN loss."""
+    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises FloatingPointError for a NaN loss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
     n_dev = sum(len(pair.dev) for pair in data.pairs)
     sample = data.train.sample(n_dev)
@@ -103,7 +103,7 @@ def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[],
             means = {name: fmean(of_pairs) for name, of_pairs in losses.items()}
             for loss in means.values():
                 if not math.isfinite(loss):
-                    raise ArithmeticError(f"dev loss is {loss}")
+                    raise FloatingPointError(f"dev loss is {loss}")
             weights = min(means, key=lambda name: means[name])
             model = candidates[weights]
             train_loss = mean_loss(model, sample, n_tokens, on_batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from mt_cli.data.markup import UNTRANSLATED
@@ -56,7 +55,8 @@ class Xliff(XmlDocument):
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:
             attributes = attribute_of(attribute).sub("", attributes)
-        lead = "" if target else re.split(r"\S", self.text[source.end : unit.last] + "<", maxsplit=1)[0]
+        above = "" if target else self.text[unit.first : source.start]
+        lead = above[len(above.rstrip()) :]
         attributes += "" if self._is_new else ' state="needs-review-translation"'
 
         def wrap(content: str) -> str:

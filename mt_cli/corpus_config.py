@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.errors import DataError, UsageError
-from mt_cli.mixture import grouped, in_folder, mixed, refuse_other_language
+from mt_cli.mixture import grouped, in_folder, mixed, named_languages, refuse_other_language, stem_of
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
@@ -129,7 +128,7 @@ def usual_run_dir(
     elif corpus[0].name == run.config_file.name and run.checkpoints.is_dir():
         usual = run.path
     else:
-        usual = RUNS / _stem(corpus[0])
+        usual = RUNS / stem_of(corpus[0])
     if usual.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
         usual = usual.resolve()
     usual = usual.with_name("-".join([usual.name, *more]))
@@ -183,15 +182,7 @@ def _languages(
             raise UsageError(f"--{option}-lang {given}: expected a code; did you mean {code}?")
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
-    if len(corpus) == 2:
-        found = languages_of_files(str(corpus[0]), str(corpus[1]))
-    else:
-        from mt_cli.data.tables import find_layout  # here, because most text lies in two files
-
-        src, tgt = find_layout(corpus[0], columns).languages
-        src, tgt = src_lang or src, tgt_lang or tgt
-        named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem(corpus[0]))  # such as es-gn.tsv
-        found = (src, tgt) if src and tgt else (named[1], named[2]) if named else None
+    found = named_languages(corpus, columns, src_lang, tgt_lang)
     if found is None and init_from is not None:
         parent = RunDir.existing(init_from).load_config().data.directions[0]
         found = parent.src_lang, parent.tgt_lang
@@ -209,8 +200,3 @@ def _languages(
 def _code_of(file: Path) -> str | None:
     """The code of the language that the ending of a name tells."""
     return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
-
-
-def _stem(file: Path) -> str:
-    name = file.name.removesuffix(".gz")
-    return name.rpartition(".")[0] or name

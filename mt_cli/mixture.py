@@ -8,6 +8,7 @@ its name says, is named and left aside.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import reduce
@@ -70,64 +71,70 @@ def grouped(files: Sequence[Path], option: str = "CORPUS") -> list[list[Path]]:
     return groups
 
 
-def named_languages(files: Sequence[Path]) -> Languages | None:
-    """By the names of the files or, of a table, its header or name."""
+def named_languages(
+    files: Sequence[Path], columns: str | None = None, src_lang: str | None = None, tgt_lang: str | None = None
+) -> Languages | None:
+    """By the names of two files; of a table as given, or by its header, or its name (es-gn.tsv)."""
     if len(files) == 2:
         return languages_of_files(str(files[0]), str(files[1]))
-    from mt_cli.data.tables import find_layout
+    from mt_cli.data.tables import find_layout  # here, as a config needs none
 
-    src, tgt = find_layout(files[0], None).languages if not is_memory(str(files[0])) else (None, None)
-    parts = [code_of_name(part) for part in files[0].name.split(".")[-2:][0].split("-")[-2:]]
-    by_name = (parts[0], parts[1]) if len(parts) == 2 else (None, None)
-    src, tgt = src or by_name[0], tgt or by_name[1]
-    return (src, tgt) if src and tgt else None
+    src, tgt = find_layout(files[0], columns).languages
+    src, tgt = src_lang or src, tgt_lang or tgt
+    named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", stem_of(files[0]))
+    return (src, tgt) if src and tgt else (named[1], named[2]) if named else None
+
+
+def stem_of(file: Path) -> str:
+    name = file.name.removesuffix(".gz")
+    return name.rpartition(".")[0] or name
 
 
 def in_folder(folder: Path, src_lang: str | None, tgt_lang: str | None) -> Found:
-    """The corpora of a folder by the names of its files, those between the languages asked for first. Raises UsageError where
-    these are not told, or there is none."""
-    files = [one for one in sorted(folder.iterdir()) if one.is_file() and not one.name.startswith(".")]
-    by_stem, pairs, alone = defaultdict[str, dict[str, Path]](dict), list[list[Path]](), list[Path]()
-    for file in files:
-        stem, _, ending = file.name.removesuffix(".gz").rpartition(".")
-        code = code_of_name(ending)
-        if is_table(str(file)):
-            pairs.append([file])
-        elif stem and code:
-            by_stem[stem][code] = file
-        else:
-            alone.append(file)
-    codes = Counter(language(code) for group in by_stem.values() if len(group) > 1 for code in group)
-    source = src_lang or max(codes, key=lambda code: (codes[code], code != tgt_lang), default="")
-    for group in by_stem.values():
-        sources = [file for code, file in group.items() if language(code) == language(source)]
-        others = [file for file in group.values() if file not in sources]
-        pairs += [[sources[0], other] for other in others] if sources else []
-        alone += others if not sources else sources if not others else []
-    targets = {tgt: None for files in pairs if (named := named_languages(files)) for tgt in named[1:]}
-    if tgt_lang is None and len(targets) != 1:
-        found = (
-            f"pairs into {', '.join(targets)}" if targets else "no two files such as news.es and news.gn, and no table"
+    """The corpora of a folder by the names of its files, those between the languages asked for first, the largest before the
+    others. Raises UsageError where there is none."""
+    by_stem, tables = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and not file.name.startswith("."):
+            code = code_of_name(file.name.removesuffix(".gz").rpartition(".")[2])
+            if is_table(str(file)):
+                tables.append([file])
+            else:
+                by_stem[stem_of(file)][code or file.name] = file
+    groups = [group for group in by_stem.values() if len(group) > 1]
+    codes = Counter(code for group in groups for code in group)
+    codes.update(named[0] for files in tables if (named := named_languages(files)))
+    if tgt_lang is None:
+        choice = (
+            " or ".join(f"--to {code}" for code in sorted(codes))
+            or "no two files such as news.es and news.gn, no table"
         )
-        raise UsageError(
-            f"{folder}: {found}; say into which language to translate, such as --to {next(iter(targets), 'gn')}"
-        )
-    target = tgt_lang or next(iter(targets))
-    for file in alone:
-        text = f"; for text in {target} alone give --monolingual {as_typed(file)}"
-        log.warning(f"{file}: left aside, no file beside it is its translation{text}")
-    own = [files for files in pairs if named_languages(files) in {(source, target), None} or len(files) == 1]
+        raise UsageError(f"{folder}: a folder; say into which language to translate: {choice}")
+    source = src_lang or max((code for code in codes if code != tgt_lang), key=lambda code: codes[code], default="")
+    pairs = [
+        *tables,
+        *(
+            [group[source], other]
+            for group in groups
+            for code, other in group.items()
+            if source in group and code != source
+        ),
+    ]
+    for file in (file for group in by_stem.values() for file in group.values()):
+        if not any(file in files for files in pairs):
+            text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
+            log.warning(f"{file}: left aside, no file beside it is its translation; {text}")
+    own = [files for files in pairs if named_languages(files) in {(source, tgt_lang), None}]
     sets, corpora = dict[str, list[Path]](), list[list[Path]]()
-    for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):  # the largest is first
-        name = _SETS.get(files[0].name.partition(".")[0])
-        if name and files in own and name not in sets:
-            sets[name] = files
-        else:
+    for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
+        name = _SETS.get(files[0].name.partition(".")[0]) if files in own else None
+        if name in {None, *sets}:
             corpora.append(files)
-    if not corpora or corpora[0] not in own:
-        raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {target}; give it, or another --to")
-    for files in [*corpora, *sets.values()]:
+        else:
+            sets[str(name)] = files
         log.info(f"found {' '.join(map(str, files))}")
+    if not corpora or corpora[0] not in own:
+        raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
     return Found(corpora, sets)
 
 
@@ -169,7 +176,7 @@ def mixed(
     own, related, seen = [first], list[tuple[str, _Corpus]](), {first.name: set(zip(*first.sides, strict=True))}
     for files in corpora[1:]:
         src, tgt = named_languages(files) or languages
-        if (language(src), language(tgt)) == (language(languages[1]), language(languages[0])):
+        if len(files) == 2 and (language(src), language(tgt)) == (language(languages[1]), language(languages[0])):
             files, src, tgt = files[::-1], tgt, src
         one = _read(files, (src, tgt))
         pairs, is_own = set(zip(*one.sides, strict=True)), language(tgt) == language(languages[1])

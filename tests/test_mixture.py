@@ -64,7 +64,7 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
     assert "wrong.gn: left aside, line 1 reads like es and not like gn" in warnings
     assert read_config([folder], tgt_lang="hch").data.corpora[0].files[1].endswith("verses.es-hch.hch")
-    with pytest.raises(UsageError, match="pairs into gn, hch; say into which language to translate, such as --to gn"):
+    with pytest.raises(UsageError, match="say into which language to translate: --to es or --to gn or --to hch"):
         read_config([folder])
 
 

@@ -130,8 +130,8 @@ class Corpus(Section):
     last_weight: float | None = Field(None, ge=0, le=1000)
     """Its weight in the last phase of the training (training.last_phase). 0: none of it is read there. null: as weight."""
     tgt_lang: Language | None = None
-    """The language of its target, where that is not the one of the run but a related one, which helps to learn that. A tag
-    before its sources names it. Such corpora come last in the list."""
+    """The language of its target, where that is not the one of the run but a related one, which helps to learn that; or gn-far for
+    text in gn that is unlike what is wanted. A tag before its sources names it. Such corpora come last in the list."""
     rewrite: dict[str, str] = {}
     """What to write in place of characters of its target, such as {ü: +}: for text in another way of writing than is learnt."""
     why: str = ""
@@ -277,6 +277,13 @@ class DataConfig(LanguagePair):
         """Without the corpora of related languages, which are the last ones."""
         own = [corpus for corpus in self.corpora if corpus.tgt_lang is None]
         return self.model_copy(update={"train": own}) if len(own) < len(self.corpora) else self
+
+    @property
+    def in_language(self) -> Self:
+        """As `own`, with the corpora that have a tag (gn-far) for their way of writing, and not for another language."""
+        known = f"{self.tgt_lang}-".casefold()
+        alike = [one for one in self.corpora if one.tgt_lang is None or one.tgt_lang.casefold().startswith(known)]
+        return self.model_copy(update={"train": [one.model_copy(update={"tgt_lang": None}) for one in alike]})
 
     @property
     def has_synthetic(self) -> bool:

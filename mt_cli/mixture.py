@@ -34,8 +34,7 @@ _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _AS_EASY = 1.4  # times as hard for the model of the source as that: then it is source text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
-_FAR_LAST_WEIGHT = 0.3  # of other corpora, in the last phase
-_MOST_RELATED = 2.0  # pairs in other languages for each own one
+_MOST_RELATED = 1.0  # pairs in other languages for each own one
 _IN_DOMAIN, _IN_DOMAIN_LAST = (
     (0.1, 3.0),
     (0.33, 10.0),
@@ -230,34 +229,33 @@ def _weighed(
     gaps = [gap(one.sides, use.sides) for one in own] if use is not None else []
     nearest, rows = min((one.times for one in gaps), default=0.0), list[dict[str, Any]]()
     is_cut_from_domain = not dev and domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
+    far = list[dict[str, Any]]()
     for i, one in enumerate(own):
-        row: dict[str, Any] = {
-            "files": one.files,
-            "rewrite": one.rewrite,
-            "hold_out": not (i or is_cut_from_domain),
-        }
-        row["why"] = f"{one.n_pairs:,} pairs"
-        if gaps:
-            row["why"] += f", {gaps[i].told(called)}"
-            row |= {"last_weight": _FAR_LAST_WEIGHT} if gaps[i].times > _NEAR * nearest and len(own) > 1 else {}
-        rows.append(row)
+        why = f"{one.n_pairs:,} pairs" + (f", {gaps[i].told(called)}" if gaps else "")
+        if gaps and gaps[i].times > _NEAR * nearest:
+            tag = "with a tag, as it is written unlike what is wanted, and not in the last phase"
+            more = {"tgt_lang": f"{languages[1]}-far", "last_weight": 0.0, "why": f"{why}; {tag}"}
+            far.append({"files": one.files, "rewrite": one.rewrite, **more})
+        else:
+            is_held_out = i == 0 if dev or not gaps else not is_cut_from_domain
+            rows.append({"files": one.files, "rewrite": one.rewrite, "hold_out": is_held_out, "why": why})
     if domain is not None:
         n_own = sum(one.n_pairs for one in own)
         weights = [
             round(min(most, max(1, share / (1 - share) * n_own / domain.n_pairs)), 2)
             for share, most in (_IN_DOMAIN, _IN_DOMAIN_LAST)
         ]
-        why = f"{domain.n_pairs:,} pairs of the kind that will be translated: read more often throughout, most in the last phase"
+        why = f"{domain.n_pairs:,} pairs of the kind that will be translated: more often throughout, most in the last phase"
         rows.append(
             {"files": domain.files, "weight": weights[0], "last_weight": weights[1], "hold_out": not dev, "why": why}
         )
-    return rows
+    return rows + far
 
 
 def _of_related(own: list[_Corpus], related: list[tuple[str, _Corpus]]) -> list[dict[str, Any]]:
     n_own, n_related = (sum(one.n_pairs for one in some) for some in (own, [one for _, one in related]))
     weight = round(min(1.0, _MOST_RELATED * n_own / max(1, n_related)), 3)
-    why = "another language: at most twice as many pairs as of the own one, and none in the last phase"
+    why = "another language: at most as many pairs as of the own one, and none in the last phase"
     return [
         {
             "files": one.files,

@@ -102,7 +102,9 @@ class PairText:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
-        return {key: getattr(self.data, key) for key in ("columns", "on_bad_line", "dedup", "src_lang", "tgt_lang")}
+        found = {key: getattr(self.data, key) for key in ("columns", "on_bad_line", "dedup", "src_lang", "tgt_lang")}
+        rewrites = [one.rewrite for one in self.data.corpora]
+        return found | ({"rewrite": rewrites} if any(rewrites) else {})
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as they are written; of all corpora where none is given. Raises DataError for what is
@@ -193,7 +195,8 @@ class PairText:
     def report(self) -> Report:
         """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
         self.read()
-        data, read = self.data.own, lambda: self.pairs(*self.own_sets)
+        data = self.data.in_language
+        read = lambda: self.pairs(*self.sets[: len(data.corpora)])  # noqa: E731
         corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
         if data.clean:
             return full_check(data, corpus)
@@ -344,10 +347,12 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         is_one_way = one.synthetic or one.tgt_lang == COPY
         part = replace(dataset, weight=one.weight, last_weight=one.last_weight, name=name, src_tags=own_tags)
         parts.append(replace(part, is_synthetic=is_one_way))
+    every = Mixture(parts)
+    last = sum(len(one) * (one.weight if one.last_weight is None else one.last_weight) for one in parts) / every.n_pairs
     if (words := pair.data.words) is not None:
         # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
-        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * Mixture(parts).n_pairs / len(datasets[-1]))
-        parts.append(replace(datasets[-1], weight=weight, name=words.files[0]))
+        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * every.n_pairs / len(datasets[-1]))
+        parts.append(replace(datasets[-1], weight=weight, last_weight=last * weight, name=words.files[0]))
 
     def with_terms(pairs: list[SentencePair]) -> Iterator[SentencePair]:
         words = pair.trained(pair.words) if pair.words is not None else ()
@@ -360,7 +365,8 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     ):
         if share and len(made := _made_of_text(pair, tokenizer, len(text), name, change)):
             weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
-            parts.append(replace(made, weight=weight, name="variations", src_tags=tags, is_synthetic=True))
+            part = replace(made, weight=weight, last_weight=last * weight, name="variations")
+            parts.append(replace(part, src_tags=tags, is_synthetic=True))
     return Mixture(parts)
 
 

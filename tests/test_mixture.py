@@ -53,9 +53,10 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     write(folder, "wiki", gn=lines("gn", 50, 5))
     config = read_config([folder], tgt_lang="gn")
     corpora = {Path(one.files[1]).name: one for one in config.data.corpora}
-    assert [*corpora] == ["bible.gn", "news.gn", "verses.es-hch.hch"], "the largest first, other languages last"
+    assert [*corpora] == ["news.gn", "bible.gn", "verses.es-hch.hch"], "other languages last"
     assert config.data.dev == [str(folder / "dev.es"), str(folder / "dev.gn")]
-    assert corpora["news.gn"].last_weight is None and corpora["bible.gn"].last_weight == 0.3, "which is far from dev"
+    assert corpora["news.gn"].last_weight is None
+    assert (corpora["bible.gn"].tgt_lang, corpora["bible.gn"].last_weight) == ("gn-far", 0), "for it is far from dev"
     related = corpora["verses.es-hch.hch"]
     assert (related.tgt_lang, related.last_weight) == ("hch", 0)
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
@@ -84,10 +85,10 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
     with pytest.raises(UsageError, match=r"--in-domain: expected one table, or two files"):
         read_config(files, in_domain=own[:1])
     few = read_config(files, in_domain=own).data.corpora
-    assert [one.hold_out for one in few] == [True, False, True] and few[1].files[0].endswith("bible.es"), "exchanged"
-    assert (few[-1].weight, few[-1].last_weight) == (2.78, 10.0) and few[-1].last_weight > few[-1].weight > 1
+    assert [one.hold_out for one in few] == [True, True, True] and few[2].files[0].endswith("bible.es"), "exchanged"
+    assert (few[1].weight, few[1].last_weight, few[2].tgt_lang) == (2.78, 10.0, "gn-far")
     write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
-    assert [one.hold_out for one in read_config(files, in_domain=own).data.corpora] == [False, False, True]
+    assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [False, True]
 
 
 def test_files_stand_two_by_two():

@@ -188,7 +188,7 @@ def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report
         if len(data.data.directions) > 1:
             raise ConfigError("a config of several language pairs; check each of config.data.directions")
         data = data.data.directions[0]
-    data = data.own
+    data = data.in_language
     try:
         report = quick_check(data, corpus)
     except UnequalLinesError as error:

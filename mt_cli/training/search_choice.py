@@ -26,11 +26,10 @@ log = logging.getLogger(__name__)
 
 _MAX_LINES = 200  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
-# The penalty that suits good models, then those that keep a beam from running away, one after the other.
-_GREEDY: dict[str, Any] = {"beam_size": 1}
-_BEAMS: list[dict[str, Any]] = [
-    {"beam_size": 5, "length_normalization": "average", "length_penalty": one} for one in (1.2, 1.0, 0.6, 0.0)
-]
+_USUAL_PENALTY = (
+    1.2  # suits good models; after it others are tried, until translations are no longer too long or too short
+)
+_SHORTER, _LONGER = (1.0, 0.6, 0.0), (1.6, 2.0)
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
 _SEARCHED = (
     "beam_size",
@@ -109,10 +108,12 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], is_stopp
             n_written, n_wanted = n_written + sum(map(len, hypotheses)), n_wanted + sum(map(len, references))
         return Tried(options, fmean(scores), n_written / max(1, n_wanted))
 
-    tried = [attempt(_GREEDY)]
-    for beam in _BEAMS:
-        tried.append(attempt(beam))
-        if tried[-1].length <= _LENGTHS[1]:
+    beam = {"beam_size": 5, "length_normalization": "average"}
+    tried = [attempt({"beam_size": 1}), attempt(beam | {"length_penalty": _USUAL_PENALTY})]
+    is_long, is_short = tried[-1].length > _LENGTHS[1], tried[-1].length < _LENGTHS[0]
+    for penalty in _SHORTER if is_long else _LONGER if is_short else ():
+        tried.append(attempt(beam | {"length_penalty": penalty}))
+        if tried[-1].is_fit or (tried[-1].length < _LENGTHS[0]) != is_short:
             break
     if not best_of(tried).is_fit:
         ratio = round(_MARGIN * max(one.profile.length_ratio if one.profile else 1 for one in translators), 2)

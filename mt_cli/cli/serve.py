@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -64,6 +65,9 @@ def serve(
     from mt_cli.serve.app import serve
 
     keep_freed_memory()
+    # Each thread keeps code for each size of a matrix product, and requests come in all sizes: with torch's limit of 1024 memory
+    # grows for many minutes.
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "256")
     limits = (max_per_minute, max_characters, max_seconds)
     access = Access(host, api_key or [], is_open, has_cors or is_open, *limits)
     serve(runs, access, port, device, engine, opens_browser)

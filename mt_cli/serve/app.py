@@ -118,23 +118,20 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from None
-    listener.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # an answer is two packets; not to wait 40 ms between
+    # An answer is two packets, between which there would be a wait of 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def server(service: Service) -> uvicorn.Server:
     access = service.access
-    cors: dict[str, Any] = {
-        "allow_methods": ("GET", "POST", "DELETE"),
-        "allow_headers": ("authorization", "content-type"),
-    }
+    methods, headers = ("GET", "POST", "DELETE"), ("authorization", "content-type")
+    cors: dict[str, Any] = {"allow_origins": ["*"], "allow_methods": methods, "allow_headers": headers}
     app = Starlette(
         routes=[route(service, api, one) for api in (PAGE, libretranslate.API, deepl.API) for one in api.endpoints],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
-            *([Middleware(CORSMiddleware, allow_origins=["*"], **cors)] if access.has_cors else []),
+            *([Middleware(CORSMiddleware, **cors)] if access.has_cors else []),
         ],
         exception_handlers={HTTPException: _error},
     )

@@ -48,7 +48,8 @@ class Reference:
     def __init__(self, data: dict[str, Any], weights: bytes):
         self.config, self.network, self.weights = data["config"], data["network"], weights
         at, columns = self.network["positions"]["at"], self.network["positions"]["columns"]
-        self.angles = self.floats(at, 40 * columns).reshape(40, columns)  # sine, cosine, sine, cosine, ...
+        n = max(one["n_positions"] for one in data["directions"])
+        self.angles = self.floats(at, n * columns).reshape(n, columns)  # sine, cosine, sine, cosine, ...
 
     def floats(self, at: int, n: int) -> Rows:
         return np.frombuffer(self.weights, "<f4", n, at).astype(np.float64)

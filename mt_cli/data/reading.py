@@ -114,7 +114,7 @@ class Sentence(NamedTuple):
 
     def written(self, translation: str) -> str:
         """The translation as the source is written: in capitals, without a full stop."""
-        lacks_stop = self.has_added_end and _plain(translation[-1:]) == "."
+        lacks_stop = self.has_added_end and plain_form(translation[-1:]) == "."
         return self.cased(translation[:-1] if lacks_stop else translation)
 
     def cased(self, text: str) -> str:
@@ -130,7 +130,7 @@ class Reader:
         self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
         self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
         self._starts, self._ends = (
-            {_plain(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
+            {plain_form(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
         )
 
     def visible(self, text: str, spans: list[str], markup: Markup | None = None) -> str:
@@ -162,16 +162,16 @@ class Reader:
         # What lines of training begin or end with belongs to the sentence, as near to the words as it stands.
         starts = (before[i:] for i, char in enumerate(before) if not char.isspace())
         ends = (after[: i + 1] for i in reversed(range(len(after))) if not after[i].isspace())
-        start = next((one for one in starts if _plain(one) in self._starts), "")
-        end = next((one for one in ends if _plain(one) in self._ends), "")
-        if _ELLIPSIS.match(after) and _plain(after) not in self._ends:
+        start = next((one for one in starts if plain_form(one) in self._starts), "")
+        end = next((one for one in ends if plain_form(one) in self._ends), "")
+        if _ELLIPSIS.match(after) and plain_form(after) not in self._ends:
             end = ""
         before, after = before[: len(before) - len(start)], after[len(end) :]
         around = before + after
-        if around and (_IN_PAIRS.intersection(_plain(core), _plain(around)) or any(map(is_tag, around))):
+        if around and (_IN_PAIRS.intersection(plain_form(core), plain_form(around)) or any(map(is_tag, around))):
             # A quotation may begin or end here.
             start, end, before, after = before + start, end + after, "", ""
-        start, end = self._starts.get(_plain(start), start), self._ends.get(_plain(end), end)
+        start, end = self._starts.get(plain_form(start), start), self._ends.get(plain_form(end), end)
         is_in_capitals = core.isupper() and sum(map(str.isupper, core)) >= _LEAST_IN_CAPITALS
         is_in_capitals &= self._style.capitals.get(core.lower()) != core
         is_title = core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
@@ -200,7 +200,8 @@ class Reader:
 
 
 @functools.lru_cache(10_000)
-def _plain(edge: str) -> str:
+def plain_form(edge: str) -> str:
+    """How it is compared: one character of each family, and no spaces."""
     return unicodedata.normalize("NFKC", edge.replace(" ", "")).translate(_PLAIN)
 
 

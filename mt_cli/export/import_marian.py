@@ -24,7 +24,7 @@ from mt_cli.config_file import explain_errors
 from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
 from mt_cli.data.tokenizer import BOS_ID, CONTROL, EOS_ID, PAD_ID, UNK_ID, UNUSED, Tokenizer, tag_of
 from mt_cli.errors import CheckpointError, UsageError
-from mt_cli.export.marian import is_of_layers, marian_name, marian_order, reordered
+from mt_cli.export.marian import KEYS, is_of_layers, marian_name, marian_order, reordered
 from mt_cli.files import refuse_special_file, sha256_of_file
 from mt_cli.run.checkpoint import build_model, load_foreign_weights, meta_model, save_checkpoint, shape_of
 from mt_cli.run.logs import record_start
@@ -41,17 +41,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "generation_config.json": {"num_beams": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0},
     "tokenizer_config.json": {"source_lang": "", "target_lang": "", "separate_vocabs": False},
 }
-_KEYS = {  # of our sections, and what they are called there
-    "model": {
-        "d_model": "d_model", "ffn_dim": "encoder_ffn_dim", "n_heads": "encoder_attention_heads",
-        "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers", "dropout": "dropout",
-        "attention_dropout": "attention_dropout", "ffn_dropout": "activation_dropout",
-        "max_positions": "max_position_embeddings",
-    },
-    "decoding": {
-        "beam_size": "num_beams", "length_penalty": "length_penalty", "no_repeat_ngram": "no_repeat_ngram_size",
-    },
-}  # fmt: skip
 _Value = TypeVar("_Value")
 _Values = Mapping[str, Any]  # by the keys of the JSON files
 
@@ -154,7 +143,7 @@ def _config(path: Path, keys: _Values, codes: list[str], src_lang: str | None, t
     train = [f"unknown-source.{src}", f"unknown-target.{tgt}"]  # the folder does not name the training text
     max_length = max(1, min(positions - 1, 4096)) if isinstance(positions, int) else 1
     values: dict[str, dict[str, object]] = {
-        name: {mine: keys.get(theirs) for mine, theirs in of_section.items()} for name, of_section in _KEYS.items()
+        name: {mine: keys.get(theirs) for mine, theirs in of_section.items()} for name, of_section in KEYS.items()
     }
     values["data"] = {"src_lang": src, "tgt_lang": tgt, "train": train, "max_length": max_length}
     values["decoding"] |= {"length_normalization": "average"}  # score / length ** penalty, as transformers has it

@@ -161,6 +161,19 @@ def _is_tied(config: ModelConfig) -> bool:
 # Configs -------------------------------------------------------------------------------------------------------------
 
 
+KEYS = {  # of our sections, and what the JSON files call them
+    "model": {
+        "d_model": "d_model", "ffn_dim": "encoder_ffn_dim", "n_heads": "encoder_attention_heads",
+        "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers", "dropout": "dropout",
+        "attention_dropout": "attention_dropout", "ffn_dropout": "activation_dropout",
+        "max_positions": "max_position_embeddings",
+    },
+    "decoding": {
+        "beam_size": "num_beams", "length_penalty": "length_penalty", "no_repeat_ngram": "no_repeat_ngram_size",
+    },
+}  # fmt: skip
+
+
 def _configs(config: Config, tokenizer: Tokenizer) -> dict[str, dict[str, object]]:
     model, decoding = config.model, config.decoding
     sizes = {"vocab_size": tokenizer.src_vocab_size, "decoder_vocab_size": tokenizer.tgt_vocab_size}
@@ -175,27 +188,20 @@ def _configs(config: Config, tokenizer: Tokenizer) -> dict[str, dict[str, object
         "tie_word_embeddings": _is_tied(model),
         "scale_embedding": model.embedding_scale == "embedding",
         "static_position_embeddings": True,
-        "max_position_embeddings": model.max_positions,
-        "d_model": model.d_model,
-        "encoder_layers": model.n_encoder_layers,
-        "decoder_layers": model.n_decoder_layers,
-        **{f"{side}_attention_heads": model.n_heads for side in ("encoder", "decoder")},
-        **{f"{side}_ffn_dim": model.ffn_dim for side in ("encoder", "decoder")},
+        **{theirs: getattr(model, mine) for mine, theirs in KEYS["model"].items()},
+        "decoder_attention_heads": model.n_heads,
+        "decoder_ffn_dim": model.ffn_dim,
         "activation_function": model.activation,
-        "dropout": model.dropout,
         "attention_dropout": dropout_rate(model.attention_dropout, model.dropout),
         "activation_dropout": dropout_rate(model.ffn_dropout, model.dropout),
         "is_encoder_decoder": True,
         "forced_eos_token_id": None,
         "dtype": "float32",
     }
-    search: dict[str, object] = {
-        "num_beams": decoding.beam_size,
-        "no_repeat_ngram_size": decoding.no_repeat_ngram,
-        "max_length": min(2 * config.data.max_length + 10, model.max_positions),
-    }
-    if decoding.length_normalization == "average":  # as transformers does, which has nothing like `gnmt`
-        search["length_penalty"] = decoding.length_penalty
+    search = {theirs: getattr(decoding, mine) for mine, theirs in KEYS["decoding"].items()}
+    search["max_length"] = min(2 * config.data.max_length + 10, model.max_positions)
+    if decoding.length_normalization != "average":  # transformers has nothing like `gnmt`
+        del search["length_penalty"]
     of_tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.src_lang,

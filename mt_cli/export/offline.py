@@ -66,20 +66,18 @@ def data_of(loaded: Sequence[LoadedModel]) -> tuple[dict[str, Any], bytes]:
     model, packer = first.config.model, _Packer()
     network = _network(packer, first.model, model, max(one["n_positions"] for one in directions))
     attention: Any = first.model.decoder_layers[0].self_attention
-    names = {code: english_name(code) for one in directions for code in (one["source"], one["target"])}
+    sizes = [model.n_heads * size for size in (model.d_k, model.d_k, model.d_v)]  # of queries, keys and values
+    derived = {"attention_temperature": attention.temperature, "sizes": sizes, "room": packer.room()}
+    spaces = {"keeps_no_break_spaces": first.tokenizer.keeps_no_break_spaces}
+    codes = dict.fromkeys(code for one in directions for code in (one["source"], one["target"]))
+    targets = {code: [one["target"] for one in directions if one["source"] == code] for code in codes}
     return {
-        "config": model.model_dump()
-        | {"attention_temperature": attention.temperature, "room": packer.room()}
-        | {"sizes": [model.n_heads * size for size in (model.d_k, model.d_k, model.d_v)]},
+        "config": model.model_dump() | derived,
         "network": network,
-        "decoding": first.config.decoding.model_dump()
-        | {"keeps_no_break_spaces": first.tokenizer.keeps_no_break_spaces},
+        "decoding": first.config.decoding.model_dump() | spaces,
         "tokenizers": [_pieces(one, first.tokenizer) for one in first.tokenizer.models],
         "directions": directions,
-        "languages": [
-            {"code": code, "name": name, "targets": [one["target"] for one in directions if one["source"] == code]}
-            for code, name in names.items()
-        ],
+        "languages": [{"code": code, "name": english_name(code), "targets": targets[code]} for code in codes],
     }, bytes(packer.content)
 
 
@@ -204,22 +202,20 @@ def _direction(loaded: LoadedModel) -> dict[str, Any]:
     splitter = parts.LineSplitter(tokenizer, most, profile, data.tgt_lang)
     lengths = [translator.max_length(n, loaded.config.decoding) for n in range(splitter.max_tokens + 1)]
     style = profile.style if profile else reading.Style()
-    spelling = profile.spelling if profile else {}
-    respelled = Respelling(spelling).pattern
+    respell = Respelling(profile.spelling if profile else {}).pattern
+    plain = [(char, reading.plain_form(char)) for char in sorted(_related()) if not char.isalnum()]
     tables: dict[str, Iterable[tuple[str, str]]] = {
-        "spelling": spelling.items(),
-        "starts": {_plain(edge): edge for edge in reversed(style.starts)}.items(),
-        "ends": {_plain(edge): edge for edge in reversed(style.ends)}.items(),
-        "plain": [(char, _plain(char)) for char in sorted(_related()) if not char.isalnum() and char != _plain(char)],
+        "spelling": profile.spelling.items() if profile else [],
+        "starts": {reading.plain_form(edge): edge for edge in reversed(style.starts)}.items(),
+        "ends": {reading.plain_form(edge): edge for edge in reversed(style.ends)}.items(),
+        "plain": [(char, form) for char, form in plain if char != form],
         "capitals": style.capitals.items(),
         "variants": _variants(style.characters),
         "tgt_variants": [],
     }
     patterns = {name: javascript(pattern) for name, pattern in _PATTERNS.items()} | {
         "SENTENCE_END": _sentence_end(splitter.abbreviations),
-        "SPELLING": javascript(respelled.pattern) if respelled else _NEVER,
-        "INVISIBLE": _NEVER,
-        "UNKNOWN": _NEVER,
+        "SPELLING": javascript(respell.pattern) if respell else _NEVER,
     }
     if profile is not None:
         takes_narrow = writes_spaces(data.tgt_lang)
@@ -252,14 +248,6 @@ def _related() -> frozenset[str]:
         if unicodedata.category(char) not in ("Cn", "Co", "Cs")
         and (char.lower() != char or char.upper() != char or char.isdecimal() or unicodedata.normalize("NFKC", char) != char)
     ).union(" ", *reading.FAMILIES)  # fmt: skip
-
-
-_FAMILY = {char: family[0] for family in reading.FAMILIES for char in family}
-
-
-def _plain(edge: str) -> str:
-    chars = unicodedata.normalize("NFKC", edge.replace(" ", ""))
-    return "".join(_FAMILY.get(char, char) for char in chars)
 
 
 def _variants(known: str, **options: bool) -> list[tuple[str, str]]:
@@ -298,6 +286,8 @@ _PATTERNS = {
     "COMMA": splitting.COMMA,
     "WORD": reading.WORD.pattern,
     "LINE_BREAK": parts.LINE_BREAK.pattern,
+    "INVISIBLE": "(?!)",  # where nothing is known of the training text
+    "UNKNOWN": "(?!)",
     "INNER": rf"{alignment.OF_WORD.pattern}\n{alignment.OF_WORD.pattern}",
 }
 _NEVER = "(?!)"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.config import is_memory, is_table
@@ -34,7 +35,7 @@ _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _AS_EASY = 1.4  # times as hard for the model of the source as that: then it is source text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
-_MOST_RELATED = 1.0  # pairs in other languages for each own one
+_MOST_FAR, _MOST_RELATED = 0.5, 1.0  # characters of an epoch for each of the corpora that are near
 _IN_DOMAIN, _IN_DOMAIN_LAST = (
     (0.1, 3.0),
     (0.33, 10.0),
@@ -229,13 +230,13 @@ def _weighed(
     gaps = [gap(one.sides, use.sides) for one in own] if use is not None else []
     nearest, rows = min((one.times for one in gaps), default=0.0), list[dict[str, Any]]()
     is_cut_from_domain = not dev and domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
-    far = list[dict[str, Any]]()
+    far = list[tuple[_Corpus, dict[str, Any]]]()
     for i, one in enumerate(own):
         why = f"{one.n_pairs:,} pairs" + (f", {gaps[i].told(called)}" if gaps else "")
         if gaps and gaps[i].times > _NEAR * nearest:
-            tag = "with a tag, as it is written unlike what is wanted, and not in the last phase"
+            tag = "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
             more = {"tgt_lang": f"{languages[1]}-far", "last_weight": 0.0, "why": f"{why}; {tag}"}
-            far.append({"files": one.files, "rewrite": one.rewrite, **more})
+            far.append((one, {"files": one.files, "rewrite": one.rewrite, **more}))
         else:
             is_held_out = i == 0 if dev or not gaps else not is_cut_from_domain
             rows.append({"files": one.files, "rewrite": one.rewrite, "hold_out": is_held_out, "why": why})
@@ -249,13 +250,22 @@ def _weighed(
         rows.append(
             {"files": domain.files, "weight": weights[0], "last_weight": weights[1], "hold_out": not dev, "why": why}
         )
-    return rows + far
+    distant = [one for one, _ in far]
+    weight = _weight(distant, [one for one in own if one not in distant], _MOST_FAR)
+    return rows + [{**row, "weight": weight} for _, row in far]
+
+
+def _weight(some: list[_Corpus], others: list[_Corpus], most: float) -> float:
+    """How often they are read, so that an epoch has at most so many times as much of their text as of the others'."""
+    size, of_others = (
+        sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in corpora) for corpora in (some, others)
+    )
+    return max(0.001, round(min(1.0, most * of_others / max(1.0, size)), 3))
 
 
 def _of_related(own: list[_Corpus], related: list[tuple[str, _Corpus]]) -> list[dict[str, Any]]:
-    n_own, n_related = (sum(one.n_pairs for one in some) for some in (own, [one for _, one in related]))
-    weight = round(min(1.0, _MOST_RELATED * n_own / max(1, n_related)), 3)
-    why = "another language: at most as many pairs as of the own one, and none in the last phase"
+    weight = _weight([one for _, one in related], own, _MOST_RELATED)
+    why = "another language: at most as much text as of the own one, and none in the last phase"
     return [
         {
             "files": one.files,

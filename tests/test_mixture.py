@@ -57,6 +57,10 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     assert config.data.dev == [str(folder / "dev.es"), str(folder / "dev.gn")]
     assert corpora["news.gn"].last_weight is None
     assert (corpora["bible.gn"].tgt_lang, corpora["bible.gn"].last_weight) == ("gn-far", 0), "for it is far from dev"
+    sizes = [len((folder / name).read_text()) for name in ("bible.gn", "news.gn")]
+    assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), (
+        "half as much text as the near"
+    )
     related = corpora["verses.es-hch.hch"]
     assert (related.tgt_lang, related.last_weight) == ("hch", 0)
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why

@@ -59,9 +59,8 @@ def read_config(
             settings += _monolingual_settings(monolingual, pair.src_lang, pair.tgt_lang)
         return load_config(corpus[0], settings)
     folder = in_folder(corpus[0], src_lang, tgt_lang) if kinds == ["folder"] else None
-    corpora = folder.corpora if folder is not None else [list(corpus)]
     if folder is not None:
-        dev, test = dev or folder.sets.get("dev"), test or folder.sets.get("test")
+        corpora, dev, test = folder.corpora, dev or folder.sets.get("dev"), test or folder.sets.get("test")
     elif missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         raise UsageError(f"{missing[0]}: {reason}; give its path")

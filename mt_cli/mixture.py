@@ -36,10 +36,8 @@ _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the sam
 _AS_EASY = 1.4  # times as hard for the model of the source as that: then it is source text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
 _MOST_FAR, _MOST_RELATED = 0.5, 1.0  # characters of an epoch for each of the corpora that are near
-_IN_DOMAIN, _IN_DOMAIN_LAST = (
-    (0.1, 3.0),
-    (0.33, 10.0),
-)  # share of an epoch that is wanted, and the most readings of a pair
+# Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
+_IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
 _LEAST_HELD_OUT_OF = 200  # pairs: from fewer no sets are cut
 
 

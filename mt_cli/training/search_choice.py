@@ -26,20 +26,13 @@ log = logging.getLogger(__name__)
 
 _MAX_LINES = 200  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
-_USUAL_PENALTY = (
-    1.2  # suits good models; after it others are tried, until translations are no longer too long or too short
-)
+# Suits good models; after it others are tried, until translations are no longer too long or too short.
+_USUAL_PENALTY = 1.2
 _SHORTER, _LONGER = (1.0, 0.6, 0.0), (1.6, 2.0)
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
 _SEARCHED = (
-    "beam_size",
-    "n_best",
-    "length_normalization",
-    "length_penalty",
-    "max_length_ratio",
-    "min_length",
-    "sample",
-)
+    "beam_size", "n_best", "length_normalization", "length_penalty", "max_length_ratio", "min_length", "sample",
+)  # fmt: skip
 
 
 class Tried(NamedTuple):
@@ -52,7 +45,8 @@ class Tried(NamedTuple):
         return _LENGTHS[0] <= self.length <= _LENGTHS[1]
 
     def __str__(self) -> str:
-        limit = f", at most {self.options['max_length_ratio']:g} tokens for one" if len(self.options) in {2, 4} else ""
+        ratio = self.options.get("max_length_ratio")
+        limit = f", at most {ratio:g} tokens for one" if ratio else ""
         beam = f"beam of {self.options['beam_size']}, penalty {self.options.get('length_penalty', 0):g}"
         search = "greedy" if self.options["beam_size"] == 1 else beam
         return f"{search}{limit}: {self.score:.1f}, {self.length:.2f} times as long"

@@ -110,9 +110,8 @@ class Lexicon:
     def _lifts(self, cells: _Cells) -> list[tuple[_Direction, _Cells, Floats]]:
         """Either direction, with its cells and their lifts."""
         wanted = cells.src * self._n_units + cells.tgt
-        key = np.searchsorted(
-            self._keys, wanted
-        )  # the number of the unit pair in each cell, the last where it is unknown
+        # The number of the unit pair in each cell, the last where it is unknown.
+        key = np.searchsorted(self._keys, wanted)
         key[np.append(self._keys, -1)[key] != wanted] = len(self._keys)
         ways = (self._forward, cells), (self._backward, cells.reversed())
         return [(way, own, way.lift(own, way.counts[key])) for way, own in ways]

@@ -394,10 +394,8 @@ def refuse_exchanged(data: DataConfig) -> None:
                 found, said = languages_of_files(*files), "by their names"
                 advice = "exchange the two, or rename them"
             elif Path(files[0]).is_file():
-                from mt_cli.data.tables import (
-                    find_layout,
-                    format_columns_option,
-                )  # here, because most text has no columns
+                # Here, because most text has no columns.
+                from mt_cli.data.tables import find_layout, format_columns_option
 
                 layout = find_layout(Path(files[0]), pair.columns_of(files, columns))
                 found, said = layout.languages, "by its header"

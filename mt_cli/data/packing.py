@@ -1,6 +1,6 @@
 """Packs pairs into batches of one fixed shape: sentences one after another in one row, and padding after the last.
 
-A GPU then computes the same graph at every step, compiled and recorded once; and the padding is less than that of rows.
+A GPU then computes the same graph at every step, recorded once; and the padding is less than that of rows.
 Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included.
 """
 

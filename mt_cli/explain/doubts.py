@@ -100,9 +100,8 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
         least, most = profile.usual_lengths(n_src)
         if translation.parts and not least <= n_tgt <= most:
             yield "length", f"{n_tgt} tokens for {n_src} of the source; in training {least} to {most}"
-        source = Respelling(profile.spelling)(
-            _PLACEHOLDER.sub(" ", translation.source)
-        )  # what is copied need not be known
+        # What is copied need not be known.
+        source = Respelling(profile.spelling)(_PLACEHOLDER.sub(" ", translation.source))
         seen = {" ", *profile.characters}
         if unseen := dict.fromkeys(char for char in source if char not in seen and is_letter(char)):
             yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])

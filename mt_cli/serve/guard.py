@@ -18,9 +18,8 @@ from starlette.requests import Request
 
 _SECONDS = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf")  # bounds of the histogram
 
-Needs = Literal[
-    "nothing", "key", "token"
-]  # "token": that the page sends, or a key also where none is asked for otherwise
+# "token": that the page sends, or a key also where none is asked for otherwise.
+Needs = Literal["nothing", "key", "token"]
 
 
 class Refused(Exception):

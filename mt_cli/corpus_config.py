@@ -1,23 +1,47 @@
-"""From the names of files to a config and to the name of its run: text files two by two, tables, a folder, or a config."""
+"""From the names of files to a config and to the name of its run: text files two by two, tables, a folder, or a config.
+
+Of several corpora it is found out which are read as what, how often, and in which part of the training; each choice stands in
+the config with its reason. What is no such corpus, a copy of another one, or in another language than its name says, is named
+and left aside.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from functools import reduce
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from mt_cli.config import Config, are_one_table, is_table
+from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
+from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.errors import DataError, UsageError
-from mt_cli.mixture import grouped, in_folder, mixed, named_languages, refuse_other_language, stem_of
+from mt_cli.data.normalize import normalize
+from mt_cli.data.spelling import format_spelling
+from mt_cli.display import shortened
+from mt_cli.errors import DataError, UsageError, as_typed
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
 
 Files = Sequence[Path] | None
+Languages = tuple[str, str]  # of source and target
+
+_SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # by the names of files in a folder
+_N_SAMPLED = 20_000  # pairs of a corpus that are looked at
+_SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
+_AS_EASY = 1.4  # times as hard for the model of the source as that: then it is source text
+_NEAR = 1.15  # times as far as the nearest corpus: still as near
+_MOST_FAR, _MOST_RELATED = 0.5, 1.0  # characters of an epoch for each of the corpora that are near
+# Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
+_IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
+_LEAST_HELD_OUT_OF = 200  # pairs: from fewer no sets are cut
 
 
 def read_config(
@@ -58,21 +82,21 @@ def read_config(
             pair = load_config(corpus[0], others).data.directions[0]
             settings += _monolingual_settings(monolingual, pair.src_lang, pair.tgt_lang)
         return load_config(corpus[0], settings)
-    folder = in_folder(corpus[0], src_lang, tgt_lang) if kinds == ["folder"] else None
-    if folder is not None:
-        corpora, dev, test = folder.corpora, dev or folder.sets.get("dev"), test or folder.sets.get("test")
+    if kinds == ["folder"]:
+        corpora, sets = _in_folder(corpus[0], src_lang, tgt_lang)
+        dev, test = dev or sets.get("dev"), test or sets.get("test")
     elif missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         raise UsageError(f"{missing[0]}: {reason}; give its path")
-    elif "config" in kinds or (len(kinds) < 3 and kinds not in (["text", "text"], ["table"], ["table", "table"])):
+    elif "config" in kinds or kinds == ["text"]:
         names = " and ".join(map(str, corpus))
         raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
     else:
         corpora = grouped(corpus)
-    corpus, names = corpora[0], " and ".join(map(str, corpora[0]))
     if columns and kinds != ["table"]:
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
-    languages = _languages(corpus, names, src_lang, tgt_lang, columns, init_from)
+    corpus = corpora[0]
+    languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
     expected = (*languages, *(languages_of_files(str(corpus[0]), str(corpus[-1])) or ()))
     for files in (dev or [], test or [], *([file] for file in monolingual or [])):
         codes = languages_of_files(*map(str, files)) if len(files) == 2 else [_code_of(file) for file in files]
@@ -88,9 +112,9 @@ def read_config(
         data["test"] = {"test": _files_of_set("test", test)}
     if len(corpora) > 1 or in_domain:
         domain = [Path(file) for file in _files_of_set("in-domain", in_domain)] if in_domain else []
-        data["train"] = mixed(corpora, languages, dev or [], domain)
+        data["train"] = _mixed(corpora, languages, dev or [], domain)
     for file in monolingual or []:
-        refuse_other_language(file, languages, corpus)
+        _refuse_other_language(file, languages, corpus)
     return config_of(data, [*settings, *_monolingual_settings(monolingual or [], *languages)])
 
 
@@ -99,19 +123,16 @@ def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
     the same sets and directions. Raises DataError where there is none, and UsageError for several language pairs."""
     run = RunDir.existing(parent)
     config = run.load_config()
-    of_pairs = [(run.of_pair(config.data, pair).corrections_file, pair) for pair in config.data.directions]
-    found = [(file, pair) for file, pair in of_pairs if file.is_file()]
+    of_pairs = {run.of_pair(config.data, pair).corrections_file: pair for pair in config.data.directions}
+    found = [file for file in of_pairs if file.is_file()]
     if not found:
-        raise DataError(f"{of_pairs[0][0]}: no corrections yet; make some on the page of: mt serve {parent}")
+        raise DataError(f"{next(iter(of_pairs))}: no corrections yet; make some on the page of: mt serve {parent}")
     if len(found) > 1:
-        files = " and ".join(str(file) for file, _ in found)
-        raise UsageError(
-            f"{files}: of several language pairs; train on one at a time, as on any table, --from {parent}"
-        )
-    [(file, pair)] = found
-    both = config.training.both_directions == 1
+        advice = f"of several language pairs; train on one at a time, as on any table, --from {parent}"
+        raise UsageError(f"{' and '.join(map(str, found))}: {advice}")
+    pair, both = of_pairs[found[0]], config.training.both_directions == 1
     sets = {"data.dev": pair.dev, "data.test": pair.test or None, "training.both_directions": 1 if both else None}
-    return file, f"{pair.src_lang},{pair.tgt_lang}", _as_settings(sets)
+    return found[0], f"{pair.src_lang},{pair.tgt_lang}", _as_settings(sets)
 
 
 def usual_run_dir(
@@ -127,7 +148,7 @@ def usual_run_dir(
     elif corpus[0].name == run.config_file.name and run.checkpoints.is_dir():
         usual = run.path
     else:
-        usual = RUNS / stem_of(corpus[0])
+        usual = RUNS / _stem_of(corpus[0])
     if usual.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
         usual = usual.resolve()
     usual = usual.with_name("-".join([usual.name, *more]))
@@ -135,22 +156,34 @@ def usual_run_dir(
     return usual.with_name(f"{usual.name}-2") if is_the_other else usual
 
 
-def _kind(file: Path) -> str:
-    if file.suffix in {".yaml", ".yml"} or (file / "config.yaml").exists():
-        return "config"
-    if file.is_dir():
-        return "folder"
-    return "table" if is_table(str(file)) else "text"
-
-
 def _as_settings(values: dict[str, Any]) -> list[str]:
     return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
 
 
+# By the names of files ------------------------------------------------------------------------------------------------
+
+
+def _kind(file: Path) -> str:
+    if file.suffix in {".yaml", ".yml"} or (file / "config.yaml").exists():
+        return "config"
+    return "folder" if file.is_dir() else "table" if is_table(str(file)) else "text"
+
+
+def _stem_of(file: Path) -> str:
+    name = file.name.removesuffix(".gz")
+    return name.rpartition(".")[0] or name
+
+
+def _code_of(file: Path) -> str | None:
+    """The code of the language that the ending of a name tells."""
+    return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
+
+
 def _files_of_set(option: str, files: Sequence[Path]) -> list[str]:
-    if len(files) != (1 if is_table(str(files[0])) or are_one_table(list(map(str, files))) else 2):
+    names = list(map(str, files))
+    if len(files) != (1 if is_table(names[0]) or are_one_table(names) else 2):
         raise UsageError(f"--{option}: expected one table, or two files: --{option} SOURCE --{option} TARGET")
-    return [str(file) for file in files]
+    return names
 
 
 def _monolingual_settings(monolingual: Sequence[Path], src_lang: str, tgt_lang: str) -> list[str]:
@@ -167,21 +200,30 @@ def _monolingual_settings(monolingual: Sequence[Path], src_lang: str, tgt_lang: 
     return _as_settings({f"data.monolingual.{side}": files or None for side, files in sides.items()})
 
 
+def _named_languages(
+    files: Sequence[Path], columns: str | None = None, src_lang: str | None = None, tgt_lang: str | None = None
+) -> Languages | None:
+    """By the names of two files; of a table as given, or by its header, or its name (es-gn.tsv)."""
+    if len(files) == 2:
+        return languages_of_files(str(files[0]), str(files[1]))
+    from mt_cli.data.tables import find_layout  # here, as a config needs none
+
+    src, tgt = find_layout(files[0], columns).languages
+    src, tgt = src_lang or src, tgt_lang or tgt
+    named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem_of(files[0]))
+    return (src, tgt) if src and tgt else (named[1], named[2]) if named else None
+
+
 def _languages(
-    corpus: Sequence[Path],
-    names: str,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    columns: str | None,
-    init_from: Path | None,
-) -> tuple[str, str]:
+    corpus: Sequence[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None, init_from: Path | None
+) -> Languages:
     """As given, or by the names of files or columns, or those of the run that the new one begins with."""
     for option, given in (("src", src_lang), ("tgt", tgt_lang)):
         if given and len(given) > 3 and (code := code_of_name(given)) not in (None, given):
             raise UsageError(f"--{option}-lang {given}: expected a code; did you mean {code}?")
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
-    found = named_languages(corpus, columns, src_lang, tgt_lang)
+    found, names = _named_languages(corpus, columns, src_lang, tgt_lang), " and ".join(map(str, corpus))
     if found is None and init_from is not None:
         parent = RunDir.existing(init_from).load_config().data.directions[0]
         found = parent.src_lang, parent.tgt_lang
@@ -196,6 +238,203 @@ def _languages(
     return src_lang or found[0], tgt_lang or found[1]
 
 
-def _code_of(file: Path) -> str | None:
-    """The code of the language that the ending of a name tells."""
-    return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
+def grouped(files: Sequence[Path]) -> list[list[Path]]:
+    """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is alone."""
+    groups, waiting = list[list[Path]](), list[Path]()
+    for file in files:
+        if is_table(str(file)) or len(files) == 1:
+            groups.append([file])
+        elif waiting:
+            groups.append([waiting.pop(), file])
+        else:
+            waiting.append(file)
+    if waiting:
+        expected = "CORPUS is tables, and text files two by two, source and target"
+        raise UsageError(f"{waiting[0]}: a text file without its other side; {expected}")
+    return groups
+
+
+def _in_folder(
+    folder: Path, src_lang: str | None, tgt_lang: str | None
+) -> tuple[list[list[Path]], dict[str, list[Path]]]:
+    """The corpora of a folder and its dev and test sets by the names of its files, those between the languages asked for
+    first, the largest before the others. Raises UsageError where there is none."""
+    by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
+    for file in sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith(".")):
+        if is_table(str(file)):
+            pairs.append([file])
+        else:
+            by_stem[_stem_of(file)][_code_of(file) or file.name] = file
+    groups = [group for group in by_stem.values() if len(group) > 1]
+    codes = Counter(code for group in groups for code in group)
+    codes.update(named[0] for files in pairs if (named := _named_languages(files)))
+    if tgt_lang is None:
+        targets = " or ".join(f"--to {code}" for code in sorted(codes))
+        none = "no two files such as news.es and news.gn, no table"
+        raise UsageError(f"{folder}: a folder; say into which language to translate: {targets or none}")
+    source = src_lang or max((code for code in codes if code != tgt_lang), key=lambda code: codes[code], default="")
+    for group in (one for one in groups if source in one):
+        pairs += [[group[source], other] for code, other in group.items() if code != source]
+    for file in (file for group in by_stem.values() for file in group.values()):
+        if not any(file in files for files in pairs):
+            text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
+            log.warning(f"{file}: left aside, no file beside it is its translation; {text}")
+    own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
+    sets, corpora = dict[str, list[Path]](), list[list[Path]]()
+    for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
+        name = _SETS.get(files[0].name.partition(".")[0]) if files in own else None
+        if name is None or name in sets:
+            corpora.append(files)
+        else:
+            sets[name] = files
+        log.info(f"found {' '.join(map(str, files))}")
+    if not corpora or corpora[0] not in own:
+        raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
+    return corpora, sets
+
+
+# By what they say: how often each is read -----------------------------------------------------------------------------
+
+
+class _Text(NamedTuple):
+    """What was read of a corpus."""
+
+    files: list[str]
+    n_pairs: int
+    sides: tuple[list[str], list[str]]  # the first lines, as they are learnt
+    rewrite: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.files)
+
+    def row(self, why: str, **weights: Any) -> Corpus:
+        return Corpus(files=self.files, rewrite=self.rewrite, why=f"{self.n_pairs:,} pairs{why}", **weights)
+
+
+def _read(files: Sequence[Path], languages: Languages) -> _Text:
+    names = [str(file) for file in files]
+    columns = ",".join(languages) if len(names) == 1 and is_memory(names[0]) else None
+    pairs = read_raw_pairs(names, columns, "skip", CorpusReport())
+    sample = [(normalize(one.src), normalize(one.tgt)) for one in islice(pairs, _N_SAMPLED)]
+    kept = [pair for pair in sample if all(pair)]
+    if not kept:
+        raise DataError(f"{names[0]}: no pair with text on both sides; give a sentence on each line")
+    n_pairs = len(sample) + sum(1 for _ in pairs)
+    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
+
+
+def _mixed(
+    corpora: Sequence[Sequence[Path]], languages: Languages, dev: Sequence[Path], in_domain: Sequence[Path]
+) -> list[Corpus]:
+    """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
+    will be translated. Raises UsageError and DataError."""
+    from mt_cli.data.distance import (  # here, because the command line starts without numpy
+        CharacterModel,
+        other_writing,
+    )
+
+    first, known = _read(corpora[0], languages), [language(code) for code in languages]
+    models = {code: CharacterModel(side) for code, side in zip(languages, first.sides, strict=True)}
+    own, related, seen = [first], list[tuple[str, _Text]](), {first.name: set(zip(*first.sides, strict=True))}
+    for files in corpora[1:]:
+        src, tgt = _named_languages(files) or languages
+        if len(files) == 2 and [language(tgt), language(src)] == known:
+            files, src, tgt = files[::-1], tgt, src
+        one = _read(files, (src, tgt))
+        pairs, is_own = set(zip(*one.sides, strict=True)), language(tgt) == known[1]
+        same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
+        seen[one.name] = pairs
+        if is_own and same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
+            lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
+            one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
+            log.info(f"{one.name}: is written another way, and read with {format_spelling(rewrite)}")
+        if same is not None:
+            log.warning(f"{one.name}: left aside, the same text as {same}")
+        elif language(src) != known[0]:
+            log.warning(f"{one.name}: left aside, its source is {src}, expected {languages[0]}")
+        elif wrong := _other_language(one, (src, languages[1] if is_own else tgt), models):
+            log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
+        elif is_own:
+            own.append(one)
+        else:
+            related.append((tgt, one))
+    weight = _weight([one for _, one in related], own, _MOST_RELATED)
+    why = ", another language: at most as much text as of the own one, and none in the last phase"
+    rows = _weighed(own, languages, dev, in_domain)
+    rows += [one.row(why, tgt_lang=tgt, weight=weight, last_weight=0.0) for tgt, one in related]
+    for row in rows:
+        last = row.weight if row.last_weight is None else row.last_weight
+        log.info(f"{' '.join(row.files)}: weight {row.weight:g}, at last {last:g}; {row.why}")
+    return rows
+
+
+def _other_language(one: _Text, languages: Languages, models: dict[str, Any]) -> str:
+    """How a side reads, where that is another language than its own; '' else. Of a related language nothing is known, but
+    that it is no source text."""
+    src = next(iter(models))
+    for side, code in zip(one.sides, languages, strict=True):
+        bits = {known: model.bits(side) for known, model in models.items()}
+        nearest = min(bits, key=lambda known: bits[known])
+        if code not in models:
+            nearest = src if bits[src] < _AS_EASY * models[src].bits(one.sides[0]) else code
+        if nearest != code:
+            return f"line 1 reads like {nearest} and not like {code}, and so do most: {shortened(side[0], 40)}"
+    return ""
+
+
+def _weighed(own: list[_Text], languages: Languages, dev: Sequence[Path], in_domain: Sequence[Path]) -> list[Corpus]:
+    """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far from it."""
+    from mt_cli.data.distance import gap
+
+    domain = _read(in_domain, languages) if in_domain else None
+    use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")
+    if use is None:
+        return [one.row("", hold_out=one is own[0]) for one in own]
+    gaps = [gap(one.sides, use.sides) for one in own]
+    most = _NEAR * min(one.times for one in gaps)
+    near, far = (
+        [(one, how) for one, how in zip(own, gaps, strict=True) if (how.times > most) == is_far]
+        for is_far in (False, True)
+    )
+    is_cut_from_domain = not dev and domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
+    rows = [
+        one.row(f", {how.told(called)}", hold_out=one is own[0] if dev else not is_cut_from_domain) for one, how in near
+    ]
+    if domain is not None:
+        ratio = sum(one.n_pairs for one in own) / domain.n_pairs
+        weight, last = (
+            round(min(most, max(1, share / (1 - share) * ratio)), 2) for share, most in (_IN_DOMAIN, _IN_DOMAIN_LAST)
+        )
+        why = " of the kind that will be translated: more often throughout, most in the last phase"
+        rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=not dev))
+    weights = {"weight": _weight([one for one, _ in far], [one for one, _ in near], _MOST_FAR), "last_weight": 0.0}
+    why = (
+        "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
+    )
+    tag = f"{languages[1]}-far"
+    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **weights) for one, how in far]
+
+
+def _weight(some: list[_Text], others: list[_Text], most: float) -> float:
+    """How often they are read, so that an epoch has at most so many times as much of their text as of the others'."""
+    size, of_others = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (some, others))
+    return max(0.001, round(min(1.0, most * of_others / max(1.0, size)), 3))
+
+
+def _refuse_other_language(file: Path, languages: Languages, corpus: Sequence[Path]) -> None:
+    """Raises DataError for text alone in another language than its name, or the target, where most lines read like that."""
+    from mt_cli.data.distance import CharacterModel
+
+    models = dict(zip(languages, map(CharacterModel, _read(corpus, languages).sides), strict=True))
+    named = _code_of(file)
+    expected, other = languages if named and language(named) == language(languages[0]) else languages[::-1]
+    lines = list(islice(read_monolingual([str(file)], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
+    own, theirs = (models[code].bits_by_line(lines) for code in (expected, other))
+    foreign = [i for i, bits in enumerate(own) if theirs[i] < bits]
+    if len(foreign) > len(lines) / 2:
+        first = (
+            f"{file}:{foreign[0] + 1}: '{shortened(lines[foreign[0]], 40)}' reads like {other} and not like {expected}"
+        )
+        all_of_them = f"so do {len(foreign):,} of {len(lines):,} lines"
+        raise DataError(f"{first}, and {all_of_them}; give text in {expected}, or leave it out")

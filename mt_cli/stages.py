@@ -28,7 +28,7 @@ from mt_cli.checking.report import Report
 from mt_cli.config import COPY, Config, DataConfig
 from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
 from mt_cli.data.dataset import FILES, Mixture, TokenDataset, TokenPair
-from mt_cli.data.profile import ProfileBuilder
+from mt_cli.data.reading import ProfileBuilder
 from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
 from mt_cli.data.split import Split, repetitions
 from mt_cli.data.split import split as split_text

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from mt_cli.checking.alignment import Alignment, Misaligned
-from mt_cli.checking.lexicon import unit_places
+from mt_cli.checking.alignment import Alignment, Misaligned, unit_places
 from mt_cli.data.corpus import SentencePair
 
 SYLLABLES = [consonant + vowel for consonant in "bdgklmnprstvz" for vowel in "aeiou"]

@@ -11,8 +11,7 @@ import pytest
 import torch
 from tiny_trainer import pair_of
 
-from mt_cli.data.profile import CorpusProfile
-from mt_cli.data.reading import Sentence, Style
+from mt_cli.data.reading import CorpusProfile, Sentence, Style
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, SourcePart, Translation
 from mt_cli.decoding.translator import Translator

@@ -16,8 +16,7 @@ import sentencepiece as spm
 import torch
 
 from mt_cli.data.batching import batch_of
-from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
-from mt_cli.data.tokenizer import BOS_ID, UNUSED, Tokenizer
+from mt_cli.data.tokenizer import BOS_ID, RESERVED, UNUSED, Tokenizer, algorithm_of, with_our_symbols
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
@@ -119,7 +118,7 @@ def difference(folder: Path, model: Any, run: Path) -> float:
     translator = Translator.load(run, device="cpu")
     tokenizer, theirs = translator.tokenizer, transformers.AutoTokenizer.from_pretrained(folder)
     ids = their_ids(folder, "target_vocab" if (folder / "target_vocab.json").exists() else "vocab")
-    names = [piece.removesuffix("▁") if piece[:-1] in SYMBOLS else piece for piece in tokenizer.tgt_vocabulary()]
+    names = [piece.removesuffix("▁") if piece[:-1] in RESERVED else piece for piece in tokenizer.tgt_vocabulary()]
     shared = [i for i, name in enumerate(names) if name in ids and i != BOS_ID]
     columns, largest = [ids[names[i]] for i in shared], 0.0
     for src, tgt in zip(SOURCES, TARGETS, strict=True):

@@ -10,10 +10,9 @@ import yaml
 from tiny_trainer import pair_of
 
 from mt_cli.config_file import load_config
-from mt_cli.corpus_config import read_config
+from mt_cli.corpus_config import grouped, read_config
 from mt_cli.data.distance import gap, other_writing
 from mt_cli.errors import DataError, UsageError
-from mt_cli.mixture import grouped
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.search_choice import Tried, best_of
 

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.similarity import NEAR, NearIndex, gram_length, grams, letters
-from mt_cli.data.split import repetitions, set_size, split
+from mt_cli.data.split import NEAR, NearIndex, gram_length, grams, letters, repetitions, set_size, split
 from mt_cli.errors import DataError
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mt_cli.data import splitting
-from mt_cli.data.profile import CorpusProfile, ProfileBuilder
+from mt_cli.data.reading import CorpusProfile, ProfileBuilder
 from mt_cli.data.splitting import AbbreviationCounter, halves, sentences
 
 

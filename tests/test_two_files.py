@@ -17,7 +17,7 @@ from tiny_trainer import pair_of
 
 from mt_cli.augment.fine_tuning import spelling_ids, take_weights
 from mt_cli.config_file import load_config
-from mt_cli.data.similarity import letters
+from mt_cli.data.split import letters
 from mt_cli.data.tokenizer import extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.errors import RunDirError
 from mt_cli.run.checkpoint import build_model, load_model

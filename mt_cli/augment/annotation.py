@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 
 from mt_cli.augment.variation import edited, word_links
-from mt_cli.checking.lexicon import unit_places
+from mt_cli.checking.alignment import unit_places
 from mt_cli.data.corpus import SentencePair
 from mt_cli.decoding.terms import TOKENS, Glossary, alike, annotation, is_unspaced, key_of
 

@@ -28,7 +28,7 @@ from mt_cli.checking.faults import FaultFinder, Sample
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
 from mt_cli.data.corpus import CorpusReport, SentencePair, TextSet, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
-from mt_cli.data.similarity import NearIndex, letters
+from mt_cli.data.split import NearIndex, letters
 from mt_cli.data.tokenizer import MAX_PIECE
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mt_cli.checking.lexicon import Lexicon, unit_places
+from mt_cli.checking.alignment import Lexicon, unit_places
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.normalize import UNSPACED
 from mt_cli.data.spans import N_SYMBOLS, SYMBOLS, held
@@ -38,7 +38,7 @@ def varied(pairs: Sequence[SentencePair], has_symbols: bool) -> Iterator[Sentenc
 
 
 def word_links(pairs: Sequence[SentencePair]) -> list[list[tuple[str, str]]]:
-    """For each pair the units (lexicon.py) of source and target that translate each other."""
+    """For each pair the units (alignment.py) of source and target that translate each other."""
     lexicon = Lexicon(pairs)
     lexicon.learn(np.ones(len(pairs), dtype=bool))
     links: list[list[tuple[str, str]]] = [[] for _ in pairs]

@@ -32,7 +32,6 @@ from mt_cli.data.corpus import (
 )
 from mt_cli.data.distance import gap
 from mt_cli.data.normalize import normalize, words
-from mt_cli.data.similarity import letters
 from mt_cli.data.spelling import (
     APOSTROPHES,
     AS_IT_IS,
@@ -43,6 +42,7 @@ from mt_cli.data.spelling import (
     other_spelling,
     respelled,
 )
+from mt_cli.data.split import letters
 from mt_cli.errors import ConfigError, DataError
 
 SIDES = ("source", "target")

@@ -15,7 +15,7 @@ import numpy as np
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.languages import language
 from mt_cli.data.normalize import words
-from mt_cli.data.similarity import letters
+from mt_cli.data.split import letters
 
 Severity = Literal["fatal", "warning", "info"]
 _DROPPED, _KEPT, _NEVER = True, False, math.inf

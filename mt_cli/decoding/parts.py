@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
 from mt_cli.data.normalize import edge_spaces, normalize
-from mt_cli.data.profile import CorpusProfile
-from mt_cli.data.reading import Reader, Sentence
+from mt_cli.data.reading import CorpusProfile, Reader, Sentence
 from mt_cli.data.spans import HELD, N_SYMBOLS, Markup, escaped, held, numbered_anew, put_back
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.splitting import halves, sentences

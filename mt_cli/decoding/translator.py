@@ -16,7 +16,7 @@ import torch
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.data.languages import language
 from mt_cli.data.normalize import normalize
-from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import Markup, hold_pair
 from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import usual_firsts, written

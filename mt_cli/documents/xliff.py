@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mt_cli.data.markup import UNTRANSLATED
 from mt_cli.data.spans import escaped
+from mt_cli.data.units import UNTRANSLATED
 from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
 from mt_cli.documents.xml import Element, XmlDocument, attribute_of
 from mt_cli.errors import DataError

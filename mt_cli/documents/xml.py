@@ -9,8 +9,8 @@ from html import escape, unescape
 
 from lxml import etree
 
-from mt_cli.data.markup import PARSER_OPTIONS
 from mt_cli.data.spans import escaped
+from mt_cli.data.units import PARSER_OPTIONS
 from mt_cli.documents.document import Code, Edit, TextDocument
 from mt_cli.errors import DataError
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import is_letter, words
-from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import TERM_SYMBOLS
 from mt_cli.data.spelling import Respelling
 from mt_cli.decoding.parts import Part, Translation

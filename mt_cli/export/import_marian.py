@@ -21,8 +21,19 @@ from torch import Tensor
 
 from mt_cli.config import Config, DataConfig, DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.config_file import explain_errors
-from mt_cli.data.piece_model import SYMBOLS, algorithm_of, with_our_symbols
-from mt_cli.data.tokenizer import BOS_ID, CONTROL, EOS_ID, PAD_ID, UNK_ID, UNUSED, Tokenizer, tag_of
+from mt_cli.data.tokenizer import (
+    BOS_ID,
+    CONTROL,
+    EOS_ID,
+    PAD_ID,
+    RESERVED,
+    UNK_ID,
+    UNUSED,
+    Tokenizer,
+    algorithm_of,
+    tag_of,
+    with_our_symbols,
+)
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.export.marian import KEYS, is_of_layers, marian_name, marian_order, reordered
 from mt_cli.files import refuse_special_file, sha256_of_file
@@ -180,7 +191,7 @@ def _tokenizer(
     pad, start, eos = keys["pad_token_id"], keys["decoder_start_token_id"], keys["eos_token_id"]
     src_symbols, tgt_symbols = [pad, src_ids["<unk>"], pad, eos], [pad, tgt_ids["<unk>"], start, eos]
     names = {piece: number for piece, number in tgt_ids.items() if number not in tgt_symbols}
-    for name in SYMBOLS:  # a piece that has the name of one of ours gets another
+    for name in RESERVED:  # a piece that has the name of one of ours gets another
         if name in names:
             names[f"{name}▁"] = names.pop(name)
     models = []
@@ -190,7 +201,7 @@ def _tokenizer(
             models.append(with_our_symbols(model, kept, added, kind))
         except CheckpointError as error:
             raise CheckpointError(f"{path / file}: {error}") from None
-    tokenizer, own = Tokenizer(models), len(SYMBOLS)
+    tokenizer, own = Tokenizer(models), len(RESERVED)
     src = [tags.get(piece, src_ids.get(piece, src_ids["<unk>"])) for piece in tokenizer.src_vocabulary()[own:]]
     tgt = [names[piece] for piece in tokenizer.tgt_vocabulary()[own:]]
     return tokenizer, torch.tensor(src_symbols + src), torch.tensor(tgt_symbols + tgt)

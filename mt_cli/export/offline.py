@@ -22,9 +22,8 @@ from torch import Tensor
 from mt_cli.config import ModelConfig
 from mt_cli.data import normalize, reading, spans, splitting
 from mt_cli.data.languages import english_name, writes_spaces
-from mt_cli.data.piece_model import algorithm_of, changes_text
 from mt_cli.data.spelling import Respelling
-from mt_cli.data.tokenizer import Tokenizer, processor_of
+from mt_cli.data.tokenizer import Tokenizer, algorithm_of, changes_text, processor_of
 from mt_cli.decoding import alignment, parts
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError

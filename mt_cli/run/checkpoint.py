@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.config import Config, differing_keys
-from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.tokenizer import PAD_ID, Tokenizer
 from mt_cli.device import available_memory
 from mt_cli.errors import (

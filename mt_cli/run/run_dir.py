@@ -50,7 +50,7 @@ from pydantic import ConfigDict, TypeAdapter
 from mt_cli.config import COPY, Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import Places, SentencePair, places_in_table, read_pairs
-from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, as_typed

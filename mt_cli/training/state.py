@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from mt_cli.config import Config, DataConfig, TrainingConfig
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.dataset import Mixture
-from mt_cli.data.profile import CorpusProfile
+from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.optimizer import Optimizer

@@ -37,8 +37,7 @@ def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False
 
 def config_of(data: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
     """The config of the section `data` of a command line, laid over by `overrides`. Raises ConfigError."""
-    draft = _Draft("the command line")
-    draft.values = {"data": dict(data)}
+    draft = _Draft("the command line", {"data": dict(data)})
     return draft.config(overrides, is_open=True)
 
 
@@ -88,19 +87,17 @@ def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = (
 class _Draft:
     """A config while it is read: plain values, where each of them is written, and the problems found so far."""
 
-    def __init__(self, file: str):
-        self.file = file
-        self.values: dict[str, Any] = {}
-        self.locations: dict[Keys, str] = {}
-        self.problems: list[str] = []
+    def __init__(self, file: str, values: dict[str, Any] | None = None):
+        self.file, self.values = file, values or {}
+        self.locations, self.problems = dict[Keys, str](), list[str]()
 
     def read(self, path: Path) -> None:
         """Raises ConfigError for a file that cannot be parsed at all."""
         expected = "give the path of a YAML config, such as configs/phrasebook.yaml"
         if (path / "config.yaml").is_file():
             expected = f"to continue the run in it, give {path / 'config.yaml'}"
-        if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe could wait for ever
-            raise ConfigError(f"{path}: a pipe or a device; {expected}")
+        if path.exists() and not path.is_file():  # reading a pipe could wait for ever
+            raise ConfigError(f"{path}: not a regular file; {expected}")
         try:
             with path.open("rb") as file:
                 raw = file.read(_MAX_BYTES + 1)
@@ -137,8 +134,7 @@ class _Draft:
                 self.problems.append(f"{location}: {key} is no section")
                 return
             section = section[key]
-        for replaced in [written for written in self.locations if written[: len(keys)] == keys]:
-            del self.locations[replaced]
+        self.locations = {written: one for written, one in self.locations.items() if written[: len(keys)] != keys}
         try:
             section[keys[-1]] = self._build(yaml.compose(text, _Loader), keys, lambda node: location)
         except (yaml.YAMLError, RecursionError):
@@ -158,10 +154,8 @@ class _Draft:
             return _scalar(node.value) if node.style is None else node.value
         values: dict[str, Any] = {}
         for key, item in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.value in values:
-                problem = "a key is one word"
-                if isinstance(key, yaml.ScalarNode):
-                    problem = f"'{key.value}' is given twice; delete one"
+            if not (is_word := isinstance(key, yaml.ScalarNode)) or key.value in values:
+                problem = f"'{key.value}' is given twice; delete one" if is_word else "a key is one word"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             self.locations[*keys, key.value] = where(key)
             values[key.value] = self._build(item, (*keys, key.value), where)
@@ -259,11 +253,6 @@ def to_yaml(config: Config, comments: Mapping[str, str] | None = None, only_give
 _KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text",
           "null": "null", "object": "a section", "array": "a list"}  # fmt: skip
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
-_OTHER_NAMES = {  # what other toolkits call a key
-    "batch_size": "batch_tokens", "beam": "beam_size", "embed_dim": "d_model", "epochs": "max_steps", "heads": "n_heads",
-    "hidden_size": "d_model", "layers": "n_encoder_layers", "lr": "learning_rate", "steps": "max_steps",
-    "warmup": "warmup_steps",
-}  # fmt: skip
 
 
 @functools.cache
@@ -328,14 +317,13 @@ def _shown(value: Any) -> str:
 
 
 def suggest_key(key: str) -> str:
-    """Which key was probably meant by an unknown one: in its section or in another, by its name or a similar one."""
+    """Which key was probably meant by an unknown one: in its section or in another, by a similar name."""
     known = {one: one.rpartition(".")[2] for one in described_keys()}
     section, _, name = _in_general(key).rpartition(".")
     if f"{section}.{name}" in known:
         return "unknown key, it goes with data.pairs alone"
     siblings = {one: last for one, last in known.items() if one.rpartition(".")[0] == section}
-    name = _OTHER_NAMES.get(name.removeprefix("num_"), name)
     for near in difflib.get_close_matches(name, [*siblings.values(), *known.values()], n=1, cutoff=0.7):
-        meant = [one for one in siblings or known if known[one] == near] or [one for one in known if known[one] == near]
+        meant = [one for one in siblings if known[one] == near] or [one for one in known if known[one] == near]
         return f"unknown key, did you mean {' or '.join(map(repr, meant))}?"
     return f"unknown key, known are {', '.join(siblings.values() or Config.model_fields)}"

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from itertools import chain, islice
 from operator import methodcaller
 from pathlib import Path
@@ -64,7 +64,9 @@ class PairText:
         self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
         self.config = config.model_copy(update={"data": self.data})  # of this pair alone
         self.text = TrainingText(self.data, self.suffix)
-        self.sets, self.words = self.text.sets, TextSet.of_words(self.data)
+        self.sets, self.words = self.text.sets, self.text.words
+        self.own_sets = self.sets[: len(self.data.own.corpora)]  # without those of related languages
+        self.trained_sets = [*self.sets, *([self.words] if self.words is not None else [])]
         self.of_runs = inputs_of_runs(run, parent=self.parent, reverse=self.reverse)
         self.made, self._changes = dict[str, str](), list[Change]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
@@ -89,6 +91,11 @@ class PairText:
 
     # Reading
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The settings that reading and checking depend on."""
+        return {"languages": self.data.name, "reading": [one.reading for one in self.sets]}
+
     @cached_property
     def inputs(self) -> dict[str, str | None]:
         """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
@@ -98,13 +105,6 @@ class PairText:
         if self.words is not None:
             found[f"words{self.suffix}"] = self.words.sha256
         return found
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The settings that reading depends on."""
-        found = {key: getattr(self.data, key) for key in ("columns", "on_bad_line", "dedup", "src_lang", "tgt_lang")}
-        rewrites = [one.rewrite for one in self.data.corpora]
-        return found | ({"rewrite": rewrites} if any(rewrites) else {})
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as they are written; of all corpora where none is given. Raises DataError for what is
@@ -117,18 +117,11 @@ class PairText:
             pairs = read_copy(self._copies[one.name]) if one is not self.words else self._read(one)
             yield from self.changed(pairs)
 
-    @property
-    def own_sets(self) -> list[TextSet]:
-        """The corpora in the languages of the run, without those of related ones."""
-        return self.sets[: len(self.data.own.corpora)]
-
-    @property
-    def trained_sets(self) -> list[TextSet]:
-        return [*self.sets, *([self.words] if self.words is not None else [])]
-
     @cached_property
     def dev(self) -> TextSet:
-        return TextSet.dev(self.data, self.files.all_files()["dev"], self.suffix)
+        if self.data.dev is not None:
+            return self.text.named[0]
+        return TextSet("dev", f"dev{self.suffix}", self.files.held_out_files("dev"), None, self.data.on_bad_line)
 
     @cached_property
     def dev_pairs(self) -> list[SentencePair]:
@@ -151,7 +144,7 @@ class PairText:
     def named_sets(self) -> dict[str, HeldOut]:
         """The dev and test sets that are named. All that is trained on passes them."""
         found = dict[str, HeldOut]()
-        for one in TextSet.named(self.data):
+        for one in self.text.named:
             pairs = one.read(self.reports[one.name])
             found[one.name] = HeldOut(one.name, list(_readable(pairs, self._problems)))
         return found
@@ -332,24 +325,24 @@ def log_findings(pair: PairText) -> None:
 
 def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     """The token ids of text and word list. A further tag before sources tells synthetic from real ones."""
-    datasets = [_dataset(pair, one, tokenizer) for one in pair.trained_sets]
-    names = [""] if len(pair.sets) == 1 else pair.text.corpus_names
-    tags, back_tags = tokenizer.tags_for(pair.data.tgt_lang), tokenizer.tags_for(pair.data.src_lang)
-    marks_real = REAL in tokenizer.tags
+    data, marks_real = pair.data, REAL in tokenizer.tags
+    tags, back_tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
     mark = tokenizer.tags.get(REAL if marks_real else SYNTHETIC)
-    datasets = [replace(one, src_tags=tags, back_tags=back_tags) for one in datasets]
-    marked = tags if mark is None or not any(one.synthetic for one in pair.data.corpora) else (*tags, mark)
+    marked = tags if mark is None or not any(one.synthetic for one in data.corpora) else (*tags, mark)
+    datasets = [
+        replace(_dataset(pair, one, tokenizer), src_tags=tags, back_tags=back_tags) for one in pair.trained_sets
+    ]
     parts = list[TokenDataset]()
-    for one, dataset, name in zip(pair.data.corpora, datasets, names, strict=False):
+    for one, dataset, name in zip(data.corpora, datasets, pair.text.corpus_names, strict=False):
+        name = name if len(pair.sets) > 1 else ""
         own_tags = tags if one.synthetic == marks_real else marked
         if one.tgt_lang is not None:
             own_tags = tokenizer.tags_for(one.tgt_lang)
-        is_one_way = one.synthetic or one.tgt_lang == COPY
         part = replace(dataset, weight=one.weight, last_weight=one.last_weight, name=name, src_tags=own_tags)
-        parts.append(replace(part, is_synthetic=is_one_way))
-    every = Mixture(parts)
+        parts.append(replace(part, is_synthetic=one.synthetic or one.tgt_lang == COPY))
+    text, every = Mixture(parts[: len(pair.own_sets)]), Mixture(parts)
     last = sum(len(one) * (one.weight if one.last_weight is None else one.last_weight) for one in parts) / every.n_pairs
-    if (words := pair.data.words) is not None:
+    if (words := data.words) is not None:
         # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
         weight = min(_MOST_REPEATED, words.share / (1 - words.share) * every.n_pairs / len(datasets[-1]))
         parts.append(replace(datasets[-1], weight=weight, last_weight=last * weight, name=words.files[0]))
@@ -358,82 +351,73 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         words = pair.trained(pair.words) if pair.words is not None else ()
         return annotated(pairs, Glossary({one.src: one.tgt for one in words}))
 
-    text, data, n_text = Mixture(parts[: len(pair.own_sets)]), pair.data, Mixture(parts).n_pairs
-    for name, share, change in (
-        ("varied", data.variation, lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))),
-        ("terms", data.terms, with_terms),
-    ):
-        if share and len(made := _made_of_text(pair, tokenizer, len(text), name, change)):
+    def made_of_text(change: Callable[[list[SentencePair]], Iterable[SentencePair]]) -> Iterator[TokenPair]:
+        chosen = list(islice(pair.trained(*pair.own_sets), 0, None, -(-len(text) // MOST_VARIED)))
+        encoded = tokenizer.encode_pairs([one[:2] for one in change(chosen)])
+        pairs = (TokenPair(*own, line) for line, own in enumerate(encoded, 1))
+        return (one for one in pairs if max(len(one.src), len(one.tgt)) < data.max_length - _MOST_TAGS)
+
+    varies = lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))  # noqa: E731
+    n_text = Mixture(parts).n_pairs
+    for name, share, change in (("varied", data.variation, varies), ("terms", data.terms, with_terms)):
+        make = partial(made_of_text, change)
+        if share and len(made := _ids(pair, name, tokenizer, pair.inputs, {}, make)):
             weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
             part = replace(made, weight=weight, last_weight=last * weight, name="variations")
             parts.append(replace(part, src_tags=tags, is_synthetic=True))
     return Mixture(parts)
 
 
-def _built(folder: Path, pairs: Iterable[TokenPair], vocab_sizes: tuple[int, int]) -> TokenDataset:
-    try:
-        return TokenDataset.build(folder, pairs, vocab_sizes)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def _made_of_text(
+def _ids(
     pair: PairText,
-    tokenizer: Tokenizer,
-    n_pairs: int,
     name: str,
-    change: Callable[[list[SentencePair]], Iterable[SentencePair]],
+    tokenizer: Tokenizer,
+    inputs: Mapping[str, str | None],
+    settings: Mapping[str, Any],
+    encoded: Callable[[], Iterator[TokenPair]],
 ) -> TokenDataset:
-    """Pairs with what people write and the text has not, or with annotations."""
     folder = pair.files.cache / name
 
     def make() -> Made:
-        chosen = list(islice(pair.trained(*pair.own_sets), 0, None, -(-n_pairs // MOST_VARIED)))
-        pairs = [one[:2] for one in change(chosen)]
-        encoded = (TokenPair(*own, line) for line, own in enumerate(tokenizer.encode_pairs(pairs), 1))
-        kept = (one for one in encoded if max(len(one.src), len(one.tgt)) < pair.data.max_length - _MOST_TAGS)
-        _built(folder, kept, tokenizer.vocab_sizes)
-        return Made([folder / name for name in FILES])
+        try:
+            TokenDataset.build(folder, encoded(), tokenizer.vocab_sizes)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+        return Made([folder / file for file in FILES])
 
-    inputs = {**pair.inputs, "tokenizer": tokenizer.sha256, **pair.made}
-    pair.run.manifest.product(f"ids {name}{pair.suffix}", inputs, {"max_length": pair.data.max_length}, make)
+    inputs = {**inputs, "tokenizer": tokenizer.sha256, **pair.made}
+    settings = {**settings, "max_length": pair.data.max_length}
+    pair.run.manifest.product(f"ids {name}{pair.suffix}", inputs, settings, make)
     return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
 
 def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset:
-    folder, longest = pair.files.cache / one.name, pair.data.max_length
+    longest, tags = pair.data.max_length, [tokenizer.tags_for(one) for one in (pair.data.tgt_lang, pair.data.src_lang)]
     # Each side may be a source; with its tags, it must not be longer than the model can read.
-    most_src = longest - len(tokenizer.tags_for(pair.data.tgt_lang)) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
-    most_tgt = longest - len(tokenizer.tags_for(pair.data.src_lang))
+    most_src = longest - len(tags[0]) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
+    most_tgt = longest - len(tags[1])
 
-    def make() -> Made:
+    def encoded() -> Iterator[TokenPair]:
         texts = iter(pair.dev_pairs if one.name == "dev" else pair.trained(one))
-        n_long, report = 0, pair.reports[one.name]  # of reading them, just now or for an earlier stage
-
-        def encoded() -> Iterator[TokenPair]:
-            nonlocal n_long
-            while chunk := list(islice(texts, _CHUNK_SIZE)):
-                for text, (src, tgt) in zip(chunk, tokenizer.encode_pairs([text[:2] for text in chunk]), strict=True):
-                    if len(src) <= most_src and len(tgt) <= most_tgt:
-                        yield TokenPair(src, tgt, text.line)
-                    else:
-                        n_long += 1
-
-        dataset = _built(folder, encoded(), tokenizer.vocab_sizes)
-        n_left_out = report.n_kept - n_long - len(dataset)
-        report.dropped += Counter({"held out or left out": n_left_out, f"longer than {longest} tokens": n_long})
-        report.n_kept = len(dataset)
+        n, n_long = 0, 0
+        while chunk := list(islice(texts, _CHUNK_SIZE)):
+            for text, (src, tgt) in zip(chunk, tokenizer.encode_pairs([text[:2] for text in chunk]), strict=True):
+                if len(src) <= most_src and len(tgt) <= most_tgt:
+                    n += 1
+                    yield TokenPair(src, tgt, text.line)
+                else:
+                    n_long += 1
+        report = pair.reports[one.name]  # of reading them, just now or for an earlier stage
+        left_out = {"held out or left out": report.n_kept - n_long - n, f"longer than {longest} tokens": n_long}
+        report.dropped += Counter(left_out)
+        report.n_kept = n
         for line in report.describe(one.label):
             log.info(line)
-        if not len(dataset):
+        if not n:
             use = "validate" if one.name == "dev" else "train"
             raise DataError(f"{one.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
-        return Made([folder / name for name in FILES])
 
-    inputs = {"text": one.sha256, "tokenizer": tokenizer.sha256, **pair.made}
-    settings = {**one.reading, "max_length": longest}
-    pair.run.manifest.product(f"ids {one.name}{pair.suffix}", inputs, settings, make)
-    return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
+    return _ids(pair, one.name, tokenizer, {"text": one.sha256}, one.reading, encoded)
 
 
 def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
@@ -443,21 +427,20 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
     ways = ways if is_both_ways else ways[:1]
 
     def make() -> Made:
-        counters = [AbbreviationCounter() for _ in ways]
-        for one in pair.trained(*pair.own_sets):
-            for counter, (_, side) in zip(counters, ways, strict=True):
+        files = list[Path]()
+        for way, side in ways:
+            counter = AbbreviationCounter()
+            for one in pair.trained(*pair.own_sets):
                 counter.add(one[side])
-        builders, files = [ProfileBuilder(counter.abbreviations()) for counter in counters], []
-        for one in _kept_pairs(pair, text):
-            for builder, (_, side) in zip(builders, ways, strict=True):
+            known = known_characters(pair.parent, (pair.data.src_lang, pair.data.tgt_lang)[side])
+            builder = ProfileBuilder(counter.abbreviations(), known)
+            for one in _kept_pairs(pair, text):
                 builder.add(*(one[:2] if side == 0 else one[1::-1]))
-        for builder, (way, side) in zip(builders, ways, strict=True):
             n = len(way)
             chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))
             longest = max(int(way.lengths(chunk)[0].max()) for chunk in chunks)
             lengths = way.lengths(np.arange(0, n, -(-n // _MOST_LENGTHS)))  # of pairs from all of the text
-            known = known_characters(pair.parent, (pair.data.src_lang, pair.data.tgt_lang)[side])
-            profile = builder.profile(*lengths, longest, pair.files.spellings()[side], known)
+            profile = builder.profile(*lengths, longest, pair.files.spellings()[side])
             files.append(pair.files.profile_file(is_reverse=side == 1))
             write_text(files[-1], profile.model_dump_json(indent=2) + "\n")
         return Made(files)

@@ -150,8 +150,8 @@ def test_a_path_that_is_no_config_says_what_is_expected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/config.yaml").touch()
-    expected = {"none.yaml": "configs/phrasebook.yaml", ".": "a directory", "run": "give run/config.yaml"}
-    for path, words in (expected | {"/dev/zero": "a pipe or a device"}).items():
+    expected = {"none.yaml": "configs/phrasebook.yaml", ".": "not a regular file", "run": "give run/config.yaml"}
+    for path, words in (expected | {"/dev/zero": "not a regular file"}).items():
         with pytest.raises(ConfigError, match=f"^{re.escape(path)}: .*{words}"):
             load_config(Path(path))
 
@@ -183,8 +183,6 @@ def test_a_value_of_set_replaces_that_of_the_file(load):
     ("override", "begin"),
     [
         ("train=3", "train: unknown key, did you mean 'data.train'?"),
-        ("training.lr=1", "training.lr: unknown key, did you mean 'training.learning_rate'?"),
-        ("model.num_layers=1", "model.num_layers: unknown key, did you mean 'model.n_encoder_layers'?"),
         ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
         ("training=3", "training: expected a section, found 3"),
         ("training.max_steps", "expected KEY=VALUE"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mt_cli.data.reading import Reader, Sentence, Style, StyleCounter, is_invisible
+from mt_cli.data.reading import ProfileBuilder, Reader, Sentence, Style, is_invisible
 from mt_cli.data.spans import held, put_back
 
 ENGLISH = [
@@ -19,9 +19,9 @@ CHINESE = ["我有一只猫。", "你好，安娜。", "这是5只猫吗？"]
 
 
 def style_of(lines: list[str]) -> Style:
-    counter = StyleCounter()
+    counter = ProfileBuilder()
     for line in lines * 10:
-        counter.add(line)
+        counter.add(line, "")
     return counter.style()
 
 

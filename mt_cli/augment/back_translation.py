@@ -26,7 +26,7 @@ from tqdm import tqdm
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
 from mt_cli.checking.faults import FaultFinder, Sample
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
-from mt_cli.data.corpus import CorpusReport, SentencePair, TextSet, TrainingText, read_monolingual, sha256_of
+from mt_cli.data.corpus import CorpusReport, SentencePair, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
 from mt_cli.data.split import NearIndex, letters
 from mt_cli.data.tokenizer import MAX_PIECE
@@ -155,7 +155,7 @@ class Selection:
             self._src_characters.update(pair.src)
             if len(self._trained) < _N_REMEMBERED:
                 self._trained.add(hash(normalize(pair.tgt)))
-        held_out = [one.read() for one in TextSet.named(data)]
+        held_out = [one.read() for one in TrainingText(data).named]
         self._tokenizer = None
         if reverse is not None and same is not None:
             self._tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)

@@ -24,7 +24,6 @@ from mt_cli.data.corpus import (
     FormatPlace,
     Place,
     SentencePair,
-    TextSet,
     TrainingText,
     UnequalLinesError,
     read_raw_pairs,
@@ -208,7 +207,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     if corpus is None:
         refuse_exchanged(data)
         corpus, passing = ReadCorpus(text.read_raw, []), text.read_raw(reading)
-        for one in TextSet.named(data):
+        for one in text.named:
             of_set = CorpusReport()
             pairs = list(read_raw_pairs(one.files, one.columns, "skip", of_set))
             if not any(pair.src and pair.tgt for pair in map(normalized, pairs)):

@@ -9,7 +9,7 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import zip_longest
 from pathlib import Path
@@ -70,7 +70,6 @@ class CorpusReport:
 
 def read_pairs(
     files: list[str],
-    *,
     columns: str | None = None,
     on_bad_line: str = "error",
     dedup: bool = False,
@@ -256,23 +255,7 @@ class TextSet:
     dedup: bool = False
     corpus: int = 0  # its number in the training text
     rewrite: Mapping[str, str] = field(default_factory=dict)  # of its targets
-
-    @classmethod
-    def dev(cls, data: DataConfig, files: list[str], suffix: str = "") -> TextSet:
-        return cls("dev", f"dev{suffix}", files, data.columns_of(files, data.columns), data.on_bad_line)
-
-    @classmethod
-    def named(cls, data: DataConfig) -> list[TextSet]:
-        """The dev and test sets that a config names."""
-        sets = ({"dev": data.dev} if data.dev else {}) | data.test
-        return [replace(cls.dev(data, files), name=name, label=name) for name, files in sets.items()]
-
-    @classmethod
-    def of_words(cls, data: DataConfig) -> TextSet | None:
-        if (words := data.words) is None:
-            return None
-        columns = data.columns_of(words.files, words.columns)
-        return cls("words", "words", words.files, columns, data.on_bad_line, dedup=True, corpus=len(data.corpora))
+    key: str = ""  # of the config, in its section data
 
     @cached_property
     def sha256(self) -> str:
@@ -281,8 +264,7 @@ class TextSet:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
-        found = {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
-        return found | ({"rewrite": dict(self.rewrite)} if self.rewrite else {})
+        return {name: getattr(self, name) for name in ("columns", "on_bad_line", "dedup", "rewrite")}
 
     def rewritten(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """With targets in the way of writing that is learnt, capitals too."""
@@ -295,35 +277,48 @@ class TextSet:
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
-        sha256 = self.sha256
-        how: dict[str, Any] = {"columns": self.columns, "on_bad_line": self.on_bad_line, "dedup": self.dedup}
-        yield from self.rewritten(read_pairs(self.files, **how, report=report, corpus=self.corpus))
+        sha256, how = self.sha256, (self.columns, self.on_bad_line, self.dedup)
+        yield from self.rewritten(read_pairs(self.files, *how, report=report, corpus=self.corpus))
         if sha256_of(self.files) != sha256:
             advice = "run the same command again when it is complete"
             raise DataError(f"{' or '.join(self.files)}: changed while it was read; {advice}")
 
 
 class TrainingText:
-    """The corpora that a config trains on, as one text: their pairs one after another."""
+    """What a config names for a language pair: the corpora that it trains on, as one text, a list of words, and sets."""
 
     def __init__(self, data: DataConfig, suffix: str = ""):
         """`suffix`: what follows "train" in messages."""
         self.corpora = corpora = data.corpora
         self.name = ", ".join(" ".join(corpus.files) for corpus in corpora)
+        self.files = [file for corpus in corpora for file in corpus.files]
         firsts = [corpus.files[0] for corpus in corpora]
         # What each corpus is called: its first file, or all of its files where others begin with the same one.
         self.corpus_names = [" ".join(one.files) if firsts.count(one.files[0]) > 1 else one.files[0] for one in corpora]
         self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
         self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
-        self.sets = list[TextSet]()
+
+        def text_set(name: str, label: str, files: list[str], columns: str | None, **more: Any) -> TextSet:
+            return TextSet(name, label, files, data.columns_of(files, columns), data.on_bad_line, **more)
+
+        self.sets, columns = list[TextSet](), data.columns
         for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
-            number, called = (f"-{i + 1}", f" {own}") if len(corpora) > 1 else ("", "")
-            reading = data.columns_of(one.files, data.columns), data.on_bad_line, data.dedup
-            self.sets.append(TextSet(f"train{number}", f"train{suffix}{called}", one.files, *reading, i, one.rewrite))
+            number, key, called = (f"-{i + 1}", f".{i}", f" {own}") if len(corpora) > 1 else ("", "", "")
+            how: dict[str, Any] = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite, "key": f"train{key}"}
+            self.sets.append(text_set(f"train{number}", f"train{suffix}{called}", one.files, columns, **how))
+        named = {"dev": (data.dev, "dev")} if data.dev else {}
+        named |= {name: (files, f"test.{name}") for name, files in data.test.items()}
+        self.named = [
+            text_set(name, f"{name}{suffix}", files, columns, key=key) for name, (files, key) in named.items()
+        ]
+        self.words, words = None, data.words
+        if words is not None:
+            how = {"dedup": True, "corpus": len(corpora), "key": "words.files"}
+            self.words = text_set("words", "words", words.files, words.columns, **how)
 
     @property
-    def files(self) -> list[str]:
-        return [file for corpus in self.corpora for file in corpus.files]
+    def all_sets(self) -> list[TextSet]:
+        return [*self.sets, *self.named, *([self.words] if self.words is not None else [])]
 
     def format_place(self, place: Place) -> str:
         """`line 12`, `unit 12` of a memory, or where there are several corpora or a list of words `web.tsv:12`."""
@@ -343,8 +338,9 @@ class TrainingText:
     def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
         for one in self.sets:
-            bad = on_bad_line or one.on_bad_line
-            yield from one.rewritten(read_pairs(one.files, columns=one.columns, on_bad_line=bad, corpus=one.corpus))
+            yield from one.rewritten(
+                read_pairs(one.files, one.columns, on_bad_line or one.on_bad_line, corpus=one.corpus)
+            )
 
     def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
         """The pairs as they are in their files, without those that are not UTF-8. `reports` gets one for each corpus."""
@@ -374,55 +370,41 @@ def places_in_table(rows: Iterator[str]) -> Places:
     return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
 
 
-def _named_files(data: DataConfig) -> dict[str, list[str]]:
-    """What the training text, the sets and the list of words of a language pair are read from, by their keys."""
-    corpora, words = data.corpora, data.words
-    found = {f"train.{number}" if len(corpora) > 1 else "train": one.files for number, one in enumerate(corpora)}
-    found |= {"dev": data.dev} if data.dev else {}
-    found |= {"words.files": words.files} if words is not None else {}
-    return found | {f"test.{name}": files for name, files in data.test.items()}
-
-
 def refuse_exchanged(data: DataConfig) -> None:
     """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as `find_layout`
     does for a table."""
-    for pair in data.directions:
-        for key, files in _named_files(pair).items():
-            columns = pair.words.columns if pair.words is not None and key == "words.files" else pair.columns
-            found: tuple[str | None, str | None] | None
-            if len(files) == 2:
-                found, said = languages_of_files(*files), "by their names"
-                advice = "exchange the two, or rename them"
-            elif Path(files[0]).is_file():
-                # Here, because most text has no columns.
-                from mt_cli.data.tables import find_layout, format_columns_option
+    for pair, one in ((own, one) for own in data.directions for one in TrainingText(own).all_sets):
+        found: tuple[str | None, str | None] | None
+        if len(one.files) == 2:
+            found, said = languages_of_files(*one.files), "by their names"
+            advice = "exchange the two, or rename them"
+        elif Path(one.files[0]).is_file():
+            from mt_cli.data.tables import find_layout, format_columns_option  # here, because most text has no columns
 
-                layout = find_layout(Path(files[0]), pair.columns_of(files, columns))
-                found, said = layout.languages, "by its header"
-                advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
-            else:
-                continue  # it is named as missing where it is read
-            codes = [language(code or "") for code in found or ()]
-            if codes == [language(pair.tgt_lang), language(pair.src_lang)] and codes[0] != codes[1]:
-                raise UsageError(
-                    f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}, expected source {pair.src_lang} and"
-                    f" target {pair.tgt_lang}; {advice}"
-                )
+            layout = find_layout(Path(one.files[0]), one.columns)
+            found, said = layout.languages, "by its header"
+            advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
+        else:
+            continue  # it is named as missing where it is read
+        codes = [language(code or "") for code in found or ()]
+        if codes == [language(pair.tgt_lang), language(pair.src_lang)] and codes[0] != codes[1]:
+            named = f"{' '.join(one.files)}: {said} source {codes[0]} and target {codes[1]}"
+            raise UsageError(f"{named}, expected source {pair.src_lang} and target {pair.tgt_lang}; {advice}")
 
 
 def refuse_missing_files(data: DataConfig, at: str, is_trained: bool) -> list[str]:
     """What is wrong with the files that a language pair names; `at`: before the names of their keys. Test sets and
     monolingual text are read before the first checkpoint only."""
-    named = {key: files for key, files in _named_files(data).items() if not (is_trained and key.startswith("test."))}
+    text, problems = TrainingText(data), list[str]()
+    named = {one.key: one.files for one in text.all_sets if not (is_trained and one.key.startswith("test."))}
     if data.monolingual is not None and not is_trained:
         named |= {"monolingual.tgt": data.monolingual.tgt, "monolingual.src": data.monolingual.src or []}
-    problems, training_files = [], [Path(file) for corpus in data.corpora for file in corpus.files]
     for key, files in named.items():
         for path in map(Path, files):
             if not path.is_file():
                 found = "is not a regular file" if path.exists() else "no such file"
                 problems.append(f"{path}: {found}; check data.{at}{key} (paths are relative to where mt is started)")
-            elif key.startswith("monolingual") and any(one.exists() and one.samefile(path) for one in training_files):
+            elif key.startswith("monolingual") and any(Path(one).exists() and path.samefile(one) for one in text.files):
                 advice = f"give data.{at}{key} text that is not translated yet"
                 problems.append(f"{path} is a file of data.train, too; {advice}")
         if len(files) == 2 and all(Path(file).is_file() for file in files) and Path(files[0]).samefile(files[1]):

@@ -1,4 +1,4 @@
-"""Reads text as people write it in the way of the training text, so that the model sees what it has learnt from.
+"""What the training text is like, and text as people write it read in that way, so that the model sees what it has learnt from.
 
 Invisible characters that training has not are dropped; other characters that it has not are read as variants that it has
 (quotation marks among each other, digits, widths); words with characters for which it has nothing are spans that are copied;
@@ -42,6 +42,7 @@ _USUAL = 0.001  # share of the lines that begin or end so, from which on the mod
 _MOSTLY = 0.9  # of the lines
 _MAX_WORDS = 300_000  # counted at a time: about 50 MB
 _MAX_CAPITALS = 50_000  # words that are kept
+_OUTLIERS = 0.001  # share of the pairs at either end that counts as unusual: any corpus has a few misaligned pairs
 _LEAST_IN_CAPITALS, _LEAST_IN_TITLE = 4, 4  # letters of a text in capitals, words of one in title case
 
 
@@ -58,19 +59,52 @@ class Style(BaseModel):
     capitals: dict[str, str] = Field({}, max_length=_MAX_CAPITALS)  # words that have capitals also within a line
 
 
-class StyleCounter:
-    """Learns the style of a text line by line; memory does not grow with it."""
+_Deviation = Annotated[float, Field(ge=-1e6, le=1e6)]
 
-    def __init__(self) -> None:
-        self.characters, self._words = set[str](), Counter[str]()
-        self._starts, self._ends = Counter[str](), Counter[str]()
-        self._n_lines = self._n_cased = self._n_capital = 0
 
-    def add(self, text: str) -> None:
-        """Counts a line of normalized text in which symbols stand for spans."""
+class CorpusProfile(BaseModel):
+    """What a run keeps of its training text, so that text which is translated later can be compared with what the model has
+    seen. Lengths are in tokens, the end symbol counted."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    longest_src: int = Field(ge=0)
+    several_sentences: float = Field(ge=0, le=1)  # share of the source lines that hold more than one sentence
+    length_ratio: float = Field(ge=0, le=1e6)  # target tokens for each source token
+    shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
+    longest_deviation: _Deviation
+    style: Style  # of the source
+    tgt_characters: str = ""  # sorted
+    abbreviations: tuple[str, ...] = Field((), max_length=MAX_ABBREVIATIONS)  # of the source
+    spelling: Spelling = {}  # characters of the source that are read as others
+
+    def usual_lengths(self, n_src: int) -> tuple[int, int]:
+        """The least and the most tokens of a translation; the variance grows with the length (Gale and Church 1993)."""
+        usual, scale = self.length_ratio * n_src, n_src**0.5
+        least, most = usual + self.shortest_deviation * scale, usual + self.longest_deviation * scale
+        return max(0, math.floor(least)), math.ceil(most)
+
+    @property
+    def characters(self) -> str:
+        return self.style.characters
+
+
+class ProfileBuilder:
+    """Collects what a profile says of the source text, line by line; memory does not grow with the text."""
+
+    def __init__(self, abbreviations: tuple[str, ...] = (), known: Iterable[str] = ()):
+        """`known`: characters that were read in an earlier training."""
+        self._abbreviations, self._characters, self._tgt_characters = abbreviations, set(known), set[str]()
+        self._starts, self._ends, self._words = Counter[str](), Counter[str](), Counter[str]()
+        self._n_lines = self._n_several = self._n_cased = self._n_capital = 0
+
+    def add(self, src: str, tgt: str) -> None:
+        """Counts a normalized pair in which symbols stand for spans."""
         self._n_lines += 1
-        self.characters.update(text)
-        before, core, after = _split(text)
+        self._n_several += len(sentences(src, self._abbreviations)) > 1
+        self._characters.update(src)
+        self._tgt_characters.update(tgt)
+        before, core, after = _split(src)
         self._starts[before[-_LONGEST_EDGE:]] += 1
         self._ends[after[:_LONGEST_EDGE]] += 1
         if core.lower() != core.upper() and not core.isupper():
@@ -91,13 +125,37 @@ class StyleCounter:
             for edges in (self._starts, self._ends)
         )
         return Style(
-            characters="".join(sorted(char for char in self.characters if not _HELD.match(char))),
+            characters="".join(sorted(char for char in self._characters if not _HELD.match(char))),
             starts=starts,
             ends=ends,
             has_ends=sum(self._ends[end] for end in ends) > _MOSTLY * self._n_lines,
             has_capital_starts=self._n_capital > _MOSTLY * max(1, self._n_cased),
             capitals={word.lower(): word for _, word in frequent[:_MAX_CAPITALS]},
         )
+
+    def profile(
+        self, n_src: npt.NDArray[np.int64], n_tgt: npt.NDArray[np.int64], longest_src: int, spelling: Spelling
+    ) -> CorpusProfile:
+        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
+        import numpy as np  # here, because the command line imports this file and starts without numpy
+
+        src, tgt = n_src + 1, n_tgt + 1
+        ratio = tgt.sum() / src.sum()
+        shortest, longest = np.quantile((tgt - ratio * src) / np.sqrt(src), (_OUTLIERS, 1 - _OUTLIERS)).tolist()
+        return CorpusProfile(
+            longest_src=longest_src + 1,
+            several_sentences=self._n_several / self._n_lines,
+            length_ratio=float(ratio),
+            shortest_deviation=shortest,
+            longest_deviation=longest,
+            style=self.style(),
+            tgt_characters="".join(sorted(self._tgt_characters)),
+            abbreviations=self._abbreviations,
+            spelling=spelling,
+        )
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -249,78 +307,3 @@ def is_invisible(char: str) -> bool:
     return (
         unicodedata.category(char) in ("Cf", "Cc", "Cn") or char in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc"
     )
-
-
-# The profile -----------------------------------------------------------------------------------------------------------
-
-_Deviation = Annotated[float, Field(ge=-1e6, le=1e6)]
-_OUTLIERS = 0.001  # share of the pairs at either end that counts as unusual: any corpus has a few misaligned pairs
-
-
-class CorpusProfile(BaseModel):
-    """Lengths are in tokens, the end symbol counted."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
-
-    longest_src: int = Field(ge=0)
-    several_sentences: float = Field(ge=0, le=1)  # share of the source lines that hold more than one sentence
-    length_ratio: float = Field(ge=0, le=1e6)  # target tokens for each source token
-    shortest_deviation: _Deviation  # of a target's length from that ratio, over the square root of the source's length
-    longest_deviation: _Deviation
-    style: Style  # of the source
-    tgt_characters: str = ""  # sorted
-    abbreviations: tuple[str, ...] = Field((), max_length=MAX_ABBREVIATIONS)  # of the source
-    spelling: Spelling = {}  # characters of the source that are read as others
-
-    def usual_lengths(self, n_src: int) -> tuple[int, int]:
-        """The least and the most tokens of a translation; the variance grows with the length (Gale and Church 1993)."""
-        usual, scale = self.length_ratio * n_src, n_src**0.5
-        least, most = usual + self.shortest_deviation * scale, usual + self.longest_deviation * scale
-        return max(0, math.floor(least)), math.ceil(most)
-
-    @property
-    def characters(self) -> str:
-        return self.style.characters
-
-
-class ProfileBuilder:
-    """Collects what a profile says of the source text, line by line; memory does not grow with the text."""
-
-    def __init__(self, abbreviations: tuple[str, ...]):
-        self._abbreviations = abbreviations
-        self._n_lines, self._n_several, self._style, self._tgt_characters = 0, 0, StyleCounter(), set[str]()
-
-    def add(self, src: str, tgt: str) -> None:
-        """Counts a normalized pair."""
-        self._n_lines += 1
-        self._n_several += len(sentences(src, self._abbreviations)) > 1
-        self._style.add(src)
-        self._tgt_characters.update(tgt)
-
-    def profile(
-        self,
-        src_lengths: npt.NDArray[np.int64],
-        tgt_lengths: npt.NDArray[np.int64],
-        longest_src: int,
-        spelling: Spelling,
-        known: Iterable[str] = (),
-    ) -> CorpusProfile:
-        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source.
-        `known`: characters that were read in an earlier training."""
-        import numpy as np  # here, because the command line imports this file and starts without numpy
-
-        self._style.characters.update(known)
-        src, tgt = src_lengths + 1, tgt_lengths + 1
-        ratio = tgt.sum() / src.sum()
-        shortest, longest = np.quantile((tgt - ratio * src) / np.sqrt(src), (_OUTLIERS, 1 - _OUTLIERS)).tolist()
-        return CorpusProfile(
-            longest_src=longest_src + 1,
-            several_sentences=self._n_several / self._n_lines,
-            length_ratio=float(ratio),
-            shortest_deviation=shortest,
-            longest_deviation=longest,
-            style=self._style.style(),
-            tgt_characters="".join(sorted(self._tgt_characters)),
-            abbreviations=self._abbreviations,
-            spelling=spelling,
-        )

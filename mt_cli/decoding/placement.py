@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Weights = npt.NDArray[np.float64]
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>", re.DOTALL)
-_LEAST_SHARE = 0.49  # of what a word gives, from which on it belongs to a content: of two stretches alike the longer
+_LEAST_SHARE = 0.65  # of a word's links, from which on it belongs to a content
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )  # that HTML never closes
@@ -131,11 +131,16 @@ def _elements(marks: Sequence[Mark]) -> list[_Element]:
 def _best_stretch(
     weights: Weights, source: tuple[int, int], target: tuple[int, int], taken: Sequence[tuple[int, int]]
 ) -> tuple[int, int]:
-    """The target words, of those that are free, that attend most to the source words: the stretch of the largest sum of what
-    each gives to them above `_LEAST_SHARE`."""
+    """The target words, of those that are free, that are linked most with the source words: the stretch of the largest sum of
+    the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are linked (Liang et
+    al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others more."""
     free = [not any(start <= word < end for start, end in taken) for word in range(*target)]
     best = (-np.inf, target[1], target[1])
-    share = weights[:, slice(*source)].sum(1) / np.maximum(weights.sum(1), 1e-9) - _LEAST_SHARE
+    links = weights**2 / np.maximum(weights.sum(0), 1e-9)
+    share = links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9) - _LEAST_SHARE
+    share = np.maximum(
+        share, _LEAST_SHARE - 0.99
+    )  # another's word between two of the content costs less than one of these
     total, start = -np.inf, target[0]
     for word in range(*target):
         if not free[word - target[0]]:

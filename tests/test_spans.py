@@ -21,7 +21,7 @@ from mt_cli.evaluation.robustness import with_typing_errors
 @pytest.mark.parametrize(
     ("text", "spans"),
     [
-        ("%s of %d, %1$s %(name)s, 100% sure, 5%s", ["%s", "%d", "%1$s", "%(name)s"]),
+        ("%s of %d, %1$s %(name)s, 100% sure, 5%s, %<PRIuMAX>", ["%s", "%d", "%1$s", "%(name)s", "%<PRIuMAX>"]),
         ("{user_name} {{ x }} {% tag %} ${x} $1 $5.00 {two words}", ["{user_name}", "{{ x }}", "{% tag %}", "${x}", "$1"]),
         ('<x id="2"/> <b>a</b> a < b > c & d &amp; e', ['<x id="2"/>', "<b>", "</b>", "&amp;"]),
         ("[X7X] a\\nb [see] #tag @me C# #1", ["[X7X]", "\\n", "#tag", "@me"]),

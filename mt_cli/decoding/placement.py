@@ -138,9 +138,8 @@ def _best_stretch(
     best = (-np.inf, target[1], target[1])
     links = weights**2 / np.maximum(weights.sum(0), 1e-9)
     share = links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9) - _LEAST_SHARE
-    share = np.maximum(
-        share, _LEAST_SHARE - 0.99
-    )  # another's word between two of the content costs less than one of these
+    # Another's word between two words of the content costs less than one of these is worth.
+    share = np.maximum(share, _LEAST_SHARE - 0.99)
     total, start = -np.inf, target[0]
     for word in range(*target):
         if not free[word - target[0]]:

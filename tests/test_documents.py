@@ -15,8 +15,7 @@ import pytest
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.documents import translate
-from mt_cli.documents.document import Document, Written
-from mt_cli.documents.formats import open_document
+from mt_cli.documents.document import Document, Written, open_document
 from mt_cli.errors import MTError
 
 PO = r"""# Translation of an app.

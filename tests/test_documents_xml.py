@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from mt_cli.documents.document import Document, Written
-from mt_cli.documents.formats import open_document
+from mt_cli.documents.document import Document, Written, open_document
 from mt_cli.errors import DataError, UsageError
 
 X1 = """<?xml version="1.0"?>

@@ -152,7 +152,8 @@ def test_without_what_training_was_like_length_and_characters_give_no_doubt(bare
 
 def test_json_counts_the_pieces_of_a_line_through_its_parts(translator: Translator) -> None:
     lines = explain_lines(translator, translator.translations(["red cat", "", "the cat sees the dog " * 9], n_best=2))
-    short, blank, split = map(json.loads, to_json(translator, lines, [50.04, None, 7.0]))
+    estimated = [line._replace(chrf=chrf) for line, chrf in zip(lines, [50.04, None, 7.0], strict=True)]
+    short, blank, split = map(json.loads, to_json(translator, estimated))
     assert (short["estimated_chrf"], blank["estimated_chrf"], blank["alignment"]) == (50.0, None, "")
     n_first = len(lines[2].translation.parts[0].hypotheses[0].ids)
     links = [tuple(map(int, link.split("-"))) for link in split["alignment"].split()]

@@ -1,4 +1,4 @@
-"""`mt translate`: a thin layer over `Translator`, for lines; documents are in `documents.py`."""
+"""`mt translate`: a thin layer over `Translator`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def translate(
         return translator
 
     if file is not None:
-        from mt_cli.cli.documents import is_document, open_documents, translate_documents
+        from mt_cli.documents.document import is_document
+        from mt_cli.documents.translate import open_documents, translate_documents
 
         if file.is_dir() or is_document(file):
             of_lines = {"prefix": prefix, "markup": markup, "json": as_json, "bad_input": bad_input == "replace"}
@@ -110,8 +111,8 @@ def translate_lines(
     object. `is_talking`: says below each translation why it may be wrong."""
     was_split, n_terms, lacking, estimate = False, 0, Counter[str](), None
     if is_json or shows_doubts or is_talking:
-        from mt_cli.explain.doubts import explain_lines, to_json
-        from mt_cli.explain.estimate import load_estimate
+        from mt_cli.explain.doubts import to_json
+        from mt_cli.explain.estimate import explain_estimated, load_estimate
 
         estimate = None if shows_doubts and not is_json else load_estimate(translator)
     for n_before, lines in batches:
@@ -132,19 +133,18 @@ def translate_lines(
         if not (is_json or shows_doubts or is_talking):
             yield output
             continue
-        explained = explain_lines(translator, translations)
-        estimated = estimate.of(translator, explained) if estimate is not None else [None] * len(explained)
-        reasons = [[f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts] for line in explained]
-        for number, of_line in enumerate(reasons if shows_doubts else (), n_before + 1):
-            for reason in of_line:
-                log.info(f"doubt: {name}:{number}: {reason}")
-        yield to_json(translator, explained, estimated) if is_json else output  # is written when the next line runs
-        for of_line, chrf in zip(reasons if is_talking else (), estimated, strict=False):
-            if estimate and chrf is not None and chrf < estimate.low:
-                of_line.insert(0, f"estimated chrF {chrf:.0f}, on the dev set {estimate.dev_chrf:.0f}")
-            if of_line:
+        explained = explain_estimated(translator, translations, estimate)
+        for number, line in enumerate(explained if shows_doubts else (), n_before + 1):
+            for doubt in line.doubts:
+                log.info(f"doubt: {name}:{number}: {doubt}")
+        yield to_json(translator, explained) if is_json else output  # is written when the next line runs
+        for line in explained if is_talking else ():
+            reasons = list(map(str, line.doubts))
+            if estimate and line.chrf is not None and line.chrf < estimate.low:
+                reasons.insert(0, f"estimated chrF {line.chrf:.0f}, on the dev set {estimate.dev_chrf:.0f}")
+            if reasons:
                 width = min(_MAX_REMARK, shutil.get_terminal_size().columns)
-                log.info(shortened(f"may be wrong: {'; '.join(of_line)}", width))
+                log.info(shortened(f"may be wrong: {'; '.join(reasons)}", width))
     if "glossary" in settings:
         named = [f"{term} ({n})" for term, n in lacking.most_common(_N_NAMED)]
         why = f"; not used: {', '.join(named)}{' ...' * (len(lacking) > _N_NAMED)}" if lacking else ""

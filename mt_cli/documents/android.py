@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mt_cli.data.languages import language
-from mt_cli.documents.document import Edit, Slot, TextDocument, Written, edited
+from mt_cli.documents.document import Edit, Slot, Written, edited, remarks_of
 from mt_cli.documents.xml import Element, XmlDocument
 
 # The categories of whole numbers that differ from one and other (CLDR).
@@ -27,44 +26,36 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))|(?<!\\)\"|\s+", re.DOTALL)
 _MEANT = {"n": "\n", "t": "\t"}
 
 
-def read(content: bytes, name: str) -> TextDocument:
-    """Raises DataError for damaged XML and other files."""
-    return AndroidStrings(content, name, "resources")
-
-
 class AndroidStrings(XmlDocument):
-    has_html = True
+    root_name, has_html = "resources", True
 
-    def __init__(self, content: bytes, name: str, root: str):
-        super().__init__(content, name, root)
-        for one in self.root.children:
+    def __init__(self, content: bytes, name: str):
+        super().__init__(content, name)
+        for one in self.root.all("string", "string-array", "plurals"):
             for number, item in enumerate([one] if one.name == "string" else one.all("item")):
-                if one.name in ("string", "string-array", "plurals"):
-                    kind = "" if item is one else f" {item.get('quantity', str(number))}"
-                    self.slots += self._slot(f"{one.name} {one.get('name')}{kind}", item)
+                kind = "" if item is one else f" {item.get('quantity', str(number))}"
+                self.slots += self._slot(f"{one.name} {one.get('name')}{kind}", item, one)
 
-    def _slot(self, place: str, element: Element) -> Iterator[Slot]:
+    def _slot(self, place: str, element: Element, owner: Element) -> Iterator[Slot]:
         start, end, codes, read, write = self.content(element, lambda one: not one.prefix)  # xliff:g is not translated
         is_reference = re.match(r"\s*(?:@[\w:+.]+/|\?[\w:]+\s*\Z)", self.inner(element)) and not codes
         is_kept = is_reference or any(one.get("translatable") == "false" for one in (element, *element.ancestors()))
         of_segment: dict[str, Any] = {"place": place, "context": place, "is_asked": not is_kept}
         change = lambda raw: read(_plain(raw)), lambda text: _escaped(write(text))
-        for slot in self.slot(start, end, codes, *change, **of_segment):
-            yield replace(slot, owner=element)
+        return self.slot(start, end, codes, *change, owner=owner, **of_segment)
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
-        remarks = dict[Element, dict[str, None]]()  # of strings, arrays and plurals
-        for slot, one in changes:
-            remarks.setdefault(slot.owner if slot.owner.name == "string" else slot.owner.parent, {})[one.remark] = None
-        for above, own in remarks.items():
-            if remark := "; ".join(filter(None, own)).replace("--", "- -"):
-                yield Edit(above.start, above.start, f"<!-- mt: {remark} -->{self.newline}    ")
+        remarks = remarks_of(changes)  # of strings, arrays and plurals
+        for above, remark in remarks.items():
+            if remark:
+                shown = remark.replace("--", "- -")
+                yield Edit(above.start, above.start, f"<!-- mt: {shown} -->{self.newline}    ")
         # Of the target's categories those that the source lacks are as its other, and the rest is left out.
         names = _CATEGORIES.get(language(tgt_lang), ["one", "other"])
         for plurals in remarks:
             items = {item.get("quantity"): item for item in plurals.all("item")}
             if plurals.name == "plurals" and (other := items.get("other")):
-                own_change = self.filled(one for one in changes if one[0].owner is other)
+                own_change = self.filled(one for one in changes if other.start < one[0].start < other.end)
                 content = edited(self.text, own_change, other.start, other.end)
                 before = self.text[plurals.first : other.start]
                 lead = before[len(before.rstrip()) :]

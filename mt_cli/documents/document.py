@@ -1,7 +1,6 @@
 """A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
 
-Each format is a file beside this one that says where the slots are, and which codes within them are copied. In the text of
-a segment a tag stands for each code: `<g1>` and `</g1>` for two that belong together, `<x2/>` for others.
+Each format is a file beside this one that says where the slots are, and which codes within them are copied.
 """
 
 from __future__ import annotations
@@ -13,13 +12,26 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mt_cli.data.spans import Markup, escaped
-from mt_cli.errors import DataError
+from mt_cli.errors import DataError, UsageError
+
+# By the suffix of a name, what makes a Document of the content, the name and, of tables, the column; imported when it is needed.
+FORMATS = {
+    ".po": "po.PoDocument", ".pot": "po.PoDocument", ".srt": "subtitles.read", ".vtt": "subtitles.read", ".html": "html.read",
+    ".htm": "html.read", ".md": "markdown.MarkdownDocument", ".json": "strings.read", ".properties": "strings.read",
+    ".csv": "table.read", ".tsv": "table.read", ".xlsx": "table.read_workbook", ".xliff": "xliff.Xliff", ".xlf": "xliff.Xliff",
+    ".docx": "office.read", ".odt": "office.read", ".xml": "android.AndroidStrings", ".txt": "document.read_lines",
+}  # fmt: skip
+TABLES = (".csv", ".tsv", ".xlsx")
+WITH_REMARKS = (".po", ".pot", ".xlf", ".xliff", ".xml")  # which have a place for a comment on a translation
 
 TAG = re.compile(r"(</?g\d+>|<x\d+/>)")
 _MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+_SAVE_AS_UTF_8 = "save the file as UTF-8, and let it declare so"
 _MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF8, "utf-8"))
 
 
@@ -65,7 +77,8 @@ class Edit(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A stretch within a segment that is copied. Those of kind + open what the next - of the same name closes."""
+    """A stretch within a segment that is copied. In the text a tag stands for it: `<x2/>`; or `<g1>` and `</g1>`, where one
+    of kind + opens what the next - of the same name closes."""
 
     start: int
     end: int
@@ -108,7 +121,7 @@ class TextDocument:
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             found = f"{name}:{line}: byte 0x{content[error.start]:02x}, which {self.encoding} text cannot have here"
-            raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
+            raise DataError(f"{found}; {_SAVE_AS_UTF_8}") from None
         except LookupError:
             raise DataError(f"{name}: the encoding {encoding!r} is not known; save the file as UTF-8") from None
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
@@ -131,7 +144,7 @@ class TextDocument:
         except UnicodeEncodeError as error:
             line, char = text.count("\n", 0, error.start) + 1, text[error.start]
             found = f"{self.name}:{line}: the translation has {char!r}, which {self.encoding} cannot write"
-            raise DataError(f"{found}; save the file as UTF-8, and let it declare so") from None
+            raise DataError(f"{found}; {_SAVE_AS_UTF_8}") from None
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterable[Edit]:
         """What else changes in the file: flags, comments, the name of the language."""
@@ -178,7 +191,7 @@ class TextDocument:
 
     def slot(
         self, start: int, end: int, codes: Sequence[Code] = (), read: Callable[[str], str] = escaped,
-        write: Callable[[str], str] = html.unescape, **of_segment: Any,
+        write: Callable[[str], str] = html.unescape, wrap: Callable[[str], str] = str, owner: Any = None, **of_segment: Any,
     ) -> Iterator[Slot]:  # fmt: skip
         """The slot of a stretch, if it has words. Codes at its edges without words stay outside, if they belong to no pair."""
         text, inner = self.text, list(codes)
@@ -195,7 +208,7 @@ class TextDocument:
         coded_text, tags = self.coded(start, end, inner, read)
         if has_words(coded_text):
             own = {"place": f"line {self.line(start)}", "markup": "xml"} | of_segment
-            yield Slot(start, end, Segment(coded_text, **own), write, codes=tags)
+            yield Slot(start, end, Segment(coded_text, **own), write, wrap, tags, owner)
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -220,3 +233,48 @@ def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
 
 def has_words(coded_text: str) -> bool:
     return any(map(str.isalpha, html.unescape(_MARKUP.sub("", coded_text))))
+
+
+def remarks_of(changes: Iterable[tuple[Slot, Written]]) -> dict[Any, str]:
+    """What is said of the slots of each owner, each remark once."""
+    found = dict[Any, dict[str, None]]()
+    for slot, one in changes:
+        found.setdefault(slot.owner, {})[" ".join(one.remark.split())] = None
+    return {owner: "; ".join(filter(None, own)) for owner, own in found.items()}
+
+
+def read_lines(content: bytes, name: str) -> TextDocument:
+    """Plain text, of which each line is a segment."""
+    document = TextDocument(content, name)
+    lines = (found for found in re.finditer(r"[^\r\n]+", document.text) if found[0].strip())
+    document.slots = [Slot(*one.span(), Segment(one[0], f"line {document.line(one.start())}")) for one in lines]
+    return document
+
+
+def read_document(content: bytes, name: str, column: str | None = None) -> Document:
+    """`column`, of a table: a column's name, or its number where the first row is text, too; SOURCE,TARGET for two.
+
+    Raises DataError for content that is not what the name says, and UsageError where `column` is missing or of no use.
+    """
+    suffix = Path(name).suffix.lower()
+    if suffix not in TABLES and column is not None:
+        raise UsageError(f"{name}: no table, so --column has no effect; leave it out")
+    if suffix in TABLES and column is None:
+        raise UsageError(f"{name}: a table; say by --column which column is to be translated")
+    module, _, reader = FORMATS[suffix].partition(".")
+    read: Callable[..., Document] = getattr(import_module(f"mt_cli.documents.{module}"), reader)
+    return read(content, name, *([] if column is None else [column]))
+
+
+def is_document(path: Path) -> bool:
+    """Whether `mt translate` translates it as a document, and not line by line."""
+    return path.suffix.lower() in FORMATS.keys() - {".txt"}
+
+
+def open_document(path: Path, column: str | None = None) -> Document:
+    """As `read_document`. Raises DataError also for a file that cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; give a file that can be read") from None
+    return read_document(content, str(path), column)

@@ -37,10 +37,6 @@ _CODE = re.compile(
 _BREAK = re.compile(r"[ \t]*(?:\r?\n|\r)[ \t>]*")
 
 
-def read(content: bytes, name: str) -> TextDocument:
-    return MarkdownDocument(content, name)
-
-
 class MarkdownDocument(TextDocument):
     def __init__(self, content: bytes, name: str):
         super().__init__(content, name)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mt_cli.data.units import PoEntry, po_entries, po_header
-from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
+from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written, remarks_of
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -24,15 +24,11 @@ _DIRECTIVES = re.compile(
 )
 
 
-def read(content: bytes, name: str) -> TextDocument:
-    """Raises DataError for a line that PO files have not, for a file without header and for a formula of plurals that is none."""
-    return PoDocument(content, name)
-
-
 class PoDocument(TextDocument):
     is_bilingual = True
 
     def __init__(self, content: bytes, name: str):
+        """Raises DataError also for a line that PO files have not, for no header and for a formula of plurals that is none."""
         charset = declared[1].decode() if (declared := _CHARSET.search(content)) else "utf-8"
         super().__init__(content, name, "utf-8" if charset == "CHARSET" else charset)
         entries = list(po_entries(self.text, name))
@@ -78,11 +74,9 @@ class PoDocument(TextDocument):
         return Slot(target.start, target.end, segment, partial(_quoted, text, self.newline), owner=entry)
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
-        remarks, newline = dict[PoEntry, dict[str, None]](), self.newline
-        for slot, one in changes:
-            remarks.setdefault(slot.owner, {})[" ".join(one.remark.split())] = None
-        for entry, own in remarks.items():
-            remark, start = "; ".join(filter(None, own)), entry.keywords - len(entry.comments)
+        newline = self.newline
+        for entry, remark in remarks_of(changes).items():
+            start = entry.keywords - len(entry.comments)
             if remark:
                 old = re.search(rf"(?m)^{_REMARK}.*\n", entry.comments)
                 place = (start + old.start(), start + old.end()) if old else (entry.start, entry.start)

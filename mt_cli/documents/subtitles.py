@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
@@ -119,8 +118,7 @@ def _slot(document: TextDocument, cues: list[Cue]) -> Iterator[Slot]:
             pieces[n] = document.newline.join(_split(piece, [1] * max(1, n_lines)))
         return "".join(piece + stamps for piece, stamps in zip(pieces, [*between, ""], strict=True))
 
-    for slot in document.slot(cues[0].start, cues[-1].end, codes, read):
-        yield replace(slot, wrap=wrap)
+    return document.slot(cues[0].start, cues[-1].end, codes, read, wrap=wrap)
 
 
 def _split(text: str, shares: Sequence[float]) -> list[str]:

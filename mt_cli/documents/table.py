@@ -1,13 +1,21 @@
-"""Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV and tab-separated."""
+"""Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV, workbooks (.xlsx)."""
 
 from __future__ import annotations
 
+import logging
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from html import unescape
 from typing import Any, NamedTuple
 
+from mt_cli.data.spans import escaped
 from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written, has_words
-from mt_cli.errors import UsageError
+from mt_cli.documents.xml import Archive, Element, XmlDocument
+from mt_cli.errors import DataError, MTError, UsageError
+
+log = logging.getLogger(__name__)
 
 _QUOTED = r'"(?:[^"]|"")*+"'
 
@@ -15,9 +23,11 @@ _QUOTED = r'"(?:[^"]|"")*+"'
 class Cell(NamedTuple):
     text: str
     row: int  # its line or its number
+    place: str  # in messages
     start: int
     end: int
-    element: Any = None
+    element: Any = None  # of a workbook
+    is_formula: bool = False
 
 
 Row = dict[int, Cell]  # by column, from 0
@@ -45,11 +55,12 @@ class Table(TextDocument):
         self.is_widened, self.is_bilingual = len(names) == 1, names[1:] != names[:1]
         self.tgt = max((max(row) + 1 for row in self.rows), default=0) if self.is_widened else known.index(names[1])
         for row in self.rows[self.has_header :]:
-            if self.src in row and has_words(text := self.source_text(row[self.src])):
+            if (cell := row.get(self.src)) and not cell.is_formula and has_words(cell.text):
                 target = row[self.tgt].text if self.is_bilingual and self.tgt in row else ""
-                segment = Segment(text, self.place(row[self.src]), None, target, not target)
                 start, end, write = self.place_for(row)
-                self.slots.append(Slot(start, end, segment, write, owner=id(row)))
+                self.slots.append(
+                    Slot(start, end, Segment(cell.text, cell.place, None, target, not target), write, owner=id(row))
+                )
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
         changed = {slot.owner for slot, _ in changes}
@@ -58,12 +69,6 @@ class Table(TextDocument):
             if is_header or (self.has_equal_rows and id(row) not in changed):
                 start, end, write = self.place_for(row)
                 yield Edit(start, end, write(tgt_lang if is_header else ""))
-
-    def source_text(self, cell: Cell) -> str:
-        return cell.text
-
-    def place(self, cell: Cell) -> str:
-        return f"line {cell.row}"
 
     def place_for(self, row: Row) -> tuple[int, int, Callable[[str], str]]:
         """Where the cell of the target is written in a row, and as what."""
@@ -91,7 +96,7 @@ class CsvTable(Table):
             if not found or (found[1].count('"') % 2 and found[1].startswith('"') and self.delimiter != "\t"):
                 raise self.error(at, "a quote that is not closed, or text behind one; correct the cell")
             text = found[1][1:-1].replace('""', '"') if re.fullmatch(_QUOTED, found[1]) else found[1]
-            row[len(row)] = Cell(text, self.line(at), *found.span(1))
+            row[len(row)] = Cell(text, line := self.line(at), f"line {line}", *found.span(1))
             at = found.end()
             if found[2] != self.delimiter:
                 if len(row) > 1 or found[1]:
@@ -108,3 +113,81 @@ class CsvTable(Table):
         special = "[\t\r\n]" if self.delimiter == "\t" else f'[{self.delimiter}\r\n"]'
         needs_quotes = text.startswith('"') or re.search(special, text)
         return '"{}"'.format(text.replace('"', '""')) if needs_quotes else text
+
+
+# Workbooks ------------------------------------------------------------------------------------------------------------
+
+
+def read_workbook(content: bytes, name: str, column: str) -> Archive:
+    """Raises DataError for a workbook that is damaged or hostile, and UsageError for a column that no visible sheet has."""
+    workbook, shared = Archive(content, name), list[str]()
+
+    def root_of(part: str) -> tuple[XmlDocument, Element]:
+        document = XmlDocument(workbook.read(part), f"{name} {part}")
+        return document, document.root
+
+    if "xl/sharedStrings.xml" in workbook.names():
+        strings, root = root_of("xl/sharedStrings.xml")
+        shared = [_text_in(strings, one) for one in root.all("si")]
+    relations = root_of("xl/_rels/workbook.xml.rels")[1].children
+    targets = {one.get("Id"): posixpath.join("/xl", one.get("Target"))[1:] for one in relations}
+    problem: MTError = DataError(f"{name}: no visible sheet with cells; show the one that is to be translated")
+    for sheet in root_of("xl/workbook.xml")[1].iter("sheet"):
+        part, title = targets.get(sheet.get("id"), ""), unescape(sheet.get("name"))
+        if sheet.get("state", "visible") == "visible" and "worksheets" in part:
+            table = Sheet(workbook.read(part), f"{name} sheet {title}")
+            table.rows = list(table.read_rows(title, shared))
+            try:
+                table.choose(column)
+                workbook.parts[part] = table
+            except UsageError as error:
+                problem = error
+                log.info(f"note: {error}; the sheet stays as it is")
+    if not workbook.parts:
+        raise problem
+    return workbook
+
+
+class Sheet(XmlDocument, Table):
+    """The cells of each visible sheet of a workbook. Formulas stay as they are; a translated cell has the style of its source."""
+
+    has_equal_rows = False
+
+    def read_rows(self, title: str, shared: list[str]) -> Iterator[Row]:
+        number = 0
+        for row in self.root.iter("row"):
+            number, column, cells = int(row.get("r") or number + 1), -1, Row()
+            for cell in row.all("c"):
+                column += 1
+                if letters := re.sub("[^A-Z]", "", cell.get("r")):
+                    column = reduce(lambda total, letter: 26 * total + ord(letter) - 64, letters, 0) - 1
+                value = next((unescape(self.inner(one)) for one in cell.all("v")), "")
+                if cell.get("t") == "s":
+                    value = shared[int(value)] if value.isdecimal() and int(value) < len(shared) else ""
+                text = _text_in(self, cell) if cell.get("t") == "inlineStr" else value
+                place = f"cell {title}!{_letters(column)}{number}"
+                cells[column] = Cell(text, number, place, cell.start, cell.end, cell, cell.find("f") is not None)
+            if cells:
+                yield cells
+
+    def place_for(self, row: Row) -> tuple[int, int, Callable[[str], str]]:
+        own, like = row.get(self.tgt), row.get(self.tgt) or row.get(self.src) or next(iter(row.values()))
+        behind = next((cell.start for column, cell in sorted(row.items()) if column > self.tgt), row[max(row)].end)
+        prefix, style = like.element.prefix, like.element.get("s")
+        tag = f'{prefix}c r="{_letters(self.tgt)}{like.row}"' + (f' s="{style}"' if style else "")
+
+        def write(text: str) -> str:
+            inner = f'<{prefix}is><{prefix}t xml:space="preserve">{escaped(text)}</{prefix}t></{prefix}is>'
+            return f'<{tag} t="inlineStr">{inner}</{prefix}c>'
+
+        return (own.start, own.end, write) if own else (behind, behind, write)
+
+
+def _letters(column: int) -> str:
+    return (_letters(column // 26 - 1) if column >= 26 else "") + chr(65 + column % 26)
+
+
+def _text_in(document: XmlDocument, element: Element) -> str:
+    """Without the pronunciation of Japanese names."""
+    own = (one for one in element.iter("t") if one.parent is None or one.parent.name != "rPh")
+    return "".join(unescape(document.inner(one)) for one in own)

@@ -1,4 +1,4 @@
-"""Translates the segments of a document, and keeps what is finished, so that the same command continues after a kill.
+"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a kill.
 
 This file knows no format.
 """
@@ -14,24 +14,84 @@ from collections import Counter
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
 from mt_cli.data.languages import is_other_language
 from mt_cli.data.spans import Markup
-from mt_cli.decoding.terms import TERM_OPTIONS
-from mt_cli.decoding.translator import Translator
-from mt_cli.documents.document import Document, Segment, Written
-from mt_cli.errors import DataError
-from mt_cli.explain.doubts import explain_lines
-from mt_cli.explain.estimate import Estimate, load_estimate
-from mt_cli.files import cannot_write, sha256_of_file
+from mt_cli.display import shortened
+from mt_cli.documents.document import TABLES, WITH_REMARKS, Document, Segment, Written, is_document, open_document
+from mt_cli.errors import DataError, UsageError
+from mt_cli.files import cannot_write, make_folders, sha256_of_file, write_bytes
+
+if TYPE_CHECKING:  # torch is imported when the documents are found to be right
+    from mt_cli.decoding.translator import Translator
+    from mt_cli.explain.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+
+
+class Jobs(NamedTuple):
+    documents: list[tuple[Path, Path, Document]]  # each with the file that it is of, and that of its translation
+    unfinished: Path  # where translations are kept until all documents are written
+
+
+def open_documents(source: Path, output: Path | None, column: str | None) -> Jobs:
+    """The document; or all of a folder but those that are written already.
+
+    Raises DataError for a file that is not what its name says, and UsageError for an output that cannot be meant.
+    """
+    if output is None:
+        kind = "a folder, and no run directory" if source.is_dir() else "a document"
+        raise UsageError(f"{source}: {kind}; say by --output where its translation is put")
+    if not source.is_dir():
+        if output.exists():
+            raise UsageError(f"{output} exists already; choose another --output")
+        if output.suffix.lower() != source.suffix.lower():
+            raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
+        unfinished = output.with_name(f".{output.name}.unfinished")
+        return Jobs([(source, output, open_document(source, column))], unfinished)
+    unfinished = output / ".unfinished"
+    if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
+    files = sorted(file for file in source.rglob("*") if file.is_file())
+    if others := [str(file.relative_to(source)) for file in files if not is_document(file)]:
+        log.info(f"left out, of no format that is known: {shortened(', '.join(others), 200)}")
+    if len(others) == len(files):
+        raise UsageError(f"{source}: no document in it; give a folder with files such as .po, .html or .docx")
+    documents = [
+        (file, target, open_document(file, column if file.suffix.lower() in TABLES else None))
+        for file in filter(is_document, files)
+        if not (target := output / file.relative_to(source)).exists()
+    ]
+    return Jobs(documents, unfinished)
+
+
+def translate_documents(
+    translator: Translator, jobs: Jobs, options: dict[str, Any], takes_all: bool, shows_doubts: bool
+) -> None:
+    """Writes each document when all of it is translated. `options`: keys of the config's `decoding` and those for terms. Raises
+    DataError for a document in other languages, and RunDirError where nothing can be written."""
+    for folder in {output.parent for _, output, _ in jobs.documents if jobs.unfinished.name == ".unfinished"}:
+        make_folders(folder)
+    if finished := Finished(jobs.unfinished):
+        log.info(f"continuing; {len(finished):,} translations are made already")
+    finished.add({})  # an output that cannot be written is told before the work
+    of_documents = DocumentTranslator(translator, options, finished)
+    for source, output, document in jobs.documents:
+        has_remarks = shows_doubts or source.suffix.lower() in WITH_REMARKS
+        translations = of_documents.translate(document, str(source), takes_all, has_remarks)
+        for segment, one in zip(document.segments, translations, strict=True):
+            if shows_doubts and one is not None and ": " in one.remark:  # not the estimate alone
+                log.info(f"doubt: {source}: {segment.place}: {one.remark}")
+        write_bytes(output, document.written(translations, translator.config.data.tgt_lang))
+        n_made = len(translations) - translations.count(None)
+        log.info(f"{output}: {n_made:,} of {len(translations):,} segments translated")
+    finished.remove()
 
 
 class Finished(dict[str, Written]):
@@ -59,9 +119,11 @@ class Finished(dict[str, Written]):
 
 
 class DocumentTranslator:
-    """A translator with its options, keys of the config's `decoding` and those for terms, for documents."""
+    """A translator with its options, for documents."""
 
     def __init__(self, translator: Translator, options: dict[str, Any], finished: Finished):
+        from mt_cli.decoding.terms import TERM_OPTIONS
+
         self._translator, self._options, self._finished = translator, options, finished
         weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
         search = {name: value for name, value in options.items() if name not in TERM_OPTIONS}
@@ -71,10 +133,7 @@ class DocumentTranslator:
 
     def translate(self, document: Document, name: str, takes_all: bool, has_remarks: bool) -> list[Written | None]:
         """For each segment its translation, None for one that stays: where the file has a translation, unless `takes_all`, or
-        wants none, or where tags were lost. `has_remarks`: doubts and the estimate are found, too.
-
-        Raises DataError for a document in other languages.
-        """
+        wants none, or where tags were lost. `has_remarks`: doubts and the estimate are found, too."""
         data = self._translator.config.data
         for code, expected in ((document.src_lang, data.src_lang), (document.tgt_lang, data.tgt_lang)):
             if code and is_other_language(code, [expected]):
@@ -94,28 +153,26 @@ class DocumentTranslator:
                         translated = self._translated(list(chunk), markup, start, has_remarks)
                         self._finished.add(dict(zip(chunk.values(), translated, strict=True)))
                     bar.update(len(chunk))
-
-        def made(one: Segment) -> Written | None:
-            return checked(one, self._finished[hashes[one.markup][one.text]], name)
-
-        return [None if one is None else made(one) for one in wanted]
+        return [
+            None if one is None else checked(one, self._finished[hashes[one.markup][one.text]], name) for one in wanted
+        ]
 
     def _translated(self, texts: list[str], markup: Markup | None, first: int, has_remarks: bool) -> list[Written]:
-        translator = self._translator
-        translations = translator.translations(texts, markup=markup, first_line=first, **self._options)
+        from mt_cli.explain.estimate import explain_estimated
+
+        translations = self._translator.translations(texts, markup=markup, first_line=first, **self._options)
         if not has_remarks:
             return [Written(one.text) for one in translations]
-        explained = explain_lines(translator, translations)
-        estimated = self._estimate.of(translator, explained) if self._estimate else [None] * len(explained)
         made = list[Written]()
-        for line, chrf in zip(explained, estimated, strict=True):
-            remarks = [] if chrf is None else [f"estimated chrF {chrf:.0f}"]
-            remarks += [f"{doubt.kind}: {doubt.detail}" for doubt in line.doubts]
-            made.append(Written(line.translation.text, "; ".join(remarks)))
+        for line in explain_estimated(self._translator, translations, self._estimate):
+            of_chrf = [] if line.chrf is None else [f"estimated chrF {line.chrf:.0f}"]
+            made.append(Written(line.translation.text, "; ".join([*of_chrf, *map(str, line.doubts)])))
         return made
 
     @cached_property
     def _estimate(self) -> Estimate | None:
+        from mt_cli.explain.estimate import load_estimate
+
         return load_estimate(self._translator)
 
 

@@ -6,22 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from mt_cli.data.spans import escaped
 from mt_cli.data.units import UNTRANSLATED
-from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written
+from mt_cli.documents.document import Edit, Segment, Slot, Written
 from mt_cli.documents.xml import Element, XmlDocument, attribute_of
 from mt_cli.errors import DataError
 
 
-def read(content: bytes, name: str) -> TextDocument:
-    """Raises DataError for damaged XML, for other formats and for files in more than two languages."""
-    return Xliff(content, name, "xliff")
-
-
 class Xliff(XmlDocument):
-    is_bilingual = True
-    has_html = True
+    root_name, is_bilingual, has_html = "xliff", True, True
 
-    def __init__(self, content: bytes, name: str, root: str):
-        super().__init__(content, name, root)
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError also for a file in more than two languages."""
+        super().__init__(content, name)
         self._is_new = self.root.get("version").startswith("2")
         languages = list[str]()
         for names in (("source-language", "srcLang"), ("target-language", "trgLang")):

@@ -1,17 +1,22 @@
-"""XML as a text whose elements know where they stand in it. A parser has checked it before, without what it refers to."""
+"""XML as a text whose elements know where they stand in it, checked by a parser before; and archives whose parts are XML."""
 
 from __future__ import annotations
 
+import copy
+import io
 import re
-from collections.abc import Callable, Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
+from itertools import islice
 
 from lxml import etree
 
 from mt_cli.data.spans import escaped
 from mt_cli.data.units import PARSER_OPTIONS
-from mt_cli.documents.document import Code, Edit, TextDocument
+from mt_cli.documents.document import Code, Edit, Segment, TextDocument, Written
 from mt_cli.errors import DataError
 
 _QUOTED = r"""\"[^\"]*+\"|'[^']*+'"""
@@ -27,6 +32,9 @@ _CODE = re.compile(
     r"|(?:&lt;|<)(?P<close>/?)(?P<name>[A-Za-z][\w:.-]*)(?:\s+[\w:-]+=(?:(?!&[lg]t;)[^<>])*?)?\s*(?P<single>/?)(?:&gt;|>)"
 )
 _SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+
+_MAX_UNPACKED, _MAX_PARTS = 1 << 30, 10_000  # bytes of all parts
+_MAX_RATIO, _SMALL = 300, 1 << 24  # of a part's bytes to its packed ones, where it has more than the second
 
 Content = tuple[int, int, list[Code], Callable[[str], str], Callable[[str], str]]
 
@@ -86,10 +94,11 @@ def attribute_of(name: str) -> re.Pattern[str]:
 class XmlDocument(TextDocument):
     """A text that is an element, `root`."""
 
+    root_name = ""  # that it must have
     has_html = False  # whether tags of HTML are written as text
 
-    def __init__(self, content: bytes, name: str, root: str = ""):
-        """Raises DataError with the line of what is damaged, and for another element than `root`."""
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError with the line of what is damaged, and for another root than `root_name`."""
         try:
             etree.fromstring(content, etree.XMLParser(**PARSER_OPTIONS))
         except (etree.XMLSyntaxError, ValueError) as error:
@@ -110,8 +119,8 @@ class XmlDocument(TextDocument):
                 at = one
         [self.root] = (one for one in top.children if one.name)
         self.root.parent = None
-        if root and self.root.name != root:
-            found = f"{name}: the root element is {self.root.name}, expected {root}"
+        if self.root_name not in ("", self.root.name):
+            found = f"{name}: the root element is {self.root.name}, expected {self.root_name}"
             raise DataError(f"{found}; give a file of this format")
 
     def inner(self, element: Element) -> str:
@@ -149,3 +158,54 @@ class XmlDocument(TextDocument):
 
 def _without_sections(text: str) -> str:
     return _SECTION.sub(lambda section: escaped(section[1]), text)
+
+
+class Archive:
+    """A document whose segments are in its `parts`, each a document of its own."""
+
+    src_lang = tgt_lang = ""
+
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError for what is no archive, unpacks to more than it may, is encrypted or has paths that leave it."""
+        self.name, self.parts = name, dict[str, TextDocument]()
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise DataError(f"{name}: damaged archive ({error}); save it anew, without a password") from None
+        parts = self._archive.infolist()
+        if len(parts) > _MAX_PARTS or sum(part.file_size for part in parts) > _MAX_UNPACKED:
+            found = f"{len(parts):,} parts unpack to too much, expected 1,024 MiB at most"
+            raise DataError(f"{name}: {found}; split the document")
+        for part in parts:
+            if part.file_size > max(_SMALL, _MAX_RATIO * part.compress_size):
+                found = f"{part.filename} unpacks to {part.file_size >> 20:,} MiB, {_MAX_RATIO} times its size or more"
+                raise DataError(f"{name}: {found}; save the document anew")
+            if part.flag_bits & 1:
+                raise DataError(f"{name}: encrypted; save it without a password")
+            if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
+                raise DataError(f"{name}: the part {part.filename} leaves the archive; save the document anew")
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return [segment for part in self.parts.values() for segment in part.segments]
+
+    def names(self) -> list[str]:
+        return self._archive.namelist()
+
+    def read(self, part: str) -> bytes:
+        """Raises DataError for a part that is missing or damaged."""
+        try:
+            return self._archive.read(part)
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
+            raise DataError(f"{self.name}: {part} cannot be read ({error}); save the document anew") from None
+
+    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
+        content, rest = io.BytesIO(), iter(translations)
+        changed: Mapping[str, bytes] = {
+            name: part.written(list(islice(rest, len(part.slots))), tgt_lang) for name, part in self.parts.items()
+        }
+        with zipfile.ZipFile(content, "w") as made:
+            for part in self._archive.infolist():
+                made.writestr(copy.copy(part), changed.get(part.filename) or self.read(part.filename))
+                made.getinfo(part.filename).external_attr = part.external_attr  # where it is 0, writing gave it another
+        return content.getvalue()

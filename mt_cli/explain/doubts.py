@@ -38,6 +38,9 @@ class Doubt(NamedTuple):
     kind: str  # looped, copied, length, unattended, unseen, numbers, placeholders or term
     detail: str
 
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
 
 class ExplainedLine(NamedTuple):
     """A line's translation, and what explains its best hypothesis."""
@@ -45,6 +48,7 @@ class ExplainedLine(NamedTuple):
     translation: Translation
     attention: list[CrossAttention]  # for each part of the line
     doubts: list[Doubt]
+    chrf: float | None = None  # estimated
 
 
 def explain_lines(translator: Translator, translations: list[Translation]) -> list[ExplainedLine]:
@@ -180,9 +184,8 @@ def _numbers_without(text: str, other: str) -> list[str]:
 # JSON ----------------------------------------------------------------------------------------------------------------
 
 
-def to_json(translator: Translator, lines: list[ExplainedLine], estimated: Sequence[float | None]) -> list[str]:
-    """For each line its source and hypotheses with scores; for the best one also alignment, `estimated` chrF and
-    doubts.
+def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
+    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts.
 
     Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are
     not. Tokens include the end symbol of each part, source tokens include none.
@@ -195,7 +198,7 @@ def to_json(translator: Translator, lines: list[ExplainedLine], estimated: Seque
         for part in line.translation.parts
     ]
     scores, objects = iter(translator.token_scores(pairs)), list[str]()
-    for (translation, attention, doubts), chrf in zip(lines, estimated, strict=True):
+    for translation, attention, doubts, chrf in lines:
         hypotheses = []
         for n, (text, score) in enumerate(zip(translation.texts, translation.scores, strict=True)):
             tokens, token_scores = list[str](), list[float]()

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.tokenizer import EOS_ID
+from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, Interrupted, RunDirError, TrainingError
 from mt_cli.explain.doubts import MIN_ATTENTION, ExplainedLine, explain_lines
@@ -64,6 +65,15 @@ class Estimate(BaseModel):
             next(found) if line.translation.parts else 0.0 if any(map(str.isalpha, line.translation.source)) else None
             for line in lines
         ]
+
+
+def explain_estimated(
+    translator: Translator, translations: list[Translation], estimate: Estimate | None
+) -> list[ExplainedLine]:
+    """As `explain_lines`, with the estimated chrF where there is an estimate."""
+    lines = explain_lines(translator, translations)
+    chrf = estimate.of(translator, lines) if estimate is not None else [None] * len(lines)
+    return [line._replace(chrf=own) for line, own in zip(lines, chrf, strict=True)]
 
 
 def load_estimate(translator: Translator) -> Estimate | None:

@@ -30,8 +30,8 @@ from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
 from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
-from mt_cli.explain.doubts import Doubt, explain_lines
-from mt_cli.explain.estimate import load_estimate
+from mt_cli.explain.doubts import Doubt
+from mt_cli.explain.estimate import explain_estimated, load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.files import read_inside
 from mt_cli.run.directions import Direction, describe_directions, directions_of, target_option
@@ -222,10 +222,9 @@ class ReportedSet:
             maps = attention_maps(translator, translations[line].parts[0])
             weights = (100 * maps.cross.mean((0, 1))).round().int().tolist()  # the mean of all heads and layers
             attention[line] = {"src": maps.src_pieces, "tgt": maps.tgt_pieces, "weights": weights}
-        explained, estimate = explain_lines(translator, translations), load_estimate(translator)
-        estimated = estimate.of(translator, explained) if estimate is not None else [None] * len(explained)
+        explained = explain_estimated(translator, translations, load_estimate(translator))
         doubts = {i: line.doubts for i, line in enumerate(explained) if line.doubts}
-        rounded = [None if one is None else round(one, 1) for one in estimated]
+        rounded = [None if line.chrf is None else round(line.chrf, 1) for line in explained]
         self.results[number] = result
         self.by_run[number] = Outputs(result.outputs, chrf, doubts, attention, rounded)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.datastructures import UploadFile
 
-from mt_cli.documents.document import Document, Segment, Written
-from mt_cli.documents.formats import FORMATS, TABLES, open_document
+from mt_cli.documents.document import FORMATS, TABLES, Written, read_document
 from mt_cli.documents.translate import checked
 from mt_cli.errors import DataError, RunDirError, UsageError
 from mt_cli.files import refuse_outside, refuse_special_file
@@ -23,7 +20,7 @@ from mt_cli.serve.service import Asked
 from mt_cli.serve.tasks import Task
 from mt_cli.serve.translators import Served
 
-SUFFIXES = sorted({*FORMATS, ".txt"} - {*TABLES})  # and tables, where a column is named
+SUFFIXES = sorted(FORMATS.keys() - {*TABLES})  # and tables, where a column is named
 _CHUNK = 128  # segments that wait at a time, so that a large file leaves room for others
 _MAX_CORRECTIONS_BYTES = 64_000_000
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # tabs, ends of lines and other controls
@@ -37,10 +34,13 @@ async def translated_file(asked: Asked) -> tuple[str, bytes]:
         raise Refused(400, "Invalid request: missing file parameter")
     name = re.sub(r"[^\w .()-]", "_", file.filename)[-100:]
     suffix = Path(name).suffix.lower()
-    if suffix not in SUFFIXES and suffix not in TABLES:
+    if suffix not in FORMATS:
         raise Refused(400, f"Invalid file format; known are {', '.join([*SUFFIXES, *TABLES])}")
     column = column if isinstance(column, str) and column else None
-    document = await asyncio.to_thread(_opened, await file.read(), suffix, column)
+    try:
+        document = await asyncio.to_thread(read_document, await file.read(), f"file{suffix}", column)
+    except (DataError, UsageError) as error:
+        raise Refused(400, str(error)) from None
     made: list[Written | None] = [None] * len(document.segments)
     wanted = [i for i, one in enumerate(document.segments) if one.is_asked]
     for markup in {document.segments[i].markup for i in wanted}:
@@ -51,35 +51,6 @@ async def translated_file(asked: Asked) -> tuple[str, bytes]:
                 made[i] = checked(document.segments[i], Written(texts[0]), name)
     language = asked.service.translators.served[pair].direction.data.tgt_lang
     return f"{Path(name).stem}_{pair[1]}{suffix}", await asyncio.to_thread(document.written, made, language)
-
-
-def _opened(content: bytes, suffix: str, column: str | None) -> Document:
-    try:
-        if suffix == ".txt":
-            return _Lines(content)
-        with tempfile.TemporaryDirectory(prefix="mt-") as folder:
-            path = Path(folder) / f"file{suffix}"
-            path.write_bytes(content)
-            return open_document(path, column)
-    except UnicodeDecodeError:
-        raise Refused(400, "the file is not UTF-8; save it in that encoding") from None
-    except (DataError, UsageError) as error:
-        raise Refused(400, str(error).replace(str(Path(folder) / "file"), "file")) from None
-
-
-class _Lines:
-    """Plain text, whose lines are translated one by one."""
-
-    src_lang = tgt_lang = ""
-    segments: Sequence[Segment]
-
-    def __init__(self, content: bytes):
-        lines = content.decode("utf-8-sig").split("\n")
-        self.segments = [Segment(line, f"line {n}", is_asked=bool(line.strip())) for n, line in enumerate(lines, 1)]
-
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        pairs = zip(self.segments, translations, strict=True)
-        return "\n".join(segment.text if one is None else one.text for segment, one in pairs).encode()
 
 
 async def keep_correction(asked: Asked, name: str = "text") -> dict[str, bool]:

@@ -16,7 +16,8 @@ from mt_cli.decoding.alignment import words_of
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.placement import Weights
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.doubts import Doubt, ExplainedLine, explain_lines
+from mt_cli.explain.doubts import Doubt, ExplainedLine
+from mt_cli.explain.estimate import explain_estimated
 from mt_cli.serve.translators import Pair, Served
 
 _OF_SOURCE = {"unattended", "unseen"}  # doubts that name words or characters of the source
@@ -48,9 +49,7 @@ def do(served: Served, task: Task, lines: list[str]) -> list[Any]:
         return [_score(served, one) for one in translations]
     if task.kind == "translated":
         return [one.texts for one in translations]
-    explained = explain_lines(translator, translations)
-    estimates = served.estimate.of(translator, explained) if served.estimate is not None else [None] * len(lines)
-    return [_shown(served, line, chrf) for line, chrf in zip(explained, estimates, strict=True)]
+    return [_shown(served, line) for line in explain_estimated(translator, translations, served.estimate)]
 
 
 def _score(served: Served, translation: Translation) -> float:
@@ -62,15 +61,15 @@ def _score(served: Served, translation: Translation) -> float:
     return max(-100.0, sum(scores) / len(scores))
 
 
-def _shown(served: Served, line: ExplainedLine, chrf: float | None) -> dict[str, Any]:
+def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
     """What `/mt/translate` answers."""
     source, target = (_words(text) for text in (line.translation.source, line.translation.text))
     weights = _attention(served, line, source, target)
     return {
         "source": line.translation.source,
         "texts": line.translation.texts,
-        "estimate": None if chrf is None else round(chrf, 1),
-        "is_low": bool(served.estimate and chrf is not None and chrf < served.estimate.low),
+        "estimate": None if line.chrf is None else round(line.chrf, 1),
+        "is_low": bool(served.estimate and line.chrf is not None and line.chrf < served.estimate.low),
         "doubts": [_doubt(one, source, target, weights) for one in line.doubts],
         "source_words": source,
         "target_words": target,

@@ -25,9 +25,8 @@ from mt_cli.decoding.parts import Part, SourcePart
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain import page as module
-from mt_cli.explain.attention import AttentionMaps, attention_maps, cross_attention
+from mt_cli.explain.attention import AttentionMaps, attention_maps, cross_attention, trace, trace_steps
 from mt_cli.explain.page import AttentionPage, safe_json
-from mt_cli.explain.trace import trace, trace_steps
 from mt_cli.run.checkpoint import build_model
 
 Mt = Callable[..., Any]

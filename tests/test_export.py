@@ -18,8 +18,7 @@ from mt_cli.data.batching import pad, source_batch
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
-from mt_cli.export.ctranslate2 import write_argos, write_ctranslate2
-from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8
+from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8, write_argos, write_ctranslate2
 from mt_cli.export.marian import write_marian
 from mt_cli.run.checkpoint import build_model
 

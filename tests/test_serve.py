@@ -31,8 +31,7 @@ from mt_cli.serve import app
 from mt_cli.serve.batcher import Batcher
 from mt_cli.serve.guard import Access, Metrics, Refused
 from mt_cli.serve.service import Service
-from mt_cli.serve.tasks import Task
-from mt_cli.serve.translators import Translators, _closest
+from mt_cli.serve.translators import Task, Translators, _closest
 
 
 def has(module: str) -> bool:

@@ -48,7 +48,7 @@ def explain(
 
 def trace(translator: Translator, batches: Batches) -> Iterator[list[str]]:
     """Greedy search step by step: several lines for each line."""
-    from mt_cli.explain.trace import trace as trace_line
+    from mt_cli.explain.attention import trace as trace_line
 
     for _, lines in batches:
         yield [step for line in lines for step in (list(trace_line(translator, line)) or [""])]

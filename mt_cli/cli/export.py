@@ -70,7 +70,7 @@ def export(
             write_marian(translator, unfinished)
             note = f"; begin each source with >>{translator.config.data.tgt_lang}<< and a space"
         else:
-            from mt_cli.export.ctranslate2 import write_argos, write_ctranslate2
+            from mt_cli.export.engine import write_argos, write_ctranslate2
 
             write = write_argos if to == "argos" else write_ctranslate2
             write(translator, unfinished, quantization or ("int8" if to == "argos" else "float32"))

@@ -1,11 +1,11 @@
-"""What every layer and head attended to in a translation, and which pieces that aligns.
+"""How a translation comes about: what every layer and head attended to, which pieces that aligns, greedy search step by step.
 
 Letters in shapes: L layers, H heads, S source pieces, T target pieces, both with the end symbol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -17,10 +17,13 @@ from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
 from mt_cli.decoding import alignment
+from mt_cli.decoding.greedy import next_log_probs, refuse_nan
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.translator import Translator
+from mt_cli.display import column_width
 
 _SHOWN = str.maketrans(SYMBOLS, "①②③④⑤⑥⑦⑧")  # a browser shows no symbols of spans
+_N_SHOWN = 5  # of the most probable next pieces
 Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
@@ -92,3 +95,51 @@ def cross_attention(translator: Translator, translations: Sequence[Translation])
     weights = alignment.cross_attention(translator.model, pairs)
     found = (CrossAttention(one, _align(one, tgt)) for one, (_, tgt) in zip(weights, pairs, strict=True))
     return [list(islice(found, len(one.parts))) for one in translations]
+
+
+# Greedy search, shown step by step ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    given: str  # the last target piece so far, or `<s>`
+    likely: list[tuple[str, float]]  # the most probable next pieces and their probabilities
+    chosen_id: int
+    chosen: str
+
+
+@torch.inference_mode()
+def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
+    """The steps that translate one sentence, given without its end symbol. Tokens are chosen as `greedy_search` chooses them."""
+    model, pieces = translator.search_model, translator.tokenizer.tgt_pieces
+    max_length = translator.max_length(len(src_ids), translator.config.decoding)
+    ids, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))
+    state = model.start(ids, mask, max_length)
+    last, steps = BOS_ID, list[TraceStep]()
+    while len(steps) < max_length and not (steps and last == EOS_ID):
+        logits = model.advance(state, torch.tensor([last], device=translator.device))
+        log_probs = next_log_probs(logits)[0]  # (V)
+        refuse_nan([float(log_probs.max())])
+        best, likely = log_probs.topk(min(_N_SHOWN, len(log_probs)))
+        shown = list(zip(pieces(likely.tolist()), best.exp().tolist(), strict=True))
+        chosen = int(log_probs.max(-1).indices)
+        steps.append(TraceStep(pieces([last])[0], shown, chosen, pieces([chosen])[0]))
+        last = chosen
+    return steps
+
+
+def trace(translator: Translator, line: str) -> Iterator[str]:
+    """Lines of text: source pieces, then one for each step of greedy search; none for a blank line. Long lines in parts."""
+    for part in translator.split(line).parts:
+        ids = list(part.ids)
+        yield f"source: {' '.join(translator.tokenizer.src_pieces([*ids, EOS_ID]))}"
+        rows, steps = list[list[str]](), trace_steps(translator, ids)
+        for number, step in enumerate(steps, 1):
+            likely = [cell for piece, probability in step.likely for cell in ("|", piece, f"{probability:.2f}")]
+            rows.append([str(number), step.given, "->", *likely[1:], f"  chosen: {step.chosen}"])
+        widths = [max(map(column_width, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            padding = [" " * (width - column_width(cell)) for cell, width in zip(row, widths, strict=True)]
+            yield " ".join([padding[0] + row[0], *map("".join, zip(row[1:], padding[1:], strict=True))]).rstrip()
+        if steps[-1].chosen_id != EOS_ID:
+            yield f"stopped before the end symbol: {len(steps)} tokens are the limit for this source"

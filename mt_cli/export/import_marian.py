@@ -1,12 +1,4 @@
-"""Makes a run of a Hugging Face Marian folder, the form in which OPUS-MT publishes its translators.
-
-Most Marian models have one vocabulary, `vocab.json`, that the pieces of their two sentencepiece models share. The run
-has a vocabulary for each language. That of the source has the pieces of `source.spm`; one that `vocab.json` lacks begins
-with the row of `<unk>`, since Marian reads it as `<unk>`. That of the target has all of `vocab.json`, so that the
-probabilities stay what they were; what `target.spm` lacks may be written, but is never read. Marian begins a translation
-with a symbol that is often `<pad>`; its row becomes that of our `<s>`. A language code such as `>>fr<<` becomes our tag
-`<2fr>`.
-"""
+"""Makes a run of a Hugging Face Marian folder, the form in which OPUS-MT publishes its translators."""
 
 from __future__ import annotations
 
@@ -186,7 +178,12 @@ def _config(path: Path, keys: _Values, codes: list[str], src_lang: str | None, t
 def _tokenizer(
     path: Path, keys: _Values, src_ids: dict[str, int], tgt_ids: dict[str, int], tags: dict[str, int]
 ) -> tuple[Tokenizer, Tensor, Tensor]:
-    """Our tokenizer, and for each piece of its two vocabularies the row of Marian's matrices that it has."""
+    """Our tokenizer, and for each piece of its two vocabularies the row of Marian's matrices that it has.
+
+    Most Marian models have one vocabulary for both languages. Ours of the source has the pieces of `source.spm`; one that
+    Marian's lacks has the row of `<unk>`, as which Marian reads it. Ours of the target has all of Marian's, so that the
+    probabilities stay; what `target.spm` lacks is written, but never read. A code such as `>>fr<<` becomes our tag `<2fr>`.
+    """
     # In the order of our ids. No source has a begin symbol, so any row will do there.
     pad, start, eos = keys["pad_token_id"], keys["decoder_start_token_id"], keys["eos_token_id"]
     src_symbols, tgt_symbols = [pad, src_ids["<unk>"], pad, eos], [pad, tgt_ids["<unk>"], start, eos]

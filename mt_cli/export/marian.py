@@ -1,11 +1,5 @@
-"""Writes a run as a Hugging Face folder, which `AutoModelForSeq2SeqLM` and `AutoTokenizer` of `transformers` load.
-
-Two formats of that library hold the Transformer of the paper: Marian, whose norms come after the sublayers (post-norm),
-and Pegasus, which has the same parts with the norms before them (pre-norm). Both have biases everywhere, heads of
-d_model / n_heads, and here Marian's tokenizer. Marian makes its own sinusoids, from position 0, all sines first and then
-all cosines; ours alternate. The rest of the network does not depend on the order of the d_model dimensions, so every
-weight that has this dimension is permuted into Marian's order.
-"""
+"""Writes a run as a Hugging Face folder, which `transformers` loads: as Marian, whose norms come after the sublayers (post-norm),
+or as Pegasus, which has the same parts with the norms before them, both with Marian's tokenizer."""
 
 from __future__ import annotations
 
@@ -103,7 +97,8 @@ def marian_name(name: str) -> str:
 
 
 def marian_order(d_model: int) -> Tensor:
-    """Our numbers of the dimensions of d_model in Marian's order: all sines, then all cosines."""
+    """Our numbers of the dimensions of d_model in Marian's order. It makes its own sinusoids, all sines first, then all cosines;
+    ours alternate. Nothing else depends on the order, so all weights with this dimension are permuted."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 

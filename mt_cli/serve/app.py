@@ -34,8 +34,7 @@ from mt_cli.serve.files import keep_correction, translated_file
 from mt_cli.serve.guard import Access, Metrics
 from mt_cli.serve.libretranslate import languages
 from mt_cli.serve.service import MOST_ALTERNATIVES, NO_FRAMES, Api, Asked, Endpoint, Service, route
-from mt_cli.serve.tasks import Task
-from mt_cli.serve.translators import Translators
+from mt_cli.serve.translators import Task, Translators
 
 log = logging.getLogger(__name__)
 

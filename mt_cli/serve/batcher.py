@@ -18,7 +18,7 @@ import torch
 
 from mt_cli.errors import UsageError
 from mt_cli.serve.guard import Metrics, Refused
-from mt_cli.serve.tasks import Task
+from mt_cli.serve.translators import Task
 
 log = logging.getLogger(__name__)
 

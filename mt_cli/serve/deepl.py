@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from mt_cli.data.languages import english_name
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import Api, Asked, Endpoint
-from mt_cli.serve.tasks import Task
+from mt_cli.serve.translators import Task
 
 _MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
 _MOST_USED = 10**12  # characters: the quota that clients ask for

@@ -17,8 +17,7 @@ from mt_cli.errors import DataError, RunDirError, UsageError
 from mt_cli.files import refuse_outside, refuse_special_file
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import Asked
-from mt_cli.serve.tasks import Task
-from mt_cli.serve.translators import Served
+from mt_cli.serve.translators import Served, Task
 
 SUFFIXES = sorted(FORMATS.keys() - {*TABLES})  # and tables, where a column is named
 _CHUNK = 128  # segments that wait at a time, so that a large file leaves room for others

@@ -13,7 +13,7 @@ from mt_cli.data.languages import english_name
 from mt_cli.serve.files import SUFFIXES, keep_correction, translated_file
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import MOST_ALTERNATIVES, Api, Asked, Endpoint
-from mt_cli.serve.tasks import Task
+from mt_cli.serve.translators import Task
 
 _MAX_KEPT_BYTES = 100_000_000  # of files
 

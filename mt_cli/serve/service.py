@@ -22,8 +22,7 @@ from mt_cli.decoding.search import usual_batch_size
 from mt_cli.errors import UsageError
 from mt_cli.serve.batcher import Batcher
 from mt_cli.serve.guard import Access, Metrics, Needs, Refused
-from mt_cli.serve.tasks import Task, do
-from mt_cli.serve.translators import Pair, Translators
+from mt_cli.serve.translators import Pair, Task, Translators, do
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from mt_cli.cli import options
 from mt_cli.errors import RunDirError, UsageError
@@ -15,46 +15,34 @@ from mt_cli.run.run_dir import RunDir
 if TYPE_CHECKING:
     from mt_cli.evaluation.comparison import SetScores
 
-Files = list[Path] | None
-RunsOption = Annotated[Files, typer.Argument(metavar="[RUN]...", help="One or several run directories.")]
-SourcesOption = Annotated[Files, typer.Option("--src", help="Source text, instead of the config's test sets.")]
-ReferencesOption = Annotated[
-    Files, typer.Option("--ref", help="Reference translations, line for line; repeated for several of each sentence.")
-]
-HypothesesOption = Annotated[Files, typer.Option("--hyp", help="Score these translations, of any system; repeatable.")]
-TgtLangOption = Annotated[
-    str | None, typer.Option(help="With --hyp: their language. Default: that of the file names, or of the script.")
-]
-TokenizeOption = Annotated[
-    str | None, typer.Option(help="sacrebleu's BLEU tokenizer. Default: that of the config, or of the language.")
-]
-BaselinesOption = Annotated[
-    bool, typer.Option("--baselines", help="Also score the copied source and the most similar training pair.")
-]
-FormatOption = Annotated[
-    Literal["text", "json", "latex", "markdown", "csv"] | None,
-    typer.Option("--format", help="How results are printed: as text (the default), or for a paper or a program."),
-]
+_OF_SRC = "Source text, instead of the config's test sets."
+_OF_REF = "Reference translations, line for line; repeated for several of each sentence."
+_OF_HYP = "Score these translations, of any system; repeatable."
+_OF_TGT_LANG = "With --hyp: their language. Default: that of the file names, or of the script."
+_OF_TOKENIZE = "sacrebleu's BLEU tokenizer. Default: that of the config, or of the language."
+_OF_BASELINES = "Also score the copied source and the most similar training pair."
+_OF_FORMAT = "How results are printed: as text (the default), or for a paper or a program."
+Format = Literal["text", "json", "latex", "markdown", "csv"] | None
 
 
 @options.with_search_options("n_best")
 def evaluate(
     search: dict[str, Any],
-    runs: RunsOption = None,
-    sources: SourcesOption = None,
-    references: ReferencesOption = None,
-    hypotheses: HypothesesOption = None,
-    tgt_lang: TgtLangOption = None,
+    runs: Annotated[options.Files, Argument(metavar="[RUN]...", help="One or several run directories.")] = None,
+    sources: Annotated[options.Files, Option("--src", help=_OF_SRC)] = None,
+    references: Annotated[options.Files, Option("--ref", help=_OF_REF)] = None,
+    hypotheses: Annotated[options.Files, Option("--hyp", help=_OF_HYP)] = None,
+    tgt_lang: Annotated[str | None, Option(help=_OF_TGT_LANG)] = None,
     checkpoint: options.CheckpointsOption = None,
-    tokenize: TokenizeOption = None,
-    baselines: BaselinesOption = False,
+    tokenize: Annotated[str | None, Option(help=_OF_TOKENIZE)] = None,
+    baselines: Annotated[bool, Option("--baselines", help=_OF_BASELINES)] = False,
     robustness: options.RobustnessOption = False,
     device: options.DeviceOption = "auto",
     to: options.ToOption = None,
     glossary: options.GlossaryOption = None,
     strict_terms: options.StrictTermsOption = False,
-    form: FormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    form: Annotated[Format, Option("--format", help=_OF_FORMAT)] = None,
+    as_json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Score systems on test sets with sacrebleu. It prints BLEU, chrF and TER with 95% intervals, and the model's loss.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from mt_cli.config import DecodingConfig
 from mt_cli.config_file import read_search_options
@@ -19,64 +19,44 @@ from mt_cli.run.run_dir import RunDir
 if TYPE_CHECKING:
     from mt_cli.decoding.translator import Translator
 
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
-RunsAndInputArgument = Annotated[
-    list[Path], typer.Argument(metavar="RUN... [INPUT]", help="Runs (several are an ensemble); a text file, or stdin.")
+Text = str | None
+Files = list[Path] | None
+
+_OF_INPUT = "Runs (several are an ensemble); a text file, or stdin."
+_OF_CHECKPOINT = "best, last, step-N, averaged. Several: an ensemble; in evaluate, a row each."
+_OF_BAD_INPUT = "A line that is not UTF-8: stop, or put U+FFFD for what is wrong."
+_OF_ROBUSTNESS = "Also score test sets as people write: with emoji, addresses, capitals ..."
+_OF_GLOSSARY = "A table (.tsv, .csv, .xlsx) of terms and the translations that are to be used."
+_OF_STRICT = "Translations have all terms as the glossary writes them; slower, less fluent."
+RunsArgument = Annotated[list[Path], Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
+RunsAndInputArgument = Annotated[list[Path], Argument(metavar="RUN... [INPUT]", help=_OF_INPUT)]
+CheckpointsOption = Annotated[list[str] | None, Option("--checkpoint", help=_OF_CHECKPOINT)]
+ToOption = Annotated[Text, Option("--to", metavar="LANG", help="The language to translate into.")]
+DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
+BadInputOption = Annotated[Literal["error", "replace"], Option(help=_OF_BAD_INPUT)]
+SettingsOption = Annotated[
+    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
 ]
-RunsAndDocumentsArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN... [INPUT]",
-        help="Run directories (several are an ensemble), then a text file, a document, or a folder of documents; stdin by"
-        " default.",
-    ),
-]
-CheckpointsOption = Annotated[
-    list[str] | None,
-    typer.Option("--checkpoint", help="best, last, step-N, averaged. Several: an ensemble; in evaluate, a row each."),
-]
-ToOption = Annotated[str | None, typer.Option("--to", metavar="LANG", help="The language to translate into.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
-BadInputOption = Annotated[
-    Literal["error", "replace"], typer.Option(help="A line that is not UTF-8: stop, or put U+FFFD for what is wrong.")
-]
-_CORPUS = typer.Argument(
+GlossaryOption = Annotated[Path | None, Option(metavar="TERMS", help=_OF_GLOSSARY)]
+StrictTermsOption = Annotated[bool, Option("--strict-terms", help=_OF_STRICT)]
+RobustnessOption = Annotated[bool, Option("--robustness", help=_OF_ROBUSTNESS)]
+
+# Of a corpus.
+_CODE = "where no name tells it, or a memory has several"
+_TWICE = "a table, or given twice, for source and target"
+_OF_TGT_LANG = f"Language code of the target, {_CODE}, or of a folder's corpora."
+_CORPUS = Argument(
     metavar="CORPUS...",
     help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); several of"
     " these; a folder; or a config.",
 )
 CorpusArgument = Annotated[list[Path], _CORPUS]
-OptionalCorpusArgument = Annotated[list[Path] | None, _CORPUS]
-_CODE = "where no name tells it, or a memory has several"
-SrcLangOption = Annotated[str | None, typer.Option(help=f"Language code of the source, {_CODE}.")]
-TgtLangOption = Annotated[
-    str | None,
-    typer.Option("--tgt-lang", "--to", help=f"Language code of the target, {_CODE}, or of a folder's corpora."),
-]
-ColumnsOption = Annotated[str | None, typer.Option(help="Source and target of a table: 1,3, or names: es,gn.")]
-_TWICE = "a table, or given twice, for source and target"
-DevOption = Annotated[list[Path] | None, typer.Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]
-TestOption = Annotated[list[Path] | None, typer.Option("--test", help=f"A test set for `mt evaluate`: {_TWICE}.")]
-SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the config; repeatable.")
-]
-GlossaryOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="TERMS", help="A table (.tsv, .csv, .xlsx) of terms and the translations that are to be used."
-    ),
-]
-StrictTermsOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict-terms", help="Translations have all terms as the glossary writes them; slower, less fluent."
-    ),
-]
-
-
-RobustnessOption = Annotated[
-    bool, typer.Option("--robustness", help="Also score test sets as people write: with emoji, addresses, capitals ...")
-]
+OptionalCorpusArgument = Annotated[Files, _CORPUS]
+SrcLangOption = Annotated[Text, Option(help=f"Language code of the source, {_CODE}.")]
+TgtLangOption = Annotated[Text, Option("--tgt-lang", "--to", help=_OF_TGT_LANG)]
+ColumnsOption = Annotated[Text, Option(help="Source and target of a table: 1,3, or names: es,gn.")]
+DevOption = Annotated[Files, Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]
+TestOption = Annotated[Files, Option("--test", help=f"A test set for `mt evaluate`: {_TWICE}.")]
 
 
 def term_options(glossary: Path | None, is_strict: bool) -> dict[str, Any]:
@@ -105,25 +85,22 @@ def with_search_options(*without: str) -> Callable[[Callable[..., None]], Callab
 
         # Typer reads the signature and the annotations of a command.
         own = inspect.signature(command, eval_str=True).parameters
-        options = {key: _option_of_key(key) for key in keys} | {"overrides": SettingsOption}
-        parameters = [parameter for name, parameter in own.items() if name != "search"] + [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            for name, annotation in options.items()
-        ]
+        options = dict[str, Any]()
+        for key in keys:  # the type is the key's, the help the first sentence of its description
+            field = DecodingConfig.model_fields[key]
+            summary = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
+            name = f"--{key.replace('_', '-')}"  # given by name, so that a flag gets no opposite such as --no-sample
+            options[key] = Annotated[field.annotation | None, Option(name, help=f"{summary}.")]  # type: ignore[operator]
+        parameters = [parameter for name, parameter in own.items() if name != "search"]
+        for name, annotation in (options | {"overrides": SettingsOption}).items():
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            )
         with_search.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_search.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_search
 
     return decorate
-
-
-def _option_of_key(key: str) -> Any:
-    """The option for a key of `decoding`: its type is the key's, its help the first sentence of the key's description."""
-    field = DecodingConfig.model_fields[key]
-    summary = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
-    name = f"--{key.replace('_', '-')}"  # given by name, so that a flag gets no opposite such as --no-sample
-    annotation: Any = field.annotation
-    return Annotated[annotation | None, typer.Option(name, help=f"{summary}.")]
 
 
 def refuse_options(reason: str, options: Mapping[str, Any]) -> None:

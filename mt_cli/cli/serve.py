@@ -7,45 +7,36 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from mt_cli.cli.options import DeviceOption, existing_checkpoints
 from mt_cli.errors import UsageError, missing_extra
 
+_OF_RUNS = "Run directories; the first that has a direction translates it."
+_OF_HOST = "Listen at this address; another than 127.0.0.1 is open to a network."
+_OF_KEY = "Answer only who sends this key; repeatable."
+_OF_OPEN = "Answer everybody who reaches the server, and any website."
+_OF_CORS = "Let any website, and extensions of a browser, read the answers."
+_OF_PER_MINUTE = "The most requests that an address may send in a minute."
+_OF_ENGINE = "The program that searches. auto: for greedy search ctranslate2 if it is there, otherwise mt."
+Engine = Literal["auto", "mt", "ctranslate2", "ctranslate2-int8"]
+
 
 def serve(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Run directories; the first that has a direction translates it."),
-    ],
-    host: Annotated[
-        str, typer.Option(help="Listen at this address; another than 127.0.0.1 is open to a network.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Listen at this port; 0 for a free one.", min=0, max=65535)] = 5000,
-    api_key: Annotated[
-        list[str] | None, typer.Option("--api-key", metavar="KEY", help="Answer only who sends this key; repeatable.")
-    ] = None,
-    is_open: Annotated[
-        bool, typer.Option("--open", help="Answer everybody who reaches the server, and any website.")
-    ] = False,
-    has_cors: Annotated[
-        bool, typer.Option("--cors", help="Let any website, and extensions of a browser, read the answers.")
-    ] = False,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help=_OF_RUNS)],
+    host: Annotated[str, Option(help=_OF_HOST)] = "127.0.0.1",
+    port: Annotated[int, Option(help="Listen at this port; 0 for a free one.", min=0, max=65535)] = 5000,
+    api_key: Annotated[list[str] | None, Option("--api-key", metavar="KEY", help=_OF_KEY)] = None,
+    is_open: Annotated[bool, Option("--open", help=_OF_OPEN)] = False,
+    has_cors: Annotated[bool, Option("--cors", help=_OF_CORS)] = False,
     opens_browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Whether to open the page in a browser.")
+        bool, Option("--browser/--no-browser", help="Whether to open the page in a browser.")
     ] = True,
-    max_characters: Annotated[int, typer.Option(help="The most characters of a request.", min=1)] = 20_000,
-    max_seconds: Annotated[float, typer.Option(help="The most seconds that a request may take.", min=1)] = 30.0,
-    max_per_minute: Annotated[
-        int | None, typer.Option(help="The most requests that an address may send in a minute.", min=1)
-    ] = None,
+    max_characters: Annotated[int, Option(help="The most characters of a request.", min=1)] = 20_000,
+    max_seconds: Annotated[float, Option(help="The most seconds that a request may take.", min=1)] = 30.0,
+    max_per_minute: Annotated[int | None, Option(help=_OF_PER_MINUTE, min=1)] = None,
     device: DeviceOption = "auto",
-    engine: Annotated[
-        Literal["auto", "mt", "ctranslate2", "ctranslate2-int8"],
-        typer.Option(
-            help="The program that searches. auto: for greedy search ctranslate2 if it is there, otherwise mt."
-        ),
-    ] = "auto",
+    engine: Annotated[Engine, Option(help=_OF_ENGINE)] = "auto",
 ) -> None:
     """Serve runs to people and programs: mt serve runs/nb-en
 

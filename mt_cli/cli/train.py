@@ -11,17 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from mt_cli.cli.options import (
-    ColumnsOption,
-    DevOption,
-    OptionalCorpusArgument,
-    SrcLangOption,
-    TestOption,
-    TgtLangOption,
-    catch_ctrl_c,
-)
+from mt_cli.cli import options
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
 from mt_cli.corpus_config import corrections_of, read_config, usual_run_dir
@@ -36,50 +28,37 @@ log = logging.getLogger(__name__)
 
 _MAX_RUNS = 100
 
+_OF_MINUTES = "Fit steps and schedule to this time, not to training.max_steps and patience."
+_OF_CLEAN = "Leave out what `mt check` would drop; left_out.tsv lists it."
+_OF_FROM = "A run to begin with: its weights, tokenizer and held-out sets."
+_OF_CORRECTIONS = "In place of CORPUS: what people corrected in translations of --from RUN."
+_OF_EXTENDED = "With --from: add subwords of this corpus to its tokenizer."
 _OF_MONOLINGUAL = "Text to learn from by back-translation; repeatable. At least one file in the target language."
-_OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
-MonolingualOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_MONOLINGUAL)]
 _OF_WORDS = "Words and short phrases to learn: a table, or given twice, for source and target."
 _OF_DOMAIN = (
     "Pairs of the kind that will be translated, read more often, most in the last phase: a table, or given twice."
 )
-InDomainOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_DOMAIN)]
-WordsOption = Annotated[list[Path] | None, typer.Option(metavar="FILE", help=_OF_WORDS)]
-SweepOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_OF_SET)]
-FromOption = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="RUN", help="A run to begin with: its weights, tokenizer and held-out sets."),
-]
-CorrectionsOption = Annotated[
-    bool, typer.Option("--corrections", help="In place of CORPUS: what people corrected in translations of --from RUN.")
-]
+_OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
 _OF_RUN_DIR = "Where the run lives. Default: runs/ and the languages, or the name of the table or config."
-RunDirOption = Annotated[Path | None, typer.Option(help=_OF_RUN_DIR)]
 
 
 def train(
-    corpus: OptionalCorpusArgument = None,
-    src_lang: SrcLangOption = None,
-    tgt_lang: TgtLangOption = None,
-    columns: ColumnsOption = None,
-    dev: DevOption = None,
-    test: TestOption = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Fit steps and schedule to this time, not to training.max_steps and patience.")
-    ] = None,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="Leave out what `mt check` would drop; left_out.tsv lists it.")
-    ] = False,
-    init_from: FromOption = None,
-    corrections: CorrectionsOption = False,
-    extend_vocabulary: Annotated[
-        bool, typer.Option("--extend-vocabulary", help="With --from: add subwords of this corpus to its tokenizer.")
-    ] = False,
-    monolingual: MonolingualOption = None,
-    words: WordsOption = None,
-    in_domain: InDomainOption = None,
-    overrides: SweepOption = None,
-    run_dir: RunDirOption = None,
+    corpus: options.OptionalCorpusArgument = None,
+    src_lang: options.SrcLangOption = None,
+    tgt_lang: options.TgtLangOption = None,
+    columns: options.ColumnsOption = None,
+    dev: options.DevOption = None,
+    test: options.TestOption = None,
+    minutes: Annotated[float | None, Option(help=_OF_MINUTES)] = None,
+    clean: Annotated[bool, Option("--clean", help=_OF_CLEAN)] = False,
+    init_from: Annotated[Path | None, Option("--from", metavar="RUN", help=_OF_FROM)] = None,
+    corrections: Annotated[bool, Option("--corrections", help=_OF_CORRECTIONS)] = False,
+    extend_vocabulary: Annotated[bool, Option("--extend-vocabulary", help=_OF_EXTENDED)] = False,
+    monolingual: Annotated[options.Files, Option(metavar="FILE", help=_OF_MONOLINGUAL)] = None,
+    words: Annotated[options.Files, Option(metavar="FILE", help=_OF_WORDS)] = None,
+    in_domain: Annotated[options.Files, Option(metavar="FILE", help=_OF_DOMAIN)] = None,
+    overrides: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_OF_SET)] = None,
+    run_dir: Annotated[Path | None, Option(help=_OF_RUN_DIR)] = None,
 ) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
 
@@ -140,8 +119,7 @@ def combinations(overrides: Sequence[str]) -> dict[str, list[str]]:
 
 
 def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) -> list[Path]:
-    """Trains one after the other; returns those that did not fail. `began`: when the command did, by
-    `time.monotonic`."""
+    """Trains one after the other; returns those that did not fail. `began`: when the command did, by `time.monotonic`."""
     from mt_cli.build import train
 
     trained = list[Path]()
@@ -165,7 +143,7 @@ def compare(runs: Sequence[Path], device: str, output: Path) -> None:
     """Prints the table of `mt evaluate` of all of them, and writes the page of `mt report`."""
     from mt_cli.evaluation.evaluate import evaluate
 
-    catch_ctrl_c()
+    options.catch_ctrl_c()
     print(evaluate(runs, device=device))
     if _write_page(runs, output, device=device):
         log.info(f"a page of all of them: {output}")
@@ -175,12 +153,12 @@ def _write_own_page(run: RunDir) -> None:
     _write_page([run.path], run.path / "report.html", quick=True)
 
 
-def _write_page(runs: Sequence[Path], output: Path, **options: Any) -> bool:
+def _write_page(runs: Sequence[Path], output: Path, **how: Any) -> bool:
     """Writes the page of `mt report`. It is no reason to end a training: a failure is only logged."""
     try:
         from mt_cli.explain.report import report
 
-        report(runs, output, **options)
+        report(runs, output, **how)
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from mt_cli.cli import options
 from mt_cli.cli.pipe import Batches, is_terminal, open_input, open_output, process_lines
@@ -27,37 +27,37 @@ log = logging.getLogger(__name__)
 _MAX_REMARK = 120  # columns
 _N_NAMED = 10  # terms
 
-OutputOption = Annotated[
-    Path | None, typer.Option(help="Write here instead of to stdout; must not exist yet. Documents need it.")
-]
+_OF_PATHS = "Run directories (several are an ensemble), then a text file, a document, or a folder of documents; stdin by default."
+_OF_OUTPUT = "Write here instead of to stdout; must not exist yet. Documents need it."
+_OF_PREFIX = "The text that every translation begins with."
+_OF_MARKUP = "Translate what is between tags; each stays around its words."
+_OF_ENGINE = "The program that searches; ctranslate2 is faster on a CPU."
 _OF_JSON = "A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."
 _OF_DOUBTS = "Say on stderr which translations look wrong, and why."
 _OF_COLUMN = "Of a table: the column to translate, by name or number; SOURCE,TARGET fills another one."
 _OF_ALL = "Of a document: translate also what it has a translation of."
 Markup = Literal["html", "xml"] | None
-MarkupOption = Annotated[Markup, typer.Option(help="Translate what is between tags; each stays around its words.")]
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
-EngineOption = Annotated[Engine, typer.Option(help="The program that searches; ctranslate2 is faster on a CPU.")]
 
 
 @options.with_search_options()
 def translate(
     search: dict[str, Any],
-    paths: options.RunsAndDocumentsArgument,
+    paths: Annotated[list[Path], Argument(metavar="RUN... [INPUT]", help=_OF_PATHS)],
     to: options.ToOption = None,
-    output: OutputOption = None,
+    output: Annotated[Path | None, Option(help=_OF_OUTPUT)] = None,
     checkpoint: options.CheckpointsOption = None,
-    prefix: Annotated[str | None, typer.Option(help="The text that every translation begins with.")] = None,
-    markup: MarkupOption = None,
+    prefix: Annotated[str | None, Option(help=_OF_PREFIX)] = None,
+    markup: Annotated[Markup, Option(help=_OF_MARKUP)] = None,
     glossary: options.GlossaryOption = None,
     strict_terms: options.StrictTermsOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help=_OF_JSON)] = False,
-    show_doubts: Annotated[bool, typer.Option("--doubts", help=_OF_DOUBTS)] = False,
-    column: Annotated[str | None, typer.Option(help=_OF_COLUMN)] = None,
-    takes_all: Annotated[bool, typer.Option("--all", help=_OF_ALL)] = False,
+    as_json: Annotated[bool, Option("--json", help=_OF_JSON)] = False,
+    show_doubts: Annotated[bool, Option("--doubts", help=_OF_DOUBTS)] = False,
+    column: Annotated[str | None, Option(help=_OF_COLUMN)] = None,
+    takes_all: Annotated[bool, Option("--all", help=_OF_ALL)] = False,
     bad_input: options.BadInputOption = "error",
     device: options.DeviceOption = "auto",
-    engine: EngineOption = "mt",
+    engine: Annotated[Engine, Option(help=_OF_ENGINE)] = "mt",
 ) -> None:
     """Translate lines of text, or documents. One line comes out for each line that goes in, in order, blank for blank.
 

@@ -1,4 +1,4 @@
-"""Who may ask what of a server, and what it was asked so far. This file knows HTTP, not translation."""
+"""Who may ask what of a server, and what it was asked so far."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ class Access:
                 raise Refused(429, f"Slowdown: {self.max_per_minute} per 1 minute", 60 - second)
 
     def refuse_without_right(
-        self, needs: Needs, request: Request, parameters: Mapping[str, Any], missing_status: int
+        self, needs: Needs, request: Request, sent: Mapping[str, Any], missing_status: int
     ) -> None:
-        """Raises Refused, with the status `missing_status` where no key is given and 403 for a wrong one."""
+        """Raises Refused, with the status `missing_status` where no key is sent and 403 for a wrong one."""
         token = request.headers.get("x-mt-token", "")
         if (needs == "key" and not self.keys) or _is_one_of(token, [self.token]):
             return
         if not self.keys:
             raise Refused(403, "only the page of this server, or a client with an API key, may send this")
         of_header = request.headers.get("authorization", "").rpartition(" ")[2]
-        given = parameters.get("api_key") or parameters.get("tokenCode") or of_header  # a tokenCode is OPUS-CAT's
+        given = sent.get("api_key") or sent.get("tokenCode") or of_header  # a tokenCode is OPUS-CAT's
         if not given:
             raise Refused(missing_status, "Please contact the server operator to get an API key")
         if not _is_one_of(given, self.keys):
@@ -116,18 +116,16 @@ class Metrics:
         return self._values[family, ""]
 
     def add_request(self, path: str, status: int, seconds: float) -> None:
-        self.add("mt_requests_total", 1, f'{{path="{path}",status="{status}"}}')
+        self.add("mt_requests_total", sample=f'{{path="{path}",status="{status}"}}')
         for bound in _SECONDS:
             self.add("mt_request_seconds", seconds <= float(bound), f'_bucket{{le="{bound}"}}')
         self.add("mt_request_seconds", seconds, "_sum")
-        self.add("mt_request_seconds", 1, "_count")
+        self.add("mt_request_seconds", sample="_count")
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """`gauges`: what is measured now."""
-        values, lines = (
-            {**self._values, **{(name, ""): value for name, value in gauges.items()}},
-            dict[str, list[str]](),
-        )
+        values = {**self._values, **{(name, ""): value for name, value in gauges.items()}}
+        lines = dict[str, list[str]]()
         with contextlib.suppress(OSError):  # of a system that does not say it
             n_pages = int(Path("/proc/self/statm").read_text().split()[1])
             values["process_resident_memory_bytes", ""] = n_pages * os.sysconf("SC_PAGE_SIZE")

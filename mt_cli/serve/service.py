@@ -22,7 +22,7 @@ from mt_cli.decoding.search import usual_batch_size
 from mt_cli.errors import UsageError
 from mt_cli.serve.batcher import Batcher
 from mt_cli.serve.guard import Access, Metrics, Needs, Refused
-from mt_cli.serve.translators import Pair, Task, Translators, do
+from mt_cli.serve.translators import Pair, Task, Translators
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,7 @@ class Service:
         self.translators, self.access, self.metrics = translators, access, metrics
         self.files, self.glossaries = OrderedDict[str, bytes](), dict[str, Any]()  # by names that cannot be guessed
         most = usual_batch_size(translators.device), _QUEUE * access.max_characters
-        self.batcher = Batcher(self._do, translators.n_threads, *most, metrics)
-
-    def _do(self, task: Task, lines: list[str]) -> list[Any]:
-        return do(self.translators.served[task.pair], task, lines)
+        self.batcher = Batcher(translators.do, translators.n_threads, *most, metrics)
 
 
 class Asked:
@@ -111,7 +108,7 @@ class Asked:
         raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later", 5)
 
     async def find_pair(self, source: str, target: str, text: str) -> tuple[Pair | None, float]:
-        """The direction that is asked for, None where no run has it, and how sure a source is that is to be detected."""
+        """The direction that is asked for, if a run has it, and how sure the source is, where it is to be detected."""
         if source.casefold() != "auto":
             return self.service.translators.find(source, target), 100.0
         return next(iter(await self.detect(text, target)), (None, 0.0))

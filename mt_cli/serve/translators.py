@@ -51,6 +51,16 @@ class Served(NamedTuple):
         return self.run.of_pair(self.run.load_config().data, self.direction.pair).corrections_file
 
 
+class Task(NamedTuple):
+    """What a request wants; requests with equal tasks are translated together."""
+
+    pair: Pair
+    markup: Markup | None = None
+    n_best: int = 1
+    kind: Literal["translated", "explained", "scored"] = "translated"
+    glossary: tuple[tuple[str, str], ...] = ()
+
+
 class Translators:
     """All directions of all runs; of a direction that several runs have, the first run's."""
 
@@ -60,8 +70,7 @@ class Translators:
         self.n_threads = torch.get_num_threads() if self.device.type == "cpu" else 1  # that translate at the same time
         self._marks = {run: _mark(run) for run in runs}
         self._of_runs = {run: self._load(run) for run in runs}
-        self.served = self._joined()
-        self.n_reloads = 0
+        self.served, self.n_reloads = self._joined(), 0
         self._is_closed = threading.Event()
 
     def _joined(self) -> dict[Pair, Served]:
@@ -106,15 +115,39 @@ class Translators:
     def close(self) -> None:
         self._is_closed.set()
 
+    def do(self, task: Task, lines: list[str]) -> list[Any]:
+        """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
+        served = self.served[task.pair]
+        translator = served.translator
+        options: dict[str, Any] = {"n_best": task.n_best} if task.n_best > 1 else {}
+        if task.glossary:
+            options["glossary"] = dict(task.glossary)
+            if type(translator) is not Translator:  # CTranslate2 has no search for terms
+                parts = (
+                    translator.models,
+                    translator.tokenizer,
+                    translator.config,
+                    translator.profile,
+                    translator.origin,
+                )
+                translator = Translator(*parts)
+        elif task.n_best > 1 and type(translator) is not Translator:
+            options["length_normalization"] = "average"  # the one that CTranslate2 has
+        translations = translator.translations(lines, markup=task.markup, **options)
+        if task.kind == "scored":
+            return [_score(served, one) for one in translations]
+        if task.kind == "translated":
+            return [one.texts for one in translations]
+        return [_shown(served, line) for line in explain_estimated(translator, translations, served.estimate)]
+
     def _load(self, path: Path) -> dict[Pair, Served]:
         run = RunDir.existing(path)
         loaded, found = load_model(run), dict[Pair, Served]()
         for direction in directions_of(loaded.config):
             source, target = (tag.replace("_", "-") for tag in (direction.data.src_lang, direction.data.tgt_lang))
             one = loaded.for_direction(direction, run)
-            translator = self._translator(
-                [one.model.to(self.device)], one.tokenizer, one.config, one.profile, [(run, "best")]
-            )
+            models, origin = [one.model.to(self.device)], [(run, "best")]
+            translator = self._translator(models, one.tokenizer, one.config, one.profile, origin)
             found.setdefault((source, target), Served(translator, load_estimate(translator), run, direction))
         return found
 
@@ -166,36 +199,7 @@ def _scripts(parts: Sequence[str]) -> set[str]:
     return {part for part in parts[1:] if len(part) == 4}
 
 
-# What a request wants -------------------------------------------------------------------------------------------------
-
-
-class Task(NamedTuple):
-    """What a request wants; requests with equal tasks are translated together."""
-
-    pair: Pair
-    markup: Markup | None = None
-    n_best: int = 1
-    kind: Literal["translated", "explained", "scored"] = "translated"
-    glossary: tuple[tuple[str, str], ...] = ()
-
-
-def do(served: Served, task: Task, lines: list[str]) -> list[Any]:
-    """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
-    options: dict[str, Any] = {"n_best": task.n_best} if task.n_best > 1 else {}
-    translator = served.translator
-    if task.glossary:
-        options["glossary"] = dict(task.glossary)
-        if type(translator) is not Translator:  # CTranslate2 has no search for terms
-            parts = translator.models, translator.tokenizer, translator.config, translator.profile, translator.origin
-            translator = Translator(*parts)
-    elif task.n_best > 1 and type(translator) is not Translator:
-        options["length_normalization"] = "average"  # the one that CTranslate2 has
-    translations = translator.translations(lines, markup=task.markup, **options)
-    if task.kind == "scored":
-        return [_score(served, one) for one in translations]
-    if task.kind == "translated":
-        return [one.texts for one in translations]
-    return [_shown(served, line) for line in explain_estimated(translator, translations, served.estimate)]
+# What is answered -----------------------------------------------------------------------------------------------------
 
 
 def _score(served: Served, translation: Translation) -> float:
@@ -227,11 +231,8 @@ def _doubt(doubt: Doubt, source: Sequence[str], target: Sequence[str], weights: 
     """With the target words that it is about: those that it names, or that attended most to the source words that it names."""
     named = doubt.detail.split()
     if doubt.kind in _OF_SOURCE:
-        chosen = [
-            i
-            for i, word in enumerate(source)
-            if word in named or (doubt.kind == "unseen" and set(word) & set(doubt.detail))
-        ]
+        unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()
+        chosen = [i for i, word in enumerate(source) if word in named or unseen & {*word}]
         words = sorted({int(weights[:, i].argmax()) for i in chosen}) if len(target) else []
     else:
         words = [i for i, word in enumerate(target) if word in named and doubt.kind != "length"]

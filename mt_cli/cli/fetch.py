@@ -1,9 +1,5 @@
-"""`mt fetch`: public parallel corpora, whose terms do not let us ship them.
-
-A further corpus is one more entry in `corpora.toml`, which names the text inside each file, not the bytes of the
-download: a gzip file cannot be made again bit for bit, its text can. So a source may hold `NAME.gz` or a plain `NAME`;
-what lands in the target folder is `NAME.gz`, which training reads directly.
-"""
+"""`mt fetch`: public parallel corpora, whose terms do not let us ship them. `corpora.toml` has the hash of the text in each file,
+as a gzip file cannot be made again bit for bit; so a source may hold `NAME.gz` or a plain `NAME`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx, .xliff, .po).
-
-Finds out how the table is written, whether its first row is a header, and which two columns are source and target.
-"""
+Finds out how the table is written, whether its first row is a header, and which two columns are source and target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads what translators keep and datasets have, one unit at a time: .tmx, .xlf, .xliff, .po and .jsonl.
-
-A unit is a text in several languages; `tables.py` makes pairs of them.
-"""
+"""Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff, .po, .jsonl."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
-
-Each format is a file beside this one that says where the slots are, and which codes within them are copied.
-"""
+"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays. Each format
+is a file beside this one that says where the slots are, and which codes within them are copied."""
 
 from __future__ import annotations
 
@@ -252,10 +250,8 @@ def read_lines(content: bytes, name: str) -> TextDocument:
 
 
 def read_document(content: bytes, name: str, column: str | None = None) -> Document:
-    """`column`, of a table: a column's name, or its number where the first row is text, too; SOURCE,TARGET for two.
-
-    Raises DataError for content that is not what the name says, and UsageError where `column` is missing or of no use.
-    """
+    """`column`, of a table: a column's name, or its number where the first row is text, too; SOURCE,TARGET for two. Raises
+    DataError for content that is not what the name says, and UsageError where `column` is missing or of no use."""
     suffix = Path(name).suffix.lower()
     if suffix not in TABLES and column is not None:
         raise UsageError(f"{name}: no table, so --column has no effect; leave it out")

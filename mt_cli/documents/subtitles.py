@@ -1,7 +1,4 @@
-"""Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by their times.
-
-Time stamps, settings, notes and styles stay as they are.
-"""
+"""Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by their times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a kill.
-
-This file knows no format.
-"""
+"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a kill."""
 
 from __future__ import annotations
 
@@ -41,10 +38,8 @@ class Jobs(NamedTuple):
 
 
 def open_documents(source: Path, output: Path | None, column: str | None) -> Jobs:
-    """The document; or all of a folder but those that are written already.
-
-    Raises DataError for a file that is not what its name says, and UsageError for an output that cannot be meant.
-    """
+    """The document; or all of a folder but those that are written already. Raises DataError for a file that is not what its name
+    says, and UsageError for an output that cannot be meant."""
     if output is None:
         kind = "a folder, and no run directory" if source.is_dir() else "a document"
         raise UsageError(f"{source}: {kind}; say by --output where its translation is put")

@@ -1,8 +1,5 @@
-"""Reasons to doubt a translation, found without a reference, and a translated line with them as JSON.
-
-The thresholds were set by looking at translations of Multi30k's test sets (English to German and to French) and at input
-that was damaged on purpose. A doubt is a reason to look, not a proof.
-"""
+"""Reasons to doubt a translation, found without a reference, and a translated line with them as JSON. The thresholds were set by
+looking at translations of Multi30k (English to German and to French) and at input that was damaged on purpose."""
 
 from __future__ import annotations
 
@@ -185,11 +182,8 @@ def _numbers_without(text: str, other: str) -> list[str]:
 
 
 def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
-    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts.
-
-    Scores are natural logarithms: that of a hypothesis is divided by the length penalty of a beam, those of tokens are
-    not. Tokens include the end symbol of each part, source tokens include none.
-    """
+    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts. Scores are
+    natural logarithms, that of a hypothesis divided by the length penalty of a beam. Tokens include the end symbols of parts."""
     tokenizer = translator.tokenizer
     pairs = [
         (part.src_ids, part.hypotheses[n].ids)

@@ -1,12 +1,5 @@
-"""An estimated chrF for each translated line, found without a reference.
-
-A linear fit of what is known of a translation (`_features`) to the sentence chrF of the run's own translations of its dev
-set, made once, when a training ends. Two things make the estimate fall on text of another domain. No weight is negative.
-And a few lines of random pieces, whose translations can only be wrong, join the dev lines: where nearly all of dev is
-translated well, dev alone says little about what goes wrong.
-
-Letters in shapes: B lines, F features.
-"""
+"""An estimated chrF for each translated line, found without a reference: a linear fit of what is known of a translation to the
+sentence chrF of the run's own translations of its dev set. Letters in shapes: B lines, F features."""
 
 from __future__ import annotations
 
@@ -34,8 +27,8 @@ log = logging.getLogger(__name__)
 
 _MAX_LINES = 500  # of the dev set that are translated; with more the weights hardly change
 _MIN_LINES = 10
-# Dev lines for each line of nonsense: with more nonsense the lines of a test set are ordered less well, with none those of
-# strange text.
+# Dev lines for each line of random pieces, whose translation can only be wrong: where nearly all of dev is translated well, it says
+# little about what goes wrong. With more of them the lines of a test set are ordered less well, with none those of strange text.
 _LINES_FOR_ONE_OF_NONSENSE = 20
 _PRIOR_LINES = 10  # with so many lines a weight is half of what it is with very many: ridge regression
 _LOWEST_LOG_PROB = -30.0  # of a token; what is less likely is no worse
@@ -168,7 +161,8 @@ def fit_estimate(
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
-    """Weights (F), none below 0, of the ridge regression of targets (B) on features (B,F), by coordinate descent."""
+    """Weights (F) of the ridge regression of targets (B) on features (B,F), by coordinate descent; none is below 0, so that the
+    estimate falls on text of another domain."""
     scales = features.std(0)
     scales[scales < 1e-9] = np.inf
     standard = (features - features.mean(0)) / scales

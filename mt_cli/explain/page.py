@@ -1,7 +1,5 @@
-"""Pages for a browser: a template of the package with its style sheets, its scripts and its data in one file.
-
-A page loads nothing from the network, by its own security policy, and never takes text for code: Jinja escapes all of it.
-"""
+"""Pages for a browser: a template with its style sheets, scripts and data in one file, which loads nothing from the network, by its
+own security policy, and never takes text for code: Jinja escapes all of it."""
 
 from __future__ import annotations
 
@@ -33,10 +31,8 @@ def refuse_page(file: Path, option: str, replaced: bytes = b"") -> None:
 
 
 def write_page(file: Path, name: str, data: str, **values: Any) -> None:
-    """Fills the template explain/`name`.html with `values`. `data`, as `safe_json` makes it, is for its script.
-
-    Raises RunDirError when the disk is full or the folder cannot be written.
-    """
+    """Fills the template explain/`name`.html with `values`. `data`, as `safe_json` makes it, is for its script. Raises RunDirError
+    when the disk is full or the folder cannot be written."""
     script, style = (
         "".join((_PACKAGE / f"explain/{stem}.{kind}").read_text("utf-8") for stem in ("page", name))
         for kind in ("js", "css")
@@ -92,5 +88,5 @@ class AttentionPage:
         self._n_characters += len(self._weights[-1])
 
     def write(self) -> None:
-        """Raises RunDirError when the disk is full or the folder cannot be written."""
+        """Raises RunDirError."""
         write_page(self.file, "attention", f"[{','.join(self._weights)}]", sentences=self._sentences)

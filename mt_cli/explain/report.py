@@ -1,8 +1,4 @@
-"""One page about one or several runs: how good the translator is, what to do next, and all that stands behind it.
-
-The page's own script draws the charts: a library would be the larger part of the page and know nothing of runs that must differ
-without colours, too.
-"""
+"""One page about one or several runs: how good the translator is, what to do next, and all that stands behind it."""
 
 from __future__ import annotations
 

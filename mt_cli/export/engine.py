@@ -31,10 +31,8 @@ _SUPPORTED = {"beam_size", "n_best", "length_penalty", "max_length_ratio", "batc
 
 
 class CTranslate2Translator(Translator):
-    """A `Translator` of one model that leaves the search to CTranslate2; splitting, joining and forced scores stay its own.
-
-    The model is exported at every start: a stored one could be that of another checkpoint, or a stranger's.
-    """
+    """A `Translator` of one model that leaves the search to CTranslate2; splitting, joining and forced scores stay its own. The
+    model is exported at every start: a stored one could be that of another checkpoint, or a stranger's."""
 
     compute_type = "float32"
 

@@ -1,8 +1,5 @@
-"""Writes a run as one page that translates in the browser itself, without a server: the network with 8-bit weights, its
-tokenizer, the rules by which text is read, and the scripts of `offline_page`, which have the names of this package.
-
-Rules are worked out here, where Unicode's tables are: the page gets patterns and finished tables of characters.
-"""
+"""Writes a run as one page that translates in the browser itself, without a server: the network with 8-bit weights, its tokenizer,
+the rules by which text is read, as patterns and tables of characters, and the scripts of `offline_page`."""
 
 from __future__ import annotations
 
@@ -39,10 +36,8 @@ _N_COLUMNS, _N_ROWS = 8, 8  # of weights and of activations that the product tak
 
 
 def write_offline(loaded: Sequence[LoadedModel], file: Path) -> None:
-    """The page of one model that was loaded for each of its directions.
-
-    Raises UsageError for what a page cannot do, and RunDirError when it cannot be written.
-    """
+    """The page of one model that was loaded for each of its directions. Raises UsageError for what a page cannot do, and
+    RunDirError when it cannot be written."""
     write_text(file, page_of(loaded))
 
 

@@ -30,17 +30,24 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
 from mt_cli.explain.page import render_page
 from mt_cli.serve import deepl, libretranslate
-from mt_cli.serve.files import keep_correction, translated_file
 from mt_cli.serve.guard import Access, Metrics
 from mt_cli.serve.libretranslate import languages
-from mt_cli.serve.service import MOST_ALTERNATIVES, NO_FRAMES, Api, Asked, Endpoint, Service, route
+from mt_cli.serve.service import (
+    MOST_ALTERNATIVES,
+    NO_FRAMES,
+    Api,
+    Asked,
+    Endpoint,
+    Service,
+    keep_correction,
+    route,
+    translated_file,
+)  # fmt: skip
 from mt_cli.serve.translators import Task, Translators
 
 log = logging.getLogger(__name__)
 
-_MAX_CONNECTIONS = 4096
-_MAX_HEADER_BYTES = 32_768
-_SECONDS_FOR_HEADERS = 15
+_MAX_CONNECTIONS, _MAX_HEADER_BYTES, _SECONDS_FOR_HEADERS = 4096, 32_768, 15
 _HEADERS = [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("cache-control", "no-store")]
 
 

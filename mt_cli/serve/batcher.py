@@ -1,7 +1,5 @@
-"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same.
-
-All but the translating happens on the server's event loop.
-"""
+"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same. All else happens
+on the server's event loop."""
 
 from __future__ import annotations
 
@@ -42,18 +40,14 @@ class _Job:
 _Turns = list[tuple[_Job, range]]  # numbers of lines that are translated at once
 
 
+Translate = Callable[[Task, list[str]], list[Any]]  # gives a result for each line
+
+
 class Batcher:
     """A queue of requests, and threads that translate them, none of which waits until another has finished."""
 
-    def __init__(
-        self,
-        translate: Callable[[Task, list[str]], list[Any]],
-        n_threads: int,
-        max_lines: int,
-        max_waiting: int,
-        metrics: Metrics,
-    ):
-        """`translate`: a result for each line. `max_lines` of a batch; `max_waiting`: characters of all requests."""
+    def __init__(self, translate: Translate, n_threads: int, max_lines: int, max_waiting: int, metrics: Metrics):
+        """`max_lines`: of a batch; `max_waiting`: characters of all requests."""
         self._translate, self._n_threads, self._metrics = translate, n_threads, metrics
         self._max_lines, self._max_waiting = max_lines, max_waiting
         self._jobs, self._working = list[_Job](), set[asyncio.Future[None]]()

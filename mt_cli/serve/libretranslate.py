@@ -10,9 +10,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from mt_cli.data.languages import english_name
-from mt_cli.serve.files import SUFFIXES, keep_correction, translated_file
 from mt_cli.serve.guard import Refused
-from mt_cli.serve.service import MOST_ALTERNATIVES, Api, Asked, Endpoint
+from mt_cli.serve.service import MOST_ALTERNATIVES, SUFFIXES, Api, Asked, Endpoint, keep_correction, translated_file
 from mt_cli.serve.translators import Task
 
 _MAX_KEPT_BYTES = 100_000_000  # of files
@@ -61,16 +60,14 @@ async def detect(asked: Asked) -> Any:
 
 async def settings(asked: Asked) -> Any:
     access, pair = asked.service.access, next(iter(asked.service.translators.served))
+    sides = zip(("source", "target"), pair, strict=True)
     return {
         "apiKeys": bool(access.keys),
         "charLimit": access.max_characters,
         "filesTranslation": True,
         "frontendTimeout": 500,
         "keyRequired": bool(access.keys),
-        "language": {
-            side: {"code": code, "name": english_name(code)}
-            for side, code in zip(("source", "target"), pair, strict=True)
-        },
+        "language": {side: {"code": code, "name": english_name(code)} for side, code in sides},
         "suggestions": True,
         "supportedFilesFormat": SUFFIXES,
     }

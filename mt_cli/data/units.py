@@ -19,11 +19,6 @@ from mt_cli.errors import DataError
 # Its line or its number in the file, from 1; its texts by language as the file names it.
 Unit = tuple[int, dict[str, str]]
 
-PARSER_OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
-UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF whose target is at most a copy of the source
-_PAIRED = {"g", "pc"}
-_WITHOUT_TAGS = {"hi", "mrk"}  # what they mark is not of use to other programs
-_OPENING, _CLOSING = {"bpt", "bx", "sc"}, {"ept", "ex", "ec"}
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _N_SURVEYED = 1000
@@ -193,48 +188,6 @@ def _of_xliff(unit: Any) -> dict[str, str]:
             if text.strip() and (side == "source" or state not in UNTRANSLATED):
                 texts[code] = text
     return texts
-
-
-def local_name(element: Any) -> str:
-    """Without the namespace; '' of comments, processing instructions and entities."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-
-
-def text_with_codes(element: Any) -> str:
-    """The text of a TMX `seg` or an XLIFF `source` or `target`: `<g id="1">` and `</g>` stand for codes in pairs, `<x id="2"/>`
-    for others, with the numbers that match them between languages, or else their order. Raises ValueError for entities of the file's own."""
-    from lxml import etree  # here, because only XML needs it
-
-    n_codes = 0
-
-    def parts(parent: Any) -> Iterator[str]:
-        nonlocal n_codes
-        yield parent.text or ""
-        for child in parent:
-            name, get = local_name(child), child.get
-            if name in _WITHOUT_TAGS:
-                yield from parts(child)
-            elif name == "cp":
-                yield chr(int(get("hex", "20"), 16))
-            elif name in _CLOSING:
-                yield "</g>"
-            elif name in _PAIRED | _OPENING:
-                n_codes += 1
-                yield f'<g id="{get("x") or get("id") or get("i") or n_codes}">'
-                if name in _PAIRED:
-                    yield from parts(child)
-                    yield "</g>"
-            elif name:
-                n_codes += 1
-                yield f'<x id="{get("x") or get("id") or n_codes}"/>'
-            elif child.tag is etree.Entity:
-                raise ValueError(f"the entity {child.text} is not read")
-            yield child.tail or ""
-
-    return "".join(parts(element))
-
-
-# PO ------------------------------------------------------------------------------------------------------------------
 
 
 def po_entries(text: str, name: str) -> Iterator[PoEntry]:

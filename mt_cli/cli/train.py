@@ -122,13 +122,16 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
     """Trains one after the other; returns those that did not fail. `began`: when the command did, by `time.monotonic`."""
     from mt_cli.build import train
 
+    def write_page(run: RunDir) -> None:
+        _write_page([run.path], run.path / "report.html", quick=True)
+
     trained = list[Path]()
     for number, (run, config) in enumerate(configs.items(), 1):
         if len(configs) > 1:
             log.info(f"run {number} of {len(configs)}: {run}")
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
-            train(config, run, signals, began, _write_own_page if config.training.report else None)
+            train(config, run, signals, began, write_page if config.training.report else None)
             trained.append(run)
         except (UsageError, ConfigError, DataError, RunDirError, CheckpointError, TrainingError) as error:
             if len(configs) == 1:
@@ -147,10 +150,6 @@ def compare(runs: Sequence[Path], device: str, output: Path) -> None:
     print(evaluate(runs, device=device))
     if _write_page(runs, output, device=device):
         log.info(f"a page of all of them: {output}")
-
-
-def _write_own_page(run: RunDir) -> None:
-    _write_page([run.path], run.path / "report.html", quick=True)
 
 
 def _write_page(runs: Sequence[Path], output: Path, **how: Any) -> bool:

@@ -4,15 +4,20 @@ is a file beside this one that says where the slots are, and which codes within 
 from __future__ import annotations
 
 import codecs
+import copy
 import html
+import io
 import re
+import zipfile
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mt_cli.data.spans import Markup, escaped
 from mt_cli.errors import DataError, UsageError
@@ -29,6 +34,8 @@ WITH_REMARKS = (".po", ".pot", ".xlf", ".xliff", ".xml")  # which have a place f
 
 TAG = re.compile(r"(</?g\d+>|<x\d+/>)")
 _MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+_MAX_UNPACKED, _MAX_PARTS = 1 << 30, 10_000  # bytes of all parts
+_MAX_RATIO, _SMALL = 300, 1 << 24  # of a part's bytes to its packed ones, where it has more than the second
 _SAVE_AS_UTF_8 = "save the file as UTF-8, and let it declare so"
 _MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF8, "utf-8"))
 
@@ -52,20 +59,6 @@ class Written:
 
     text: str
     remark: str = ""  # doubts and the estimate, for formats that have a place for a comment
-
-
-class Document(Protocol):
-    """An open document. Languages are codes as the file writes them, '' where it names none."""
-
-    src_lang: str
-    tgt_lang: str
-
-    @property
-    def segments(self) -> Sequence[Segment]: ...
-
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        """The file with these translations of its segments, which have all of their tags; None leaves one as it is."""
-        ...
 
 
 class Edit(NamedTuple):
@@ -104,7 +97,7 @@ class Slot:
 class TextDocument:
     """A document that is one text; its formats put slots into it."""
 
-    src_lang = tgt_lang = ""
+    src_lang = tgt_lang = ""  # codes as the file writes them, '' where it names none
     is_bilingual = False  # whether its slots hold targets
 
     def __init__(self, content: bytes, name: str, encoding: str = "utf-8"):
@@ -130,6 +123,7 @@ class TextDocument:
         return [slot.segment for slot in self.slots]
 
     def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
+        """The file with these translations of its segments, which have all of their tags; None leaves one as it is."""
         changes = [
             (slot, one)
             for slot, one in zip(self.slots, translations, strict=True)
@@ -217,6 +211,58 @@ class TextDocument:
 
     def error(self, at: int, problem: str) -> DataError:
         return DataError(f"{self.name}:{self.line(at)}: {problem}")
+
+
+class Archive:
+    """A document whose segments are in its `parts`, each a document of its own."""
+
+    src_lang = tgt_lang = ""
+
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError for what is no archive, unpacks to more than it may, is encrypted or has paths that leave it."""
+        self.name, self.parts = name, dict[str, TextDocument]()
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise DataError(f"{name}: damaged archive ({error}); save it anew, without a password") from None
+        parts = self._archive.infolist()
+        if len(parts) > _MAX_PARTS or sum(part.file_size for part in parts) > _MAX_UNPACKED:
+            found = f"{len(parts):,} parts unpack to too much, expected 1,024 MiB at most"
+            raise DataError(f"{name}: {found}; split the document")
+        for part in parts:
+            if part.file_size > max(_SMALL, _MAX_RATIO * part.compress_size):
+                found = f"{part.filename} unpacks to {part.file_size >> 20:,} MiB, {_MAX_RATIO} times its size or more"
+                raise DataError(f"{name}: {found}; save the document anew")
+            if part.flag_bits & 1:
+                raise DataError(f"{name}: encrypted; save it without a password")
+            if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
+                raise DataError(f"{name}: the part {part.filename} leaves the archive; save the document anew")
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return [segment for part in self.parts.values() for segment in part.segments]
+
+    def names(self) -> list[str]:
+        return self._archive.namelist()
+
+    def read(self, part: str) -> bytes:
+        """Raises DataError for a part that is missing or damaged."""
+        try:
+            return self._archive.read(part)
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
+            raise DataError(f"{self.name}: {part} cannot be read ({error}); save the document anew") from None
+
+    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
+        content, rest = io.BytesIO(), iter(translations)
+        changed = {n: part.written(list(islice(rest, len(part.slots))), tgt_lang) for n, part in self.parts.items()}
+        with zipfile.ZipFile(content, "w") as made:
+            for part in self._archive.infolist():
+                made.writestr(copy.copy(part), changed.get(part.filename) or self.read(part.filename))
+                made.getinfo(part.filename).external_attr = part.external_attr  # where it is 0, writing gave it another
+        return content.getvalue()
+
+
+Document = TextDocument | Archive
 
 
 def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mt_cli.documents.document import TAG, Segment, Slot, has_words
-from mt_cli.documents.xml import Archive, Element, XmlDocument
+from mt_cli.documents.document import TAG, Archive, Segment, Slot, has_words
+from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError
 
 _PARTS = re.compile(r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|(content|styles)\.xml")

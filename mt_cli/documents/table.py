@@ -11,8 +11,8 @@ from html import unescape
 from typing import Any, NamedTuple
 
 from mt_cli.data.spans import escaped
-from mt_cli.documents.document import Edit, Segment, Slot, TextDocument, Written, has_words
-from mt_cli.documents.xml import Archive, Element, XmlDocument
+from mt_cli.documents.document import Archive, Edit, Segment, Slot, TextDocument, Written, has_words
+from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError, MTError, UsageError
 
 log = logging.getLogger(__name__)

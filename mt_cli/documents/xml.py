@@ -1,22 +1,17 @@
-"""XML as a text whose elements know where they stand in it, checked by a parser before; and archives whose parts are XML."""
+"""XML as a text whose elements know where they stand in it. A parser has checked it before, without what it refers to."""
 
 from __future__ import annotations
 
-import copy
-import io
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html import escape, unescape
-from itertools import islice
 
 from lxml import etree
 
 from mt_cli.data.spans import escaped
 from mt_cli.data.units import PARSER_OPTIONS
-from mt_cli.documents.document import Code, Edit, Segment, TextDocument, Written
+from mt_cli.documents.document import Code, Edit, TextDocument
 from mt_cli.errors import DataError
 
 _QUOTED = r"""\"[^\"]*+\"|'[^']*+'"""
@@ -32,9 +27,6 @@ _CODE = re.compile(
     r"|(?:&lt;|<)(?P<close>/?)(?P<name>[A-Za-z][\w:.-]*)(?:\s+[\w:-]+=(?:(?!&[lg]t;)[^<>])*?)?\s*(?P<single>/?)(?:&gt;|>)"
 )
 _SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-
-_MAX_UNPACKED, _MAX_PARTS = 1 << 30, 10_000  # bytes of all parts
-_MAX_RATIO, _SMALL = 300, 1 << 24  # of a part's bytes to its packed ones, where it has more than the second
 
 Content = tuple[int, int, list[Code], Callable[[str], str], Callable[[str], str]]
 
@@ -131,7 +123,13 @@ class XmlDocument(TextDocument):
         start, end = element.first, element.last
         section = _SECTION.fullmatch(self.text, start, end)
         if not section:
-            return start, end, list(self._codes(element, is_around_words)), _without_sections, str
+            return (
+                start,
+                end,
+                list(self._codes(element, is_around_words)),
+                lambda text: _SECTION.sub(lambda one: escaped(one[1]), text),
+                str,
+            )
         codes = [code for code in self._codes_of_text(*section.span(1), "") if code.name]
         is_html = codes or re.search(r"&#?\w+;", section[1])
         return *section.span(1), codes, *((str, str) if is_html else (escaped, unescape))
@@ -154,58 +152,3 @@ class XmlDocument(TextDocument):
             kind = "" if code["single"] or not code["name"] else "-" if code["close"] else "+"
             if self.has_html or not code["name"]:
                 yield Code(*code.span(), kind, code["name"] and f"{level} {code['name']}")
-
-
-def _without_sections(text: str) -> str:
-    return _SECTION.sub(lambda section: escaped(section[1]), text)
-
-
-class Archive:
-    """A document whose segments are in its `parts`, each a document of its own."""
-
-    src_lang = tgt_lang = ""
-
-    def __init__(self, content: bytes, name: str):
-        """Raises DataError for what is no archive, unpacks to more than it may, is encrypted or has paths that leave it."""
-        self.name, self.parts = name, dict[str, TextDocument]()
-        try:
-            self._archive = zipfile.ZipFile(io.BytesIO(content))
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise DataError(f"{name}: damaged archive ({error}); save it anew, without a password") from None
-        parts = self._archive.infolist()
-        if len(parts) > _MAX_PARTS or sum(part.file_size for part in parts) > _MAX_UNPACKED:
-            found = f"{len(parts):,} parts unpack to too much, expected 1,024 MiB at most"
-            raise DataError(f"{name}: {found}; split the document")
-        for part in parts:
-            if part.file_size > max(_SMALL, _MAX_RATIO * part.compress_size):
-                found = f"{part.filename} unpacks to {part.file_size >> 20:,} MiB, {_MAX_RATIO} times its size or more"
-                raise DataError(f"{name}: {found}; save the document anew")
-            if part.flag_bits & 1:
-                raise DataError(f"{name}: encrypted; save it without a password")
-            if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
-                raise DataError(f"{name}: the part {part.filename} leaves the archive; save the document anew")
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        return [segment for part in self.parts.values() for segment in part.segments]
-
-    def names(self) -> list[str]:
-        return self._archive.namelist()
-
-    def read(self, part: str) -> bytes:
-        """Raises DataError for a part that is missing or damaged."""
-        try:
-            return self._archive.read(part)
-        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
-            raise DataError(f"{self.name}: {part} cannot be read ({error}); save the document anew") from None
-
-    def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
-        content, rest = io.BytesIO(), iter(translations)
-        changed: Mapping[str, bytes] = {
-            name: part.written(list(islice(rest, len(part.slots))), tgt_lang) for name, part in self.parts.items()
-        }
-        with zipfile.ZipFile(content, "w") as made:
-            for part in self._archive.infolist():
-                made.writestr(copy.copy(part), changed.get(part.filename) or self.read(part.filename))
-                made.getinfo(part.filename).external_attr = part.external_attr  # where it is 0, writing gave it another
-        return content.getvalue()

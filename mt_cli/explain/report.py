@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
@@ -42,6 +42,7 @@ _CURVES = ("dev_loss", "train_loss", "chrf", "bleu", "loss", "learning_rate", "g
 _MAX_POINTS = 600  # of a curve; more cannot be told apart on a screen
 _MAX_BYTES = 1 << 31  # of a file: the check of a large corpus lists many pairs
 
+_PROVENANCE = TypeAdapter(dict[str, list[dict[str, Any]]])
 T = TypeVar("T")
 
 # A run as its files describe it ---------------------------------------------------------------------------------------
@@ -79,10 +80,6 @@ class Check(BaseModel):
     findings: list[Finding]
 
 
-class Provenance(BaseModel):
-    starts: list[dict[str, Any]]
-
-
 class RunReport:
     """A run as its files describe it. Of several language pairs the corpus is that of the first."""
 
@@ -95,8 +92,7 @@ class RunReport:
         self.times = self._read(run.timing_file, _records) or []
         self.check = self._read(files.check_file, Check.model_validate_json)
         self.n_left_out = self._read(files.left_out_file, lambda table: max(0, table.count(b"\n") - 1)) or 0
-        provenance = self._read(run.provenance_file, Provenance.model_validate_json)
-        self.starts = provenance.starts if provenance else []
+        self.starts = (self._read(run.provenance_file, _PROVENANCE.validate_json) or {}).get("starts", [])
         validations = [record for record in self.records if record.chrf is not None]
         self.best = next((record for record in reversed(validations) if record.is_best), None)
         self.is_finished = bool(validations) and validations[-1] is self.records[-1] and validations[-1].is_last

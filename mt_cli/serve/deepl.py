@@ -20,6 +20,7 @@ _MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
 _MOST_USED = 10**12  # characters: the quota that clients ask for
 _BILLED = "mt_billed_characters_total"  # since the server began
 _VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a region the client refuses these as targets
+_KEPT = '<mt-kept id="{}"/>'
 _Entries = tuple[tuple[str, str], ...]
 
 
@@ -38,7 +39,10 @@ async def translate(asked: Asked) -> Any:
     kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
     found = await asked.translate(Task(pair, markup, glossary=entries), [line for line, _ in kept])
     asked.service.metrics.add(_BILLED, sum(map(len, lines)))
-    texts = [_put_back(own[0], contents) for own, (_, contents) in zip(found, kept, strict=True)]
+    texts = [own[0] for own in found]
+    for n, (_, contents) in enumerate(kept):
+        for number, content in enumerate(contents):
+            texts[n] = texts[n].replace(_KEPT.format(number), content)
     shown = {"detected_source_language": pair[0].partition("-")[0].upper()}
     pairs_of_texts = zip(lines, texts, strict=True)
     return {"translations": [shown | {"text": text, "billed_characters": len(line)} for line, text in pairs_of_texts]}
@@ -147,16 +151,10 @@ def _keep(line: str, given: object) -> tuple[str, list[str]]:
 
     def keep(match: re.Match[str]) -> str:
         kept.append(match[0])
-        return f'<mt-kept id="{len(kept) - 1}"/>'
+        return _KEPT.format(len(kept) - 1)
 
     for name in names:
         if isinstance(name, str) and re.fullmatch(r"\s*[\w:.-]{1,40}\s*", name):
             tag = re.escape(name.strip())
             line = re.sub(rf"<{tag}(?:\s[^<>]*)?>[^<>]*</{tag}>", keep, line)
     return line, kept
-
-
-def _put_back(text: str, kept: list[str]) -> str:
-    for number, content in enumerate(kept):
-        text = text.replace(f'<mt-kept id="{number}"/>', content)
-    return text

@@ -213,7 +213,10 @@ def _score(served: Served, translation: Translation) -> float:
 
 def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
     """What `/mt/translate` answers."""
-    source, target = (_words(text) for text in (line.translation.source, line.translation.text))
+    shown = (
+        words_of(list(text.replace(" ", "\u2581")))[0] for text in (line.translation.source, line.translation.text)
+    )
+    source, target = ([word.text for word in own if word.text] for own in shown)  # words and other characters
     weights = _attention(served, line, source, target)
     return {
         "source": line.translation.source,
@@ -237,12 +240,6 @@ def _doubt(doubt: Doubt, source: Sequence[str], target: Sequence[str], weights: 
     else:
         words = [i for i, word in enumerate(target) if word in named and doubt.kind != "length"]
     return {"kind": doubt.kind, "detail": doubt.detail, "words": words}
-
-
-def _words(text: str) -> list[str]:
-    """The words and the other characters of a text, without spaces."""
-    words, _ = words_of(list(text.replace(" ", "\u2581")))
-    return [word.text for word in words if word.text]
 
 
 def _attention(served: Served, line: ExplainedLine, source: Sequence[str], target: Sequence[str]) -> Weights:

@@ -81,8 +81,8 @@ def translate(
         if file.is_dir() or is_document(file):
             of_lines = {"prefix": prefix, "markup": markup, "json": as_json, "bad_input": bad_input == "replace"}
             options.refuse_options("only lines of text have these", of_lines | {"n_best": search.get("n_best")})
-            jobs = open_documents(file, output, column)
-            translate_documents(load(), jobs, settings, takes_all, show_doubts)
+            documents = open_documents(file, output, column)
+            translate_documents(*documents, load(), settings, takes_all, show_doubts)
             return
     options.refuse_options("only documents have these", {"column": column, "all": takes_all})
     if output is not None and output.exists():

@@ -57,8 +57,7 @@ class AndroidStrings(XmlDocument):
             if plurals.name == "plurals" and (other := items.get("other")):
                 own_change = self.filled(one for one in changes if other.start < one[0].start < other.end)
                 content = edited(self.text, own_change, other.start, other.end)
-                before = self.text[plurals.first : other.start]
-                lead = before[len(before.rstrip()) :]
+                lead = self.indent(plurals.first, other.start)
                 for name in names:
                     if name not in items:
                         item = re.sub(r"(quantity\s*=\s*.)other", rf"\1{name}", content, count=1)

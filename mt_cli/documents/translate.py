@@ -11,7 +11,7 @@ from collections import Counter
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -32,13 +32,11 @@ _CHUNK = 256  # segments: enough to fill batches with texts of one length, and f
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
-class Jobs(NamedTuple):
-    documents: list[tuple[Path, Path, Document]]  # each with the file that it is of, and that of its translation
-    unfinished: Path  # where translations are kept until all documents are written
+Opened = tuple[Path, Path, Document]  # the file, that of its translation, and what is in it
 
 
-def open_documents(source: Path, output: Path | None, column: str | None) -> Jobs:
-    """The document; or all of a folder but those that are written already. Raises DataError for a file that is not what its name
+def open_documents(source: Path, output: Path | None, column: str | None) -> tuple[list[Opened], Path]:
+    """The document, or all of a folder but those that are written already; and the file that is to keep translations. Raises DataError for a file that is not what its name
     says, and UsageError for an output that cannot be meant."""
     if output is None:
         kind = "a folder, and no run directory" if source.is_dir() else "a document"
@@ -49,7 +47,7 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> Job
         if output.suffix.lower() != source.suffix.lower():
             raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
         unfinished = output.with_name(f".{output.name}.unfinished")
-        return Jobs([(source, output, open_document(source, column))], unfinished)
+        return [(source, output, open_document(source, column))], unfinished
     unfinished = output / ".unfinished"
     if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
         raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
@@ -63,21 +61,21 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> Job
         for file in filter(is_document, files)
         if not (target := output / file.relative_to(source)).exists()
     ]
-    return Jobs(documents, unfinished)
+    return documents, unfinished
 
 
 def translate_documents(
-    translator: Translator, jobs: Jobs, options: dict[str, Any], takes_all: bool, shows_doubts: bool
-) -> None:
+    documents: list[Opened], unfinished: Path, translator: Translator, options: dict[str, Any], takes_all: bool, shows_doubts: bool
+) -> None:  # fmt: skip
     """Writes each document when all of it is translated. `options`: keys of the config's `decoding` and those for terms. Raises
     DataError for a document in other languages, and RunDirError where nothing can be written."""
-    for folder in {output.parent for _, output, _ in jobs.documents if jobs.unfinished.name == ".unfinished"}:
+    for folder in {output.parent for _, output, _ in documents if unfinished.name == ".unfinished"}:
         make_folders(folder)
-    if finished := Finished(jobs.unfinished):
+    if finished := Finished(unfinished):
         log.info(f"continuing; {len(finished):,} translations are made already")
     finished.add({})  # an output that cannot be written is told before the work
     of_documents = DocumentTranslator(translator, options, finished)
-    for source, output, document in jobs.documents:
+    for source, output, document in documents:
         has_remarks = shows_doubts or source.suffix.lower() in WITH_REMARKS
         translations = of_documents.translate(document, str(source), takes_all, has_remarks)
         for segment, one in zip(document.segments, translations, strict=True):

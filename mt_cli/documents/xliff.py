@@ -50,8 +50,7 @@ class Xliff(XmlDocument):
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:
             attributes = attribute_of(attribute).sub("", attributes)
-        above = "" if target else self.text[unit.first : source.start]
-        lead = above[len(above.rstrip()) :]
+        lead = "" if target else self.indent(unit.first, source.start)
         attributes += "" if self._is_new else ' state="needs-review-translation"'
 
         def wrap(content: str) -> str:

@@ -118,6 +118,10 @@ class XmlDocument(TextDocument):
     def inner(self, element: Element) -> str:
         return self.text[element.first : element.last]
 
+    def indent(self, start: int, end: int) -> str:
+        """The whitespace at the end of a stretch."""
+        return self.text[start + len(self.text[start:end].rstrip()) : end]
+
     def content(self, element: Element, is_around_words: Callable[[Element], bool]) -> Content:
         """What `coded` and `slot` take. Of an element that is a CDATA section: its content, which may be HTML."""
         start, end = element.first, element.last

@@ -302,11 +302,10 @@ def report(
         names = [str(run.path) for run in folders]
     found = [RunReport(run, name) for run, name in zip(folders, names, strict=True)]
     sets = [] if quick else _translate(found, checkpoint, device, robustness)
-    rows = dict[str, list[str]]()  # by key, its value in each run
-    for number, dumped in enumerate(run.config.model_dump() for run in found):
-        for key, value in ((f"{name}.{key}", one) for name, section in dumped.items() for key, one in section.items()):
-            rows.setdefault(key, ["None"] * len(found))[number] = str(value)
-    differing = [[key, *values] for key, values in rows.items() if len(set(values)) > 1]
+    configs = [list(run.config.model_dump().items()) for run in found]
+    values = [{f"{name}.{key}": str(one) for name, own in config for key, one in own.items()} for config in configs]
+    rows = ([key, *(own[key] for own in values)] for key in values[0])
+    differing = [row for row in rows if len({*row[1:]}) > 1]
     made = Report(output, _summary(found, sets), found, sets, differing)
     sets_of_script = [one.for_script(found[min(one.by_run)]) for one in sets]
     data = safe_json({"runs": [run.for_script() for run in found], "sets": sets_of_script})

@@ -168,7 +168,7 @@ def test_what_is_written_can_be_read_and_asks_for_nothing_more(tmp_path):
     (tmp_path / "new.po").write_bytes(document.written([Written(one.text * 9) for one in document.segments], "de"))
     again = open_document(tmp_path / "new.po").segments
     assert [one.target.strip() for one in again] == [(one.text * 9).strip() for one in document.segments]
-    assert not any(one.is_asked for one in again) and [one.context for one in again][:2] == ["menu", "plural form 0"]
+    assert not any(one.is_asked for one in again)
     if shutil.which("msgfmt"):
         command = ["msgfmt", "--check-format", "--use-fuzzy", "-o", "/dev/null", str(tmp_path / "new.po")]
         assert subprocess.run(command, capture_output=True, text=True).stderr.count("error") <= 1  # %s is nine times

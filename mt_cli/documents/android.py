@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from mt_cli.data.languages import language
 from mt_cli.documents.document import Edit, Slot, Written, edited, remarks_of
@@ -40,9 +39,8 @@ class AndroidStrings(XmlDocument):
         start, end, codes, read, write = self.content(element, lambda one: not one.prefix)  # xliff:g is not translated
         is_reference = re.match(r"\s*(?:@[\w:+.]+/|\?[\w:]+\s*\Z)", self.inner(element)) and not codes
         is_kept = is_reference or any(one.get("translatable") == "false" for one in (element, *element.ancestors()))
-        of_segment: dict[str, Any] = {"place": place, "context": place, "is_asked": not is_kept}
         change = lambda raw: read(_plain(raw)), lambda text: _escaped(write(text))
-        return self.slot(start, end, codes, *change, owner=owner, **of_segment)
+        return self.slot(start, end, codes, *change, owner=owner, place=place, is_asked=not is_kept)
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
         remarks = remarks_of(changes)  # of strings, arrays and plurals

@@ -49,7 +49,6 @@ class Segment:
     markup: Markup | None = None  # what `text` is written in where it has tags
     target: str = ""  # the translation that the file has already
     is_asked: bool = True  # whether the file wants a translation of it; False where it forbids or has one
-    context: str = ""  # what tells equal texts apart: msgctxt, a plural form
     directives: re.Pattern[str] | None = None  # what a program fills in, which a translation must have as the text has
 
 

@@ -60,17 +60,14 @@ class PoDocument(TextDocument):
     def _slot(self, entry: PoEntry, form: int, forms: Sequence[int]) -> Slot:
         strings, target = entry.strings, entry.targets[form]
         text, several = strings["msgid"].text, strings.get("msgid_plural")
-        context = [strings["msgctxt"].text] if "msgctxt" in strings else []
         if several is not None:
             # As msgfmt has it: a form of few numbers may leave out the number.
             is_like_several = _DIRECTIVES.findall(text) == _DIRECTIVES.findall(several.text)
             is_of_one = max(forms) > 0 and forms[1] == form and (forms.count(form) <= 5 or is_like_several)
             text = text if is_of_one else several.text
-            context.append(f"plural form {form}")
-        segment = Segment(
-            text, f"line {target.line}", None, target.text, not target.text, ", ".join(context),
-            _DIRECTIVES if re.search(r"(?m)^[ \t]*#,.*(?<!no-)\b[a-z-]+-format", entry.comments) else None,
-        )  # fmt: skip
+        is_format = re.search(r"(?m)^[ \t]*#,.*(?<!no-)\b[a-z-]+-format", entry.comments)
+        directives = _DIRECTIVES if is_format else None
+        segment = Segment(text, f"line {target.line}", None, target.text, not target.text, directives)
         return Slot(target.start, target.end, segment, partial(_quoted, text, self.newline), owner=entry)
 
     def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:

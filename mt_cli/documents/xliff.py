@@ -45,7 +45,7 @@ class Xliff(XmlDocument):
             given, _ = self.coded(given_start, given_end, given_codes, read)
             given = given if given.strip() else ""
         wanted = next((one for above in (unit, *unit.ancestors()) if (one := above.get("translate"))), "yes")
-        segment = Segment(text, f"unit {owner.get('id')}", "xml", given, wanted != "no" and not given, owner.get("id"))
+        segment = Segment(text, f"unit {owner.get('id')}", "xml", given, wanted != "no" and not given)
         name, like = f"{source.prefix}target", target or source
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:

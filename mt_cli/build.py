@@ -1,7 +1,4 @@
-"""A run is a build: `train` makes each product of it once, in the order that stands in `prepare`, and then trains.
-
-What `mt train` and Python users call.
-"""
+"""A run is a build: `train` makes each product of it once, in the order that stands in `prepare`, and then trains."""
 
 from __future__ import annotations
 
@@ -69,10 +66,9 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
         config = fine_tuning.like_parent(config, parent)
     fine_tuning.rehearse(config, run)
     facts = FactsCounter()  # of all pairs
-    pairs = [PairText(config, data, run, facts, parent, reverse) for data in config.data.directions]
     with contextlib.ExitStack() as stack:
+        pairs = [PairText(config, data, run, facts, stack, parent, reverse) for data in config.data.directions]
         for pair in pairs:
-            stack.callback(pair.close)
             check(pair)
             spell(pair)
             split(pair)
@@ -157,8 +153,7 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
 
 
 def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
-    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its
-    weights say."""
+    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its weights say."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
     largest, parts = max(one.n_pairs for one in mixtures), list[TokenDataset]()
@@ -263,8 +258,7 @@ def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
 
 
 def continued_config(config: Config, run: RunDir) -> Config:
-    """The config to train with: open keys as a run with checkpoints has them. Raises RunDirError for another run's
-    folder."""
+    """The config to train with: open keys as a run with checkpoints has them. Raises RunDirError for another run's folder."""
     if not run.config_file.exists():
         if run.path.is_dir() and any(not file.name.startswith(".") for file in run.path.iterdir()):
             raise RunDirError(f"{run.path} holds other files and no run; choose another --run-dir")
@@ -311,9 +305,8 @@ def prepared_trainer(
     state = TrainingState.new(config, model.to(device), *precision)
     ranks.first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
     checkpoints = Checkpoints(run, started, ranks)
-    with memory.advise_when_out_of_memory(
-        device, lambda: f"while continuing {run.path}; free memory, then start again"
-    ):
+    advice = f"while continuing {run.path}; free memory, then start again"
+    with memory.advise_when_out_of_memory(device, lambda: advice):
         checkpoints.restore(state)
     trainer = Trainer(state, data, checkpoints, signals, ranks, on_validation)
     trainer.extend()
@@ -351,7 +344,9 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
         used = p.elapsed_seconds / 60
         left = f"{max(0.0, minutes - used):.1f} are left"
         log.info(f"{used:.1f} of the run's {minutes:g} minutes were used by earlier starts, {left}")
-    parent = None if p.step else fine_tuning.parent_of(state.config)
+    of_parent, parent = dict[str, Any](), None if p.step else fine_tuning.parent_of(state.config)
+    if parent is not None:
+        of_parent["parent"] = {"run": str(parent.path), "checkpoint_sha256": fine_tuning.sha256_of_best(parent)}
     record_start(
         run.provenance_file,
         n_threads=torch.get_num_threads(),
@@ -361,11 +356,7 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
         device=str(state.model.device),
         precision=precision,
         products_sha256=trainer.data.sha256,
-        **(
-            {"parent": {"run": str(parent.path), "checkpoint_sha256": fine_tuning.sha256_of_best(parent)}}
-            if parent
-            else {}
-        ),
+        **of_parent,
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
     memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))

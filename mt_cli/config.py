@@ -1,8 +1,5 @@
-"""The config: every key with its type, range, default and explanation, and below the keys of a section the rules between them.
-
-The string below a key explains it; `mt config` prints these strings, and an editor shows them. This file knows nothing of
-YAML (`config_file.py` does) and nothing of torch, so that a mistake in a config is reported at once.
-"""
+"""Every key of a config with its type, range, default and explanation, and below the keys of a section the rules between them. The
+string below a key explains it; `mt config` prints it, and editors show it. Without torch: mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -527,8 +524,7 @@ class TrainingConfig(Section):
 
 
 class DecodingConfig(Section):
-    """The options of a search, declared here alone: keys, options of commands, and arguments of
-    `Translator.translate`."""
+    """The options of a search, declared here alone: keys, options of commands, and arguments of `Translator.translate`."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     """Partial hypotheses kept at each step of the search. 1: greedy search; 4 to 10 often translate better, that much slower."""
@@ -633,8 +629,7 @@ _NAMES_OF_FILES = {"files", "dev", "tgt", "src", "back"}  # what is in the files
 
 
 def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list[str]:
-    """`section.key is X here, Y there` for each difference that no run may have. `names`: sections or keys, in each
-    pair."""
+    """`section.key is X here, Y there` for each difference that no run may have. `names`: sections or keys, in each pair."""
     here, there = flat_keys(mine.model_dump()), flat_keys(theirs.model_dump())
     found = []
     for key in here | there:

@@ -1,8 +1,5 @@
-"""Reads a config file: YAML plus `--set section.key=value` become one frozen `Config`.
-
-All problems of a file are reported together, each with its line. YAML is read by the rules of its version 1.2, so that `no`
-is Norwegian, `1e-4` a number and `010` ten. What a key means is in `config.py`.
-"""
+"""Reads a config file: YAML 1.2 (`no` is Norwegian, `1e-4` a number) plus `--set section.key=value` become one frozen `Config`. All
+problems are reported together, each with its line."""
 
 from __future__ import annotations
 
@@ -236,8 +233,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def to_yaml(config: Config, comments: Mapping[str, str] | None = None, only_given: bool = False) -> str:
-    """Every key with its value, or only those set; `load_config` reads it back. `comments`: by key, such as
-    model.d_model."""
+    """Every key with its value, or only those set, for `load_config`. `comments`: by key, such as model.d_model."""
     values = config.model_dump(exclude_unset=only_given)
     section, lines = "", []
     for line in yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).splitlines():

@@ -1,9 +1,5 @@
-"""From the names of files to a config and to the name of its run: text files two by two, tables, a folder, or a config.
-
-Of several corpora it is found out which are read as what, how often, and in which part of the training; each choice stands in
-the config with its reason. What is no such corpus, a copy of another one, or in another language than its name says, is named
-and left aside.
-"""
+"""From the names of files to a config and to the name of its run. Of several corpora it is found out which are read as what and
+how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named and left aside."""
 
 from __future__ import annotations
 
@@ -119,8 +115,7 @@ def read_config(
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
-    """The table of what people corrected in translations of a run, its columns, and the settings by which a run that learns it has
-    the same sets and directions. Raises DataError where there is none, and UsageError for several language pairs."""
+    """What people corrected in a run's translations: its table, its columns, settings for the same sets and directions. Raises MTError."""
     run = RunDir.existing(parent)
     config = run.load_config()
     of_pairs = {run.of_pair(config.data, pair).corrections_file: pair for pair in config.data.directions}
@@ -138,8 +133,7 @@ def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
 def usual_run_dir(
     corpus: Sequence[Path], config: Config, more: Collection[str] = (), init_from: Path | None = None
 ) -> Path:
-    """`runs/NAME` of a config or table, `runs/es-gn` of two files; the run of its own config. `more` and another run to
-    begin with change the name."""
+    """`runs/NAME` of a config or table, `runs/es-gn` of two files, the run of its own config; then what else changes the name."""
     run = RunDir(corpus[0].parent)
     if len(corpus) > 2 or _kind(corpus[0]) == "folder":
         usual = RUNS / f"{config.data.name}-more"
@@ -370,8 +364,7 @@ def _mixed(
 
 
 def _other_language(one: _Text, languages: Languages, models: dict[str, Any]) -> str:
-    """How a side reads, where that is another language than its own; '' else. Of a related language nothing is known, but
-    that it is no source text."""
+    """How a side reads, if as another language than its own; '' else. A related language is only known to be no source text."""
     src = next(iter(models))
     for side, code in zip(one.sides, languages, strict=True):
         bits = {known: model.bits(side) for known, model in models.items()}

@@ -1,7 +1,4 @@
-"""Replaces files atomically: a new file is written beside the old one, synced, and renamed over it.
-
-This file does not know what the bytes mean.
-"""
+"""Replaces files atomically: a new file is written beside the old one, synced, and renamed over it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Chooses what a config leaves open, from what the corpus is like: sizes, regularization, length of the training, search.
-
-`choose` is a pure function. The trials that its numbers rest on are in docs/recipe.md; benchmarks/recipe.py makes them.
-"""
+"""Chooses what a config leaves open, from what the corpus is like. `choose` is a pure function; the trials that its numbers rest on
+are in docs/recipe.md, and benchmarks/recipe.py makes them."""
 
 from __future__ import annotations
 
@@ -138,8 +136,7 @@ def choose(
 
 
 def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:
-    """Whether a tag marks people's sources, not the synthetic ones. Text to translate has no tag and is read as the
-    untagged are: they must be as many in an epoch, and people have translated little."""
+    """Whether a tag marks people's sources, not the synthetic: as text to translate, the untagged must be as many in an epoch."""
     return n_real <= n_synthetic and facts.n_distinct <= _TEACHES_ENOUGH
 
 

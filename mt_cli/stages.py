@@ -1,8 +1,5 @@
-"""What one language pair goes through before it is trained on: its text is read, checked, respelled and split, and becomes ids.
-
-A stage is a function of the pair. What it makes is a product of the run (`run/manifest.py`), made once of what it names.
-`build.prepare` calls the stages in their order.
-"""
+"""What one language pair goes through before it is trained on. A stage is a function of the pair; what it makes is a product of
+the run (`run/manifest.py`), made once of what it names. `build.prepare` calls the stages in their order."""
 
 from __future__ import annotations
 
@@ -28,11 +25,10 @@ from mt_cli.checking.report import Report
 from mt_cli.config import COPY, Config, DataConfig
 from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
 from mt_cli.data.dataset import FILES, Mixture, TokenDataset, TokenPair
-from mt_cli.data.reading import ProfileBuilder
+from mt_cli.data.reading import AbbreviationCounter, ProfileBuilder
 from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
 from mt_cli.data.split import Split, repetitions
 from mt_cli.data.split import split as split_text
-from mt_cli.data.splitting import AbbreviationCounter
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
 from mt_cli.decoding.terms import Glossary
 from mt_cli.errors import DataError
@@ -56,9 +52,10 @@ _MOST_LENGTHS = 1_000_000  # pairs whose lengths are described: bounds memory
 class PairText:
     """The text of a language pair, read when a stage first needs it, then from a copy of its normalized pairs."""
 
-    def __init__(self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, *runs: RunDir | None):
-        """`facts`: gets what the recipe is to know. `runs`: the one to begin with, and the one that translates for
-        it."""
+    def __init__(
+        self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, stack: ExitStack, *runs: RunDir | None
+    ):
+        """`facts`: gets what the recipe is to know. `stack` deletes the copy. `runs`: that it begins with, that translates for it."""
         self.run, self.files = run, run.of_pair(config.data, data)
         self.parent, self.reverse = runs
         self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
@@ -72,7 +69,7 @@ class PairText:
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = Counter[str](), Counter[str]()  # of what no machine translated
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
-        self._problems, self._open = dict[str, None](), ExitStack()  # each problem once
+        self._problems, self._stack = dict[str, None](), stack  # each problem once
 
     # What a stage makes, and how it changes the text
 
@@ -107,15 +104,12 @@ class PairText:
         return found
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
-        """The pairs of these sets as they are written; of all corpora where none is given. Raises DataError for what is
-        wrong with any of them."""
+        """The pairs of these sets, or of all corpora, as they are written. Raises DataError for what is wrong with any of them."""
         return chain.from_iterable(read_copy(self._copies[one.name]) for one in sets or self.sets)
 
     def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as the stages so far have changed them; of all sets where none is given."""
-        for one in sets or self.trained_sets:
-            pairs = read_copy(self._copies[one.name]) if one is not self.words else self._read(one)
-            yield from self.changed(pairs)
+        return self.changed(self.pairs(*sets or self.trained_sets))
 
     @cached_property
     def dev(self) -> TextSet:
@@ -136,10 +130,6 @@ class PairText:
         """Reads all sets, unless that was done."""
         self._copies  # noqa: B018
 
-    def close(self) -> None:
-        """Deletes the copy."""
-        self._open.close()
-
     @cached_property
     def named_sets(self) -> dict[str, HeldOut]:
         """The dev and test sets that are named. All that is trained on passes them."""
@@ -152,34 +142,32 @@ class PairText:
     @cached_property
     def _copies(self) -> dict[str, Path]:
         """The normalized pairs of each corpus, in a temporary file. Raises DataError with the problems of all sets."""
-        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.sets}, self.named_sets
+        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.trained_sets}, self.named_sets
         try:
             self.files.cache.mkdir(parents=True, exist_ok=True)
-            for one in self.sets:
+            for one in self.trained_sets:
                 copies[one.name].unlink(missing_ok=True)  # of a process that was killed
-                self._open.callback(copies[one.name].unlink, missing_ok=True)
+                self._stack.callback(copies[one.name].unlink, missing_ok=True)
                 write_copy(self._counted(_readable(self._read(one), self._problems)), copies[one.name])
         except OSError as error:
             raise cannot_write(self.files.cache, error) from None
         if self._problems:
             raise DataError(*self._problems)
-        for pair in self.words.read() if self.words is not None else []:
-            for named in self.named_sets.values():
-                named.look_for_pair(pair)
         return copies
 
     def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has: more shall not make the network
-        too large or the training too long for the others."""
+        """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has, of words none: more shall not make the
+        network too large or the training too long for the others."""
         corpora = self.data.corpora
         shares = [1.0 if one.is_like_use else min(1.0, one.weight) for one in corpora]
         for n_before, pair in enumerate(pairs):
-            corpus, share = corpora[pair.corpus], shares[pair.corpus]
-            self.n_of_epoch[corpus.synthetic] += corpus.weight
-            if not corpus.synthetic and corpus.tgt_lang is None:
-                count_characters(self.characters, pair)
-            if int(share * (n_before + 1)) > int(share * n_before):
-                self.facts.add(pair.src, pair.tgt)
+            if pair.corpus < len(corpora):
+                corpus, share = corpora[pair.corpus], shares[pair.corpus]
+                self.n_of_epoch[corpus.synthetic] += corpus.weight
+                if not corpus.synthetic and corpus.tgt_lang is None:
+                    count_characters(self.characters, pair)
+                if int(share * (n_before + 1)) > int(share * n_before):
+                    self.facts.add(pair.src, pair.tgt)
             for named in self.named_sets.values():
                 named.look_for_pair(pair)
             yield pair
@@ -219,8 +207,7 @@ def check(pair: PairText) -> None:
 
 
 def spell(pair: PairText) -> None:
-    """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows nothing
-    else."""
+    """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows nothing else."""
 
     def make() -> Made:
         spellings = AS_IT_IS
@@ -248,10 +235,10 @@ def split(pair: PairText) -> None:
     @cache
     def left_out() -> Places:
         """Words shall not repeat the sets that were cut."""
-        places = pair.files.left_out_places()
-        if pair.words is None or pair.data.dev is not None:
+        places, words = pair.files.left_out_places(), pair.words
+        if words is None or pair.data.dev is not None:
             return places
-        return Places(chain(places, repetitions(pair.words.read, pair.files.held_out_pairs())))
+        return Places(chain(places, repetitions(lambda: pair.pairs(words), pair.files.held_out_pairs())))
 
     def kept(pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         places = left_out()

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mt_cli.data import splitting
-from mt_cli.data.reading import CorpusProfile, ProfileBuilder
-from mt_cli.data.splitting import AbbreviationCounter, halves, sentences
+from mt_cli.data import reading
+from mt_cli.data.reading import AbbreviationCounter, CorpusProfile, ProfileBuilder, halves, sentences
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_nothing_is_learnt_from_lines_of_several_sentences():
 
 
 def test_memory_of_words_is_bounded_and_frequent_ones_are_kept(monkeypatch):
-    monkeypatch.setattr(splitting, "_MAX_WORDS", 50)
+    monkeypatch.setattr(reading, "_MAX_WORDS", 50)
     counter = AbbreviationCounter()
     for i in range(3000):
         one, other = chr(0x4E00 + i), chr(0x9000 - i)
@@ -111,7 +110,7 @@ def test_memory_of_words_is_bounded_and_frequent_ones_are_kept(monkeypatch):
 
 
 def test_the_most_frequent_abbreviations_are_kept_and_endless_words_are_not(monkeypatch):
-    monkeypatch.setattr(splitting, "MAX_ABBREVIATIONS", 2)
+    monkeypatch.setattr(reading, "MAX_ABBREVIATIONS", 2)
     lines = [f"{word}. Wu is here." for word, n in (("Abc", 5), ("Zyx", 7), ("Mno", 6)) for _ in range(n)]
     assert learnt([*ORDINARY, *lines]) == ("Mno", "Zyx")
     counter = AbbreviationCounter()

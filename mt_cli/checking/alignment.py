@@ -1,15 +1,10 @@
 """Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong partner.
 
-A lexicon says which words translate which: IBM model 1 (Brown et al. 1993), learnt in both directions, as Moore (2002) uses it
-to align sentences. The score of a pair is the mean over its words of log P(word | the other side) / P(word): above 0 the other
-side explains the words. No pair explains itself: what it added to the counts is subtracted before it is scored (leaving one
-out), so that a word seen only once counts neither for a pair nor against it.
-
-The score becomes the log odds that the two lines belong together: a logistic regression tells the corpus's own pairs from the
-same sources beside other targets of like length. Wrong partners among the own pairs spoil it a little, so both are estimated
-in turn (expectation maximization): how likely each pair is a wrong one, and the regression without those; their share of the
-corpus comes out as well (Saerens et al. 2002). Stretches are the best path (Viterbi) through the odds of each line with its
-neighbours' targets.
+A lexicon, IBM model 1 (Brown et al. 1993) in both directions, gives each pair a score (Moore 2002): the mean over its words of log
+P(word | the other side) / P(word), without what the pair itself has added to the counts. A logistic regression, which tells the
+corpus's own pairs from the same sources beside other targets, makes it the log odds that the lines belong together; how likely
+each pair is wrong, and the regression without those, are estimated in turn (Saerens et al. 2002). Stretches are the best path
+(Viterbi) through the odds of each line with its neighbours' targets.
 """
 
 from __future__ import annotations
@@ -136,8 +131,7 @@ class _Side:
 
 
 class _Cells(NamedTuple):
-    """Each unit of the source beside each of the target, for some pairs of lines. `src_row` and `tgt_row` count the
-    units of these pairs, `src_at` and `tgt_at` are their places in the corpus."""
+    """Each unit of the source beside each of the target. `_row` counts units of these pairs, `_at` is a place in the corpus."""
 
     src: Ints
     tgt: Ints

@@ -1,8 +1,5 @@
 """Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person would drop.
-
-The files are read to learn what is usual in them, then to judge each pair by that; by `check` a third time, to compare the
-sides. Of a pair two hashes and a byte are remembered: the memory for twenty million pairs stays below a gigabyte.
-"""
+It is read to learn what is usual, then to judge each pair, by `check` once more to compare the sides. Two hashes and a byte are kept of a pair."""
 
 from __future__ import annotations
 
@@ -220,8 +217,8 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         survey.add(raw)
     if not survey.n_read:
         raise DataError(f"{text.files[0]}: no line that can be read; give text with a sentence on each line, as UTF-8")
-    spellings = AS_IT_IS
-    for dev in (one for one in sets if one.name == "dev"):
+    spellings, devs = AS_IT_IS, [one for one in sets if one.name == "dev"]
+    for dev in devs:
         of_dev = Counter[str](), Counter[str]()
         for pair in dev.pairs:
             count_characters(of_dev, pair)
@@ -250,9 +247,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings += findings_of(faults, n_pairs, held_out.name, Dropped())
         findings += held_out.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for report in reading for note in report.notes]
-    gaps = [
-        line for one in sets if one.name == "dev" for line in _gaps(text, survey.sample.pairs, one, trained_spellings)
-    ]
+    gaps = [line for dev in devs for line in _gaps(text, survey.sample.pairs, dev, trained_spellings)]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings, gaps)
 
 

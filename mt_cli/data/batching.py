@@ -116,8 +116,7 @@ def subsequent_mask(length: int) -> Tensor:
 def epoch_batches(
     dataset: Mixture, batch_tokens: int, seed: int, epoch: int, is_last_phase: bool = False
 ) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch, each as often as its corpus' weight says. A batch has pairs of similar length: rows
-    x longest target is at most `batch_tokens`, rows x longest source twice that; a longer pair is alone."""
+    """The pairs of each batch of an epoch: rows x longest target is at most `batch_tokens`, x longest source twice that, or one pair."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch, is_last_phase)
     order = rng.permutation(len(blocks))

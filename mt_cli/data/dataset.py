@@ -1,7 +1,5 @@
-"""The token ids of the corpora that are trained on, and which of their pairs an epoch has. Knows ids, not text.
-
-The ids of a corpus are memory-mapped from a folder, which is whole by the run's manifest: memory does not grow with it.
-"""
+"""The token ids of the corpora that are trained on, and which of their pairs an epoch has. They are memory-mapped from a folder,
+which is whole by the run's manifest: memory does not grow with them."""
 
 from __future__ import annotations
 
@@ -238,8 +236,7 @@ class Mixture:
 
 
 def chosen_blocks(n_pairs: int, weight: float, rng: np.random.Generator, epoch: int) -> list[Block]:
-    """What an epoch has of a corpus: the next pairs of one endless sequence, in which the corpus follows on itself.
-    Where that is a part of it, its pieces are ordered by `rng`, as a file may begin and end with other text."""
+    """What an epoch has of a corpus: the next pairs of one endless sequence; pieces of a part of it are ordered by `rng`."""
     begin, end = round(epoch * weight * n_pairs), round((epoch + 1) * weight * n_pairs)  # in the sequence
     if begin == end:
         return []

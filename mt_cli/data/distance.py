@@ -1,9 +1,5 @@
-"""How far text is from other text: how hard it is to guess, letter by letter, for who has read the other; and in which
-language it is, by whose text makes it the easiest to guess.
-
-Each character is guessed from up to four before it, by how often that came about in what was read. All of it is whole
-arrays: a million characters take a second.
-"""
+"""How far text is from other text: how hard it is to guess, letter by letter, for who has read the other. Each character is guessed
+from up to four before it, by how often that came about. All of it is whole arrays: a million characters take a second."""
 
 from __future__ import annotations
 

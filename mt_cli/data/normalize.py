@@ -17,8 +17,7 @@ _MAYBE_MANY_MARKS = re.compile(r"([^\w\x00-\u02ff]{31,})")
 
 
 def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
-    """The text in NFC, with one space (or the first no-break space, if kept) for any run of whitespace or control
-    characters and none at the ends. A character that a reader sees is never changed."""
+    """In NFC, with one space (or the first no-break space, if kept) for any run of whitespace or control characters, none at the ends."""
     if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
         text = SPACES.sub(_one_space, text).strip(f" {NO_BREAK_SPACES}")
     else:

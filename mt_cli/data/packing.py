@@ -1,8 +1,5 @@
-"""Packs pairs into batches of one fixed shape: sentences one after another in one row, and padding after the last.
-
-A GPU then computes the same graph at every step, recorded once; and the padding is less than that of rows.
-Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included.
-"""
+"""Packs pairs into batches of one fixed shape, sentences one after another in a row, for which a GPU computes one recorded graph.
+Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ class PackedShape(NamedTuple):
 
     @property
     def n_fillers(self) -> int:
-        """Sentences of padding, which share the room that is left, 1 to `longest` tokens each: attention takes every token into
-        some sentence, and none longer than `longest`. A multiple of 8, as products are fastest with it."""
+        """Sentences of padding, 1 to `longest` tokens each, as attention takes every token into one; a multiple of 8 is fastest."""
         return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
 
     def backwards(self) -> PackedShape:

@@ -1,9 +1,5 @@
-"""Spans of a text that are copied and not translated: placeholders, addresses, markup, emoji, codes.
-
-While a text is translated, a symbol stands for each of its spans. Symbols are characters that Unicode leaves to private use.
-`hold` numbers the spans of a line by those of plane 15, or of plane 16 where a span may stay outside of a sentence, as emoji
-and tags do; a tokenizer has a piece for each of the eight `SYMBOLS`, which `numbered_anew` gives the spans of a sentence.
-"""
+"""Spans of a text that are copied and not translated, such as addresses, markup, emoji. Meanwhile a symbol stands for each: one of
+plane 15, or of plane 16 where it may stay outside of a sentence; in a sentence one of the eight `SYMBOLS`, which are pieces."""
 
 from __future__ import annotations
 
@@ -53,8 +49,7 @@ _IN_SPANS = re.compile(r"[<&:@{%$\[\\#\d\u20e3\u231a-\u2bff\ue000-\uf8ff\U0001f0
 
 
 def hold(text: str, pattern: re.Pattern[str] = SPANS, n_before: int = 0) -> tuple[str, list[str]]:
-    """The text with a symbol for each of its spans, and the spans. `n_before`: how many the line has had already; beyond 65,534
-    they are text."""
+    """The text with a symbol for each span, and the spans. `n_before`: that the line has had; beyond 65,534 they are text."""
     spans = list[str]()
     if n_before >= _MOST or (pattern is SPANS and not _IN_SPANS.search(text)):
         return text, spans

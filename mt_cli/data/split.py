@@ -1,9 +1,6 @@
-"""Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training.
-
-The split is a pure function of the pairs, their order and the seed: all that is random in it comes from a hash. Which
-side is the source does not matter, so a run and its reverse model hold out the same pairs. The pairs are read three times,
-and twice more for each way of holding out that was tried in vain; what is remembered does not grow with their number.
-"""
+"""Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training: a pure function of pairs,
+order and seed, whichever side is the source. A sentence gives another one away if it has most of its n-grams of letters
+(containment: Broder 1997), which serve languages with and without spaces; case, accents, punctuation and digits do not count."""
 
 from __future__ import annotations
 
@@ -120,7 +117,12 @@ def split(
             candidate = candidates[number]
             if place != candidate.place and len(candidate.repetitions) <= most:
                 candidate.repetitions[place] = how
-        units = _groups(candidates) if way == "in groups" else units
+        if way == "in groups":  # each candidate that is in no earlier one, with those that nearly repeat it
+            left, units = {candidate.place: candidate for candidate in candidates}, []
+            while left:
+                first = left.pop(next(iter(left)))
+                near = [left.pop(place) for place in first.repetitions if place in left]
+                units.append(_Unit(range(0), [first, *near]))
         return _select(units, names, size, survey.n_pairs, format_place, way)
 
     def too_small(found: Split) -> dict[str, int]:
@@ -133,12 +135,11 @@ def split(
         found = select("singly")
     if too_small(found):
         found = select("in groups")
-    for name, n_held_out in too_small(found).items():
-        raise DataError(
-            f"{n_held_out} pairs can be held out for a {name} set, at least {(min(size, _SMALL_SET) + 1) // 2} are needed:"
-            " the others are too short, too long, the same on both sides or nearly repeated in too many pairs; split long"
-            f" lines into sentences, or give --{' and --'.join(names)}"
-        )
+    for name, n in too_small(found).items():
+        few = f"{n} pairs can be held out for a {name} set, at least {(min(size, _SMALL_SET) + 1) // 2} are needed"
+        why = "too short, too long, the same on both sides or nearly repeated in too many pairs"
+        advice = f"split long lines into sentences, or give --{' and --'.join(names)}"
+        raise DataError(f"{few}: the others are {why}; {advice}")
     return found
 
 
@@ -156,11 +157,9 @@ def set_size(n_distinct: int, names: list[str]) -> int:
     """How many pairs each set has: a BLEU or chrF of 1,000 sentences is known to about 1 to 2 points (95% confidence
     interval), of 250 to twice, of 50 to five times as many. Raises DataError for fewer than 40 distinct pairs."""
     if n_distinct < _FEWEST_PAIRS:
-        raise DataError(
-            f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed to"
-            f" hold out a {' set and a '.join(names)} set; look at the corpus with mt check, add pairs, or give"
-            f" --{' and --'.join(names)}"
-        )
+        few = f"only {n_distinct} distinct pairs with different words on the two sides, at least {_FEWEST_PAIRS} are needed"
+        advice = f"look at the corpus with mt check, add pairs, or give --{' and --'.join(names)}"
+        raise DataError(f"{few} to hold out a {' set and a '.join(names)} set; {advice}")
     usual = max(_SMALL_SET, int(_USUAL_SHARE * n_distinct))
     return min(_LARGEST_SET, usual, int(_LARGEST_SHARE * n_distinct))
 
@@ -192,9 +191,8 @@ def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
                 couples, step = couples[::2], 2 * step
         previous = sides
     # A sign test, which a few equal lines do not mislead.
-    counts = [compare_neighbours([(first[side], second[side]) for first, second in couples]) for side in (0, 1)]
-    n_more, n_less = map(sum, zip(*counts, strict=True))
-    n = n_more + n_less
+    more = [one for side in (0, 1) for one in _are_closer([(first[side], second[side]) for first, second in couples])]
+    n, n_more = len(more), sum(more)
     are_alike = n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
     return _Survey(n_pairs, (n_src / max(1, n_pairs), n_tgt / max(1, n_pairs)), sample, are_alike)
 
@@ -225,17 +223,6 @@ def _repetitions(pairs: Iterable[SentencePair], known: list[_Sides]) -> Iterator
         for number in sorted({n for index, side in zip(indexes, sides, strict=True) for n in index.near(side)}):
             equal = [a == b for a, b in zip(sides, known[number], strict=True)]
             yield place, number, _WHOLLY if all(equal) else "repeats a side of" if any(equal) else "nearly repeats"
-
-
-def _groups(candidates: list[_Candidate]) -> list[_Unit]:
-    """Each candidate that is in no earlier group, with those that nearly repeat it."""
-    left = {candidate.place: candidate for candidate in candidates}
-    units = list[_Unit]()
-    for candidate in candidates:
-        if left.pop(candidate.place, None) is not None:
-            near = [left.pop(place) for place in candidate.repetitions if place in left]
-            units.append(_Unit(range(0), [candidate, *near]))
-    return units
 
 
 def _select(
@@ -283,12 +270,8 @@ _DISTANCE = 50  # couples: far enough for another story, near enough for the sam
 
 # Accents and points, too; the apostrophes that Unicode calls letters; the line that lengthens Arabic words. But not the
 # vowel signs of scripts from India to Cambodia and the sound marks of kana, which Python does not count as letters.
-_VOWEL_SIGNS = "".join(
-    chr(code)
-    for first, last in ((0x900, 0x109F), (0x1700, 0x1CFF), (0x3099, 0x309A), (0xA800, 0xABFF))
-    for code in range(first, last + 1)
-    if unicodedata.category(chr(code)) in {"Mn", "Mc"}
-)
+_SCRIPTS = chain(range(0x900, 0x10A0), range(0x1700, 0x1D00), range(0x3099, 0x3100), range(0xA800, 0xAC00))
+_VOWEL_SIGNS = "".join(char for char in map(chr, _SCRIPTS) if unicodedata.category(char) in {"Mn", "Mc"})
 _NO_LETTERS = re.compile(rf"(?:[^\w{_VOWEL_SIGNS}]|[\d_\u02b9-\u02df\u0640\ua78b\ua78c])+")
 
 
@@ -300,10 +283,8 @@ def letters(text: str) -> str:
 
 def gram_length(sentences: Iterable[str]) -> int:
     """How many letters an n-gram has, from sentences that `letters` gave: so many that it carries some 16 bits."""
-    counts: Counter[str] = Counter()
-    for sentence in sentences:
-        counts.update(sentence)
-    total = sum(counts.values())
+    counts = Counter(chain.from_iterable(sentences))
+    total = counts.total()
     bits = sum(count / total * math.log2(total / count) for count in counts.values())
     return min(6, max(2, round(_BITS / max(bits, 1))))
 
@@ -313,22 +294,18 @@ def grams(sentence: str, n: int) -> set[str]:
     return {sentence[i : i + n] for i in range(max(1, len(sentence) - n + 1))} - {""}
 
 
-def compare_neighbours(couples: list[tuple[str, str]]) -> tuple[int, int]:
-    """How many of these couples of neighbours, each as `letters` gave it, have more in common than the first has with the
-    second of a distant couple, and how many have less. Equal sentences count for neither."""
+def _are_closer(couples: list[tuple[str, str]]) -> list[bool]:
+    """Of these couples of neighbours, each as `letters` gave it: whether they have more in common (Jaccard 1901) than the
+    first has with the second of a distant couple. Without equal sentences, and those that have as much."""
     n = gram_length(sentence for couple in couples for sentence in couple)
     firsts, seconds = ([grams(couple[i], n) for couple in couples] for i in (0, 1))
     distance = min(_DISTANCE, len(couples) // 2)
-    differences = [
-        _common(first, second) - _common(first, distant)
-        for first, second, distant in zip(firsts, seconds, seconds[distance:] + seconds[:distance], strict=True)
-        if first != second and first != distant
-    ]
-    return sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-
-
-def _common(first: set[str], second: set[str]) -> float:
-    return len(first & second) / max(1, len(first | second))  # Jaccard 1901
+    others, found = seconds[distance:] + seconds[:distance], list[bool]()
+    for first, second, other in zip(firsts, seconds, others, strict=True):
+        near, far = (len(first & one) / max(1, len(first | one)) for one in (second, other))
+        if first != second and first != other and near != far:
+            found.append(near > far)
+    return found
 
 
 class NearIndex:
@@ -339,9 +316,7 @@ class NearIndex:
         self._n = gram_length(sentences)
         self._own = [grams(sentence, self._n) for sentence in sentences]
         frequency = Counter(gram for own in self._own for gram in own)
-        rare: defaultdict[str, list[int]] = defaultdict(list)
-        others: defaultdict[str, list[int]] = defaultdict(list)
-        n_needed = []
+        rare, others, n_needed = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list), []
         for number, own in enumerate(self._own):
             # Looking for the rarer half of the n-grams is quicker by far. Who shows the share `NEAR` of all n-grams lacks
             # so few that the rest must be in this half (prefix filtering, Chaudhuri, Ganti and Kaushik 2006).
@@ -350,15 +325,13 @@ class NearIndex:
             for holders, grams_of_half in ((rare, ordered[:n_rarer]), (others, ordered[n_rarer:])):
                 for gram in grams_of_half:
                     holders[gram].append(number)
-        self._rare, self._others = (
-            {gram: np.array(numbers, dtype=np.int32) for gram, numbers in holders.items()} for holders in (rare, others)
-        )
+        arrays = lambda half: {gram: np.array(numbers, dtype=np.int32) for gram, numbers in half.items()}  # noqa: E731
+        self._rare, self._others = arrays(rare), arrays(others)
         self._n_needed = np.maximum(n_needed, 1)
         self._n_grams = np.array([len(own) for own in self._own])
 
     def near(self, sentence: str) -> list[int]:
-        """The indexes of the sentences of which this one, as `letters` gave it, shows the share `NEAR` at least. A short
-        sentence within a longer one does not count as shown whole: phrases of few words are part of many sentences."""
+        """Which sentences this one, as `letters` gave it, shows by the share `NEAR`; a short one within a longer one is not shown whole."""
         found = grams(sentence, self._n)
         n_shown, n_recognized = self._n_shown(found, self._rare), min(len(found), _MANY * self._n)
         possible = np.flatnonzero(n_shown >= self._n_needed)
@@ -366,9 +339,8 @@ class NearIndex:
             n_shown += self._n_shown(found, self._others)
             is_near = n_shown >= NEAR * np.maximum(self._n_grams, n_recognized)
             return [int(i) for i in possible[is_near[possible]]]
-        return [
-            i for i in possible.tolist() if len(self._own[i] & found) >= NEAR * max(len(self._own[i]), n_recognized)
-        ]
+        n_own = lambda i: max(len(self._own[i]), n_recognized)  # noqa: E731
+        return [i for i in possible.tolist() if len(self._own[i] & found) >= NEAR * n_own(i)]
 
     def _n_shown(self, found: set[str], holders: dict[str, npt.NDArray]) -> npt.NDArray:
         """How many of these n-grams each sentence has, among those that it holds there."""

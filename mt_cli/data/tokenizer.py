@@ -1,9 +1,5 @@
-"""Turns text into subword ids and ids into text; trains the sentencepiece models that do it.
-
-One model serves both languages, or each has its own. A character that is in no piece is spelled as its UTF-8 bytes (byte
-fallback), so that no text becomes `<unk>`. Callers pass normalized text. A tag is a control symbol before the source, which
-says what to do with it; no text is encoded as one.
-"""
+"""Turns normalized text into subword ids and back; trains the sentencepiece models that do it, one for both languages or one for each.
+Characters that are in no piece are spelled as bytes. A tag is a control symbol before the source, as which no text is encoded."""
 
 from __future__ import annotations
 
@@ -50,8 +46,7 @@ def tag_of(language: str) -> str:
 
 
 class Tokenizer:
-    """`models`: one serialized sentencepiece model, or source and target. Raises CheckpointError. A target has no-break
-    spaces only where the pieces have them."""
+    """`models`: one sentencepiece model, or source and target. Targets have no-break spaces where pieces have them. Raises CheckpointError."""
 
     def __init__(self, models: list[bytes]):
         self.models, self.is_joint = models, len(models) == 1
@@ -229,8 +224,7 @@ def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: st
 def train_tokenizer(
     sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = (), symbols: str = ""
 ) -> Tokenizer:
-    """A tokenizer with a model for each of `sides`; `tags` and `symbols` come on top of `vocab_size`, of which small
-    text gets fewer. Raises DataError if there are more characters."""
+    """One with a model for each of `sides`; tags and symbols come on top of `vocab_size`. Raises DataError for too many characters."""
     added = b"".join(piece_message(symbol, 0.0, WHOLE) for symbol in symbols)
     return with_tags(Tokenizer([_train(side, algorithm, vocab_size) + added for side in sides]), tags)
 

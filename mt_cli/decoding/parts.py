@@ -12,10 +12,9 @@ from itertools import pairwise
 
 from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
 from mt_cli.data.normalize import edge_spaces, normalize
-from mt_cli.data.reading import CorpusProfile, Reader, Sentence
+from mt_cli.data.reading import CorpusProfile, Reader, Sentence, halves, sentences
 from mt_cli.data.spans import HELD, N_SYMBOLS, Markup, escaped, held, numbered_anew, put_back
 from mt_cli.data.spelling import Respelling
-from mt_cli.data.splitting import halves, sentences
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.placement import Mark

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from mt_cli.config import ModelConfig
-from mt_cli.data import normalize, reading, spans, splitting
+from mt_cli.data import normalize, reading, spans
 from mt_cli.data.languages import english_name, writes_spaces
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.tokenizer import Tokenizer, algorithm_of, changes_text, processor_of
@@ -257,7 +257,7 @@ def _sentence_end(abbreviations: Iterable[str]) -> str:
     short = rf"(?<!{word})(?:\p{{Nd}}{{1,2}}|[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}]|\p{{Uppercase}}{word})\."
     learnt = "|".join(map(_escaped, abbreviations)) or _NEVER
     before = rf"(?:^|[{_SPACE}{normalize.UNSPACED}])[{edges}]*(?:{learnt})\."
-    return f"(?:{javascript(splitting.SENTENCE_END.pattern)})(?<!{short})(?<!{before})"
+    return f"(?:{javascript(reading.SENTENCE_END.pattern)})(?<!{short})(?<!{before})"
 
 
 def _of_unknown(characters: str) -> dict[str, str]:
@@ -277,7 +277,7 @@ def _of_unknown(characters: str) -> dict[str, str]:
 _PATTERNS = {
     "SPACES": normalize.SPACES.pattern,
     "SPANS": spans.SPANS.pattern,
-    "COMMA": splitting.COMMA,
+    "COMMA": reading.COMMA,
     "WORD": reading.WORD.pattern,
     "LINE_BREAK": parts.LINE_BREAK.pattern,
     "INVISIBLE": "(?!)",  # where nothing is known of the training text

@@ -104,11 +104,8 @@ def _replace(temporary: Path, path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> RunDirError:
     """The error of a full disk, of a folder that may not be written, or of one that is gone."""
-    remedy = {
-        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space"),
-        **dict.fromkeys((errno.ENOTEMPTY, errno.EEXIST), "choose another name"),
-        errno.ENOENT: "bring the folder back",
-    }.get(error.errno or 0, "make the folder writable")
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    remedy = "free space" if is_full else "mend that or choose another place,"
     return RunDirError(f"cannot write {path}: {error.strerror or error}; {remedy} and run the same command again")
 
 

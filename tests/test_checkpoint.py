@@ -394,7 +394,9 @@ def test_a_disk_that_fills_up_within_torch_is_reported_and_keeps_the_old_checkpo
 
 
 def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
-    with pytest.raises(RunDirError, match=r"^cannot write .*; bring the folder back and run the same command again$"):
+    with pytest.raises(
+        RunDirError, match=r"^cannot write .*; mend that or choose another place, and run the same command again$"
+    ):
         write_text(tmp_path / "run" / "checkpoints" / "x", "x")
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").write_text("a file where the folder was")

@@ -316,7 +316,9 @@ def test_two_exports_into_one_folder_do_not_blame_the_folder(trained_run, tmp_pa
     answer = mt("export", trained_run, other, "--to", "marian")
     assert (answer.code, answer.said) == (
         1,
-        [f"error: cannot write {other}: Directory not empty; choose another name and run the same command again"],
+        [
+            f"error: cannot write {other}: Directory not empty; mend that or choose another place, and run the same command again"
+        ],
     )
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

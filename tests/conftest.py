@@ -23,7 +23,7 @@ import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from nursery import ADDRESS, Nursery, nursery_in, start_server, wait_for_no_disk
-from torch import Tensor
+from torch import Tensor, nn
 
 from mt_cli import cli
 from mt_cli.cli import app
@@ -104,6 +104,15 @@ def without_fits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("mt_cli.training.search_choice.keep_search", lambda *_: None)
 
 
+def randomize(module: nn.Module, only_vectors: bool = False) -> nn.Module:
+    """Norms and biases too: ones and zeros would hide that one was forgotten."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.requires_grad and not (only_vectors and parameter.dim() > 1):
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
 @pytest.fixture(params=list(VARIANTS))
 def switches(request: pytest.FixtureRequest) -> dict[str, Any]:
     """One variant of the architecture after the other, as keys of the config's `model` section."""
@@ -112,19 +121,13 @@ def switches(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def make_model() -> Callable[..., Transformer]:
-    """`make_model(norm="post", ...)`: a tiny model, not training. Biases and norms are random too, since zeros and ones
-    would hide that one was forgotten."""
+    """`make_model(norm="post", ...)`: a tiny model, not training, with random biases and norms."""
 
     def make(*, vocab_size: int = 11, seed: int = 0, **switches: Any) -> Transformer:
         torch.manual_seed(seed)
         config = ModelConfig(**{**TINY, **switches})
         src_vocab_size = vocab_size if config.tie_embeddings == "all" else vocab_size + 2
-        model = Transformer(config, src_vocab_size, vocab_size, PAD_ID)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.dim() == 1:
-                    parameter.add_(torch.randn_like(parameter) * 0.3)
-        return model.eval()
+        return randomize(Transformer(config, src_vocab_size, vocab_size, PAD_ID), only_vectors=True).eval()
 
     return make
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,61 +102,28 @@ def test_padding_gets_no_gradient_and_stays_zero() -> None:
 # Dropout and norm after the embedding --------------------------------------------------------------------------------
 
 
-class Post003(nn.Module):
-    """The beginning of `Encoder.forward` in post 003; `dropout` is handed in, so that both draw the same bits."""
-
-    def __init__(self, module: Embeddings, dropout: nn.Module):
-        super().__init__()
-        self.module, self.dropout, self.layer_norm = module, dropout, nn.LayerNorm(16, eps=1e-6)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        output = self.module.token(ids)
-        output = self.dropout(output + self.module.positions.table[1 : 1 + ids.size(1)])
-        return self.layer_norm(output)
-
-
-def embeddings_with_norm(dropout: float) -> Embeddings:
+@pytest.fixture
+def as_post_003() -> tuple[Embeddings, Callable[[Tensor], Tensor]]:
+    """Embeddings, and the beginning of `Encoder.forward` in post 003 with the same weights and dropout."""
     norm = nn.LayerNorm(16, eps=1e-6)
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
-    return embeddings(16, norm=norm, dropout=dropout)
+    module = embeddings(16, norm=norm, dropout=0.4)
+    return module, lambda ids: norm(module.dropout(module.token(ids) + module.positions.table[1 : 1 + ids.size(1)]))
 
 
-def test_the_norm_after_the_embedding_is_that_of_post_003() -> None:
-    module = embeddings_with_norm(dropout=0.1).eval()
-    theirs = Post003(module, module.dropout)
-    theirs.layer_norm.load_state_dict(module.norm.state_dict())
-    ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
-    torch.testing.assert_close(module(ids), theirs(ids), rtol=0, atol=FLOAT32)
+IDS = torch.tensor([[5, 6, 7], [8, 9, 10]])
 
 
-def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003() -> None:
-    module = embeddings_with_norm(dropout=0.4)
-    theirs = Post003(module, module.dropout)
-    theirs.layer_norm.load_state_dict(module.norm.state_dict())
-    ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
-    torch.manual_seed(1)
-    found = module(ids)
-    torch.manual_seed(1)
-    torch.testing.assert_close(found, theirs(ids), rtol=0, atol=FLOAT32)
+def test_the_norm_after_the_embedding_is_that_of_post_003(as_post_003) -> None:
+    ours, theirs = as_post_003
+    ours.eval()
+    torch.testing.assert_close(ours(IDS), theirs(IDS), rtol=0, atol=FLOAT32)
 
 
-def test_dropout_falls_on_the_sum_of_token_and_position_in_training_only() -> None:
-    module = embeddings(64, dropout=0.5)
-    ids = torch.randint(1, 20, (8, 16))
-    dropped = module(ids)
-    kept = module.eval()(ids)
-    is_dropped = dropped == 0
-    assert 0.45 < is_dropped.float().mean() < 0.55
-    torch.testing.assert_close(dropped[~is_dropped], 2 * kept[~is_dropped])
-
-
-# A step of a search --------------------------------------------------------------------------------------------------
-
-
-def test_one_token_at_a_time_is_embedded_as_in_its_sentence() -> None:
-    module = embeddings(first_position=1, scale=3.0, norm=nn.LayerNorm(6)).eval()
-    ids = torch.tensor([[5, 9, 7], [8, 8, 2]])
-    together = module(ids)
-    for position in range(3):
-        assert torch.equal(module.at(ids[:, position], position), together[:, position])
+def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003(as_post_003) -> None:
+    found = []
+    for embed in as_post_003:
+        torch.manual_seed(1)
+        found.append(embed(IDS))
+    torch.testing.assert_close(*found, rtol=0, atol=FLOAT32)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from conftest import randomize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -21,30 +21,17 @@ EXACT = 1e-12  # float64
 FLOAT32 = 1e-5
 
 
-def randomize(module: nn.Module) -> nn.Module:
-    """Norms and biases too: ones and zeros would hide that one was forgotten."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return module
-
-
 # LayerNorm -----------------------------------------------------------------------------------------------------------
 
 
-def normalized_in_loops(x: Tensor, norm: LayerNorm, divide_by: str) -> list[float]:
+def normalized_in_loops(x: Tensor, norm: LayerNorm) -> list[float]:
     """One vector, as the two formulas are written."""
-    values, n = x.tolist(), len(x)
-    mean = sum(values) / n
-    squares = sum((value - mean) ** 2 for value in values)
-    if divide_by == "variance":
-        divisor = math.sqrt(squares / n + norm.epsilon)
-    else:
-        divisor = math.sqrt(squares / (n - 1)) + norm.epsilon
-    return [
-        gamma * (value - mean) / divisor + beta
-        for value, gamma, beta in zip(values, norm.gamma.tolist(), norm.beta.tolist(), strict=True)
-    ]
+    n, mean = len(x), sum(x.tolist()) / len(x)
+    squares = sum((value - mean) ** 2 for value in x.tolist())
+    by_variance, by_deviation = math.sqrt(squares / n + norm.epsilon), math.sqrt(squares / (n - 1)) + norm.epsilon
+    divisor = by_variance if norm.divide_by == "variance" else by_deviation
+    parts = zip(x.tolist(), norm.gamma.tolist(), norm.beta.tolist(), strict=True)
+    return [gamma * (value - mean) / divisor + beta for value, gamma, beta in parts]
 
 
 # A large epsilon, and vectors of small variance, show where epsilon stands.
@@ -54,17 +41,13 @@ def normalized_in_loops(x: Tensor, norm: LayerNorm, divide_by: str) -> list[floa
 def test_layer_norm_is_its_formula(divide_by, size, epsilon):
     norm = randomize(LayerNorm(7, epsilon, divide_by).double())
     x = torch.randn(3, 4, 7, dtype=torch.float64) * size + 2
-    found = norm(x).detach()
-    for b in range(3):
-        for t in range(4):
-            np.testing.assert_allclose(found[b, t], normalized_in_loops(x[b, t], norm, divide_by), atol=1e-10)
+    expected = [[normalized_in_loops(vector, norm) for vector in sentence] for sentence in x]
+    np.testing.assert_allclose(norm(x).detach(), expected, atol=1e-10)
 
 
 def test_layer_norm_begins_with_gamma_one_and_beta_zero():
     norm = LayerNorm(5)
-    assert norm.gamma.tolist() == [1.0] * 5
-    assert norm.beta.tolist() == [0.0] * 5
-    assert norm.epsilon == 1e-5
+    assert (norm.gamma.tolist(), norm.beta.tolist(), norm.epsilon) == ([1.0] * 5, [0.0] * 5, 1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
@@ -83,8 +66,7 @@ class Post004LayerNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean(-1, keepdim=True)
-        std = x.std(-1, keepdim=True)
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
         return self.gamma * (x - mean) / (std + self.epsilon) + self.beta
 
 
@@ -109,20 +91,11 @@ def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by
 # Add & Norm ----------------------------------------------------------------------------------------------------------
 
 
-def test_post_norm_normalizes_the_sum_and_leaves_the_way_into_the_sublayer_alone():
-    norm = randomize(nn.LayerNorm(8))
-    branch = AddNorm(norm, "post", dropout=0.0)
-    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
-    assert branch.before(x) is x
-    assert torch.equal(branch.after(x, y), norm(x + y))
-
-
-def test_pre_norm_normalizes_the_way_into_the_sublayer_and_leaves_the_sum_alone():
-    norm = randomize(nn.LayerNorm(8))
-    branch = AddNorm(norm, "pre", dropout=0.0)
-    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
-    assert torch.equal(branch.before(x), norm(x))
-    assert torch.equal(branch.after(x, y), x + y)
+def test_post_norm_normalizes_the_sum_and_pre_norm_the_way_into_the_sublayer():
+    norm, x, y = randomize(nn.LayerNorm(8)), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    post, pre = (AddNorm(norm, placement, dropout=0.0) for placement in ("post", "pre"))
+    assert post.before(x) is x and torch.equal(post.after(x, y), norm(x + y))
+    assert torch.equal(pre.before(x), norm(x)) and torch.equal(pre.after(x, y), x + y)
 
 
 @pytest.mark.parametrize("placement", ["pre", "post"])
@@ -141,12 +114,10 @@ def test_feed_forward_is_its_formula_at_every_position():
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     found = module(x)
     w_1, b_1, w_2, b_2 = (p.tolist() for p in (module.w_1.weight, module.w_1.bias, module.w_2.weight, module.w_2.bias))
-    for b in range(2):
-        for t in range(3):
-            vector = x[b, t].tolist()
-            hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
-            expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
-            np.testing.assert_allclose(found[b, t].detach(), expected, atol=EXACT)
+    for vector, output in zip(x.flatten(0, 1).tolist(), found.flatten(0, 1).tolist(), strict=True):
+        hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
+        expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
+        np.testing.assert_allclose(output, expected, atol=EXACT)
 
 
 def test_feed_forward_widens_512_to_2048_and_back():
@@ -164,9 +135,8 @@ def test_feed_forward_equals_the_sequential_form_of_post_000():
     torch.testing.assert_close(module(x), sequential(x), rtol=0, atol=FLOAT32)
 
 
-def conv1d_of(linear: FeedForward, dropout: float = 0.0) -> Conv1dFeedForward:
-    d_model, ffn_dim = linear.w_1.in_features, linear.w_1.out_features
-    module = Conv1dFeedForward(d_model, ffn_dim, dropout)
+def conv1d_of(linear: FeedForward) -> Conv1dFeedForward:
+    module = Conv1dFeedForward(linear.w_1.in_features, linear.w_1.out_features)
     weights = {name: one[:, :, None] if one.dim() == 2 else one for name, one in linear.state_dict().items()}
     module.load_state_dict(weights)
     return module
@@ -207,47 +177,29 @@ def test_the_inner_dropout_falls_between_the_two_matrices(kind):
     assert set(module.eval()(torch.ones(4, 20, 16)).unique().tolist()) == {3.0}
 
 
-# Layers against torch ------------------------------------------------------------------------------------------------
-
-
-def config_of(**switches: Any) -> ModelConfig:
-    return ModelConfig(**{"d_model": 16, "ffn_dim": 24, "n_heads": 4, "dropout": 0.0, **switches})
-
-
-@pytest.mark.parametrize(
-    ("switches", "rates"),
-    [
-        ({"dropout": 0.3}, (0.3, 0.0, 0.0)),
-        ({"dropout": 0.3, "attention_dropout": None, "ffn_dropout": None}, (0.3, 0.3, 0.3)),
-        ({"dropout": 0.3, "attention_dropout": 0.1, "ffn_dropout": None}, (0.3, 0.1, 0.3)),
-        ({"dropout": 0.3, "attention_dropout": None, "ffn_dropout": 0.0}, (0.3, 0.3, 0.0)),
-        ({"dropout": 0.0, "attention_dropout": 0.2, "ffn_dropout": 0.4}, (0.0, 0.2, 0.4)),
-    ],
-)
-def test_each_dropout_has_its_own_rate_or_the_general_one(switches, rates):
-    residual, attention, feed_forward = rates
-    layer = DecoderLayer(config_of(**switches))
-    for name in ("self_attention_norm", "cross_attention_norm", "feed_forward_norm"):
-        assert getattr(layer, name).dropout.p == residual
-    assert layer.self_attention.dropout.p == layer.cross_attention.dropout.p == attention
-    assert layer.feed_forward.dropout.p == feed_forward
-
-
 # Dropout -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("attention", "feed_forward"), [(None, 0.0), (0.1, None)])
+def test_each_dropout_has_its_own_rate_or_the_general_one(attention, feed_forward):
+    rates = {"dropout": 0.3, "attention_dropout": attention, "ffn_dropout": feed_forward}
+    layer = DecoderLayer(ModelConfig(d_model=16, ffn_dim=24, n_heads=4, **rates))
+    for name in ("self_attention_norm", "cross_attention_norm", "feed_forward_norm"):
+        assert getattr(layer, name).dropout.p == 0.3
+    assert layer.self_attention.dropout.p == layer.cross_attention.dropout.p == (attention or 0.3)
+    assert layer.feed_forward.dropout.p == (0.3 if feed_forward is None else feed_forward)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.9])
 def test_dropout_zeroes_its_share_and_scales_the_rest_to_keep_the_sum(p):
     n = 200_000
     y = Dropout(p)(torch.ones(n))
-    values = y.unique().tolist()
-    assert len(values) == 2
-    assert values[0] == 0
+    zero, kept = y.unique().tolist()
     rate = float((y == 0).double().mean())
     deviation = math.sqrt(p * (1 - p) / n)
     assert abs(rate - p) < 1 / 512 + 4 * deviation  # the rate is rounded to the next 1/256
     assert abs(float(y.double().mean()) - 1) < 4 * deviation / (1 - p)
-    assert abs(values[1] - 1 / (1 - p)) < 1 / 512 / (1 - p) ** 2 * 1.05
+    assert zero == 0 and abs(kept - 1 / (1 - p)) < 1 / 512 / (1 - p) ** 2 * 1.05
 
 
 def test_what_is_dropped_follows_from_the_seeds_of_a_thread_alone():

@@ -26,11 +26,8 @@ FLOAT32 = 1e-5
 
 def encoding(position: int, d_model: int) -> list[float]:
     """Section 3.5, with powers: sine and cosine take turns."""
-    values = []
-    for column in range(d_model):
-        angle = position / 10000 ** (2 * (column // 2) / d_model)
-        values.append(math.sin(angle) if column % 2 == 0 else math.cos(angle))
-    return values
+    angles = [position / 10000 ** (2 * (column // 2) / d_model) for column in range(d_model)]
+    return [math.cos(angle) if column % 2 else math.sin(angle) for column, angle in enumerate(angles)]
 
 
 # The table -----------------------------------------------------------------------------------------------------------
@@ -49,14 +46,9 @@ def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model, first_p
 
 def test_the_table_is_that_of_post_001():
     """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
-    table = np.zeros((33, 16))
-    for position in range(33):
-        for column in range(16):
-            table[position, column] = position / np.power(10000, 2 * (column // 2) / 16)
+    table = np.array([[position / np.power(10000, 2 * (j // 2) / 16) for j in range(16)] for position in range(33)])
     table[:, 0::2], table[:, 1::2] = np.sin(table[:, 0::2]), np.cos(table[:, 1::2])
     np.testing.assert_allclose(sinusoid_table(32, 16, first_position=1)[1:], table[1:], rtol=0, atol=1e-7)
-    # Row 0 is for padding, but the formula makes it that of position 0: zeros and ones.
-    assert table[0].tolist() == [0, 1] * 8
 
 
 def test_the_table_is_that_of_post_002():
@@ -80,28 +72,17 @@ def test_rotary_positions_turn_complex_numbers():
     torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
 
 
-def test_rotary_attention_knows_distances_and_no_places():
-    attention, words = MultiHeadAttention(12, 2, positions=RotaryPositions(32, 6)).eval(), torch.randn(1, 6, 12)
-    both = torch.cat((torch.randn(1, 4, 12), words), 1)  # the same words four places later
-    later = torch.arange(10)[None] >= 4  # which of them may be attended to
-    near, _ = attention(words, words, words)
-    far, _ = attention(both, both, both, later[:, None, None])
-    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)
-    mixed = words[:, [1, 0, 2, 3, 4, 5]]
-    swapped, _ = attention(mixed, mixed, mixed)
-    assert (swapped[:, [1, 0, 2, 3, 4, 5]] - near).abs().max() > 0.01
-
-
-def test_rotary_cross_attention_looks_from_a_place_of_the_target_to_places_of_the_source():
-    attention = MultiHeadAttention(12, 2, positions=RotaryPositions(32, 6)).eval()
-    target, source = torch.randn(1, 5, 12), torch.randn(1, 6, 12)
-    later = torch.cat((torch.zeros(1, 4, 12), target), 1), torch.cat((torch.zeros(1, 4, 12), source), 1)
-    is_there = torch.arange(10)[None] >= 4
+@pytest.mark.parametrize("is_cross", [False, True])
+def test_rotary_attention_knows_distances_and_no_places(is_cross):
+    """Of a word to others of its sentence, or of a place of the target to places of the source."""
+    attention, source = MultiHeadAttention(12, 2, positions=RotaryPositions(32, 6)).eval(), torch.randn(1, 6, 12)
+    target = torch.randn(1, 5, 12) if is_cross else source
     near, _ = attention(target, source, source)
-    far, _ = attention(later[0], later[1], later[1], is_there[:, None, None])
-    torch.testing.assert_close(far[:, 4:], near, rtol=0, atol=FLOAT32)  # both four places later
+    before, is_there = torch.randn(1, 4, 12), torch.arange(10)[None, None, None] >= 4  # what may be attended to
+    later, words = (torch.cat((before, x), 1) for x in (target, source))  # both four places later
+    torch.testing.assert_close(attention(later, words, words, is_there)[0][:, 4:], near, rtol=0, atol=FLOAT32)
     moved, _ = attention(target, *[source.roll(1, 1)] * 2)
-    assert (moved - near).abs().max() > 0.01  # without positions a bag of words
+    assert (moved - near).abs().max() > 0.01, "without positions a bag of words"
 
 
 def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(switches, make_model):
@@ -178,14 +159,10 @@ def test_with_a_bias_a_search_computes_the_logits_of_training(with_alibi, width,
     torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
 
 
-def test_rotary_positions_need_pairs_of_dimensions(tmp_path):
-    (tmp_path / "c.yaml").write_text(
-        "data: {src_lang: en, tgt_lang: de, train: [a, b], dev: [c, d]}\nmodel: {dropout: 0.1}\n"
-    )
-    for positions in ("rotary", "rotary_cross"):
-        odd = [f"model.positions={positions}", "model.d_model=20"]  # heads of 5
-        with pytest.raises(
-            ConfigError, match=rf"{positions}' turns pairs of .* which are 5; give an even model\.head_dim"
-        ):
-            load_config(tmp_path / "c.yaml", odd)
-        assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == positions
+@pytest.mark.parametrize("positions", ["rotary", "rotary_cross"])
+def test_rotary_positions_need_pairs_of_dimensions(tmp_path, positions):
+    (tmp_path / "c.yaml").write_text("data: {src_lang: en, tgt_lang: de, train: [a, b]}\nmodel: {dropout: 0.1}\n")
+    odd = [f"model.positions={positions}", "model.d_model=20"]  # heads of 5
+    with pytest.raises(ConfigError, match=rf"{positions}' .* are 5; give an even model\.head_dim"):
+        load_config(tmp_path / "c.yaml", odd)
+    assert load_config(tmp_path / "c.yaml", [*odd, "model.head_dim=6"]).model.positions == positions

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from mt_cli.cli import fetch
-from mt_cli.config import Config
+from mt_cli.config import Config, DataConfig, ModelConfig
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import read_lines, read_pairs
 from mt_cli.data.normalize import normalize
@@ -31,12 +31,11 @@ from mt_cli.errors import MTError
 from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir, locked
 
-CONFIG = Config.model_validate(
-    {
-        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"]},
-        "model": {"d_model": 2, "ffn_dim": 1, "n_heads": 1, "n_encoder_layers": 1, "n_decoder_layers": 1},
-    }
+CONFIG = Config(
+    data=DataConfig(src_lang="en", tgt_lang="de", train=["a", "b"], dev=["c", "d"]),
+    model=ModelConfig(d_model=2, ffn_dim=1, n_heads=1, n_encoder_layers=1, n_decoder_layers=1),
 )
+NOTES = {"progress": {"step": 5}, "config": CONFIG.model_dump(), "manifest_sha256": "", "weights": "model"}
 
 
 @cache
@@ -52,21 +51,20 @@ def file_of(data: bytes, name: str) -> Path:
 
 
 @cache
-def tokenizer() -> Tokenizer:
-    return train_tokenizer([lambda: iter(["the cat sees the dog"] * 3)], "bpe", 280)
+def tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
+    return train_tokenizer([lambda: iter([text] * 3)], "bpe", 280)
 
 
 @cache
 def run_dir() -> RunDir:
-    """A run as a training leaves it."""
+    """A run with a checkpoint, as a training leaves it. To be read only."""
     run = RunDir(folder() / "run")
     run.path.mkdir()
     run.save_config(CONFIG)
     run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer()))
     torch.manual_seed(1)
     weights = build_model(CONFIG, tokenizer()).state_dict()
-    content = {"model": weights, "manifest_sha256": run.manifest.sha256, "progress": {"step": 5}, "weights": "model"}
-    save_checkpoint(run.checkpoint_file(5), {**content, "config": CONFIG.model_dump()})
+    save_checkpoint(run.checkpoint_file(5), {**NOTES, "model": weights, "manifest_sha256": run.manifest.sha256})
     run.point("best", 5)
     return run
 
@@ -139,6 +137,7 @@ def checkpoint_content(data: bytes) -> None:
     with contextlib.suppress(MTError):
         weights = load_model(run_dir(), "step-6").model.state_dict().values()
         assert all(weight.dtype == torch.float32 and weight.device.type == "cpu" for weight in weights)
+    path.unlink()
 
 
 def text_files_of_a_run(data: bytes) -> None:

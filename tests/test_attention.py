@@ -25,9 +25,6 @@ EXACT = 1e-12  # for float64: rounding of a few hundred additions
 FLOAT32 = 1e-5
 
 
-# The formula in loops ------------------------------------------------------------------------------------------------
-
-
 def attention_in_loops(q: Array, k: Array, v: Array, mask: Array | None, temperature: float) -> tuple[Array, Array]:
     """q (B,H,T,K), k (B,H,S,K), v (B,H,S,V), mask (B,H,T,S) -> output (B,H,T,V), weights (B,H,T,S)."""
     n, n_heads, n_queries, n_keys = (*q.shape[:3], k.shape[2])
@@ -118,19 +115,6 @@ def test_multi_head_attention_is_the_formula(shape: str, kind: str) -> None:
     np.testing.assert_allclose(weights.detach(), expected_weights, atol=EXACT)
 
 
-def test_each_of_the_four_matrices_has_the_size_of_its_heads() -> None:
-    module = MultiHeadAttention(d_model=12, n_heads=3, head_dim=5, value_dim=2)
-    assert [m.weight.shape for m in (module.w_q, module.w_k, module.w_v)] == [(15, 12), (15, 12), (6, 12)]
-    assert module.w_o.weight.shape == (12, 6)
-    assert MultiHeadAttention(d_model=12, n_heads=3, head_dim=5).value_dim == 5
-    plain = MultiHeadAttention(d_model=12, n_heads=3)
-    assert (plain.head_dim, plain.value_dim) == (4, 4)
-    assert all(m.weight.shape == (12, 12) for m in (plain.w_q, plain.w_k, plain.w_v, plain.w_o))
-
-
-# Heads ---------------------------------------------------------------------------------------------------------------
-
-
 def test_a_view_without_the_transpose_mixes_positions_into_the_heads() -> None:
     """The notebook behind post 004 splits so. With one position it is right, which is how it goes unnoticed."""
     module = MultiHeadAttention(12, 3)
@@ -150,9 +134,6 @@ def test_the_config_refuses_heads_that_do_not_divide_d_model_and_says_what_to_se
     with pytest.raises(ConfigError, match=r"x\.yaml:4: model\.d_model 128 .* 6 heads; set model\.n_heads to 4, or "):
         load_config(file)
     assert load_config(file, ["model.head_dim=20"]).model.head_dim == 20
-
-
-# Against torch and the posts -----------------------------------------------------------------------------------------
 
 
 class Post000(nn.Module):
@@ -268,9 +249,6 @@ def test_a_query_without_any_key_gives_nan_in_post_004_and_zeros_here() -> None:
     assert output.isfinite().all()
 
 
-# The fused kernel ----------------------------------------------------------------------------------------------------
-
-
 def attend_within(
     module: MultiHeadAttention, query: Tensor, memory: Tensor, mask: Tensor | None, is_fused: bool
 ) -> Tensor:
@@ -329,9 +307,6 @@ def test_weights_are_returned_only_when_asked_for_and_change_nothing() -> None:
     torch.testing.assert_close(output, same_output, rtol=0, atol=FLOAT32)
 
 
-# Dropout and gradients -----------------------------------------------------------------------------------------------
-
-
 def test_dropout_falls_on_the_weights_and_those_returned_are_those_used() -> None:
     module, x = MultiHeadAttention(12, 3, dropout=0.5), torch.randn(2, 50, 12)
     output, weights = module(x, x, x, return_weights=True)
@@ -351,17 +326,7 @@ def test_huge_scores_stay_finite_under_a_mask() -> None:
     assert weights[0, 0].tolist() == [[1, 0], [0, 0]]
 
 
-# Masks ---------------------------------------------------------------------------------------------------------------
-
 IDS = torch.tensor([[5, 6, 7, PAD_ID], [5, PAD_ID, PAD_ID, PAD_ID], [5, 6, 7, 8]])
-
-
-def test_the_padding_mask_is_true_where_there_is_a_token() -> None:
-    assert padding_mask(IDS).int().tolist() == [[[[1, 1, 1, 0]]], [[[1, 0, 0, 0]]], [[[1, 1, 1, 1]]]]
-
-
-def test_the_subsequent_mask_is_true_for_a_position_and_those_before_it() -> None:
-    assert subsequent_mask(3).int().tolist() == [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
 
 
 def test_the_masks_are_those_of_post_001_turned_round() -> None:

@@ -14,57 +14,30 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from fuzz_targets import NOTES, run_dir, tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from same_training import unequal
 
-from mt_cli.config import Config
-from mt_cli.data.tokenizer import Tokenizer, train_tokenizer
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError
 from mt_cli.files import write_atomically, write_bytes, write_text
 from mt_cli.run import checkpoint
-from mt_cli.run.checkpoint import FORMAT, build_model, load_checkpoint, load_model, save_checkpoint
+from mt_cli.run.checkpoint import FORMAT, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
-
-CONFIG = Config.model_validate(
-    {
-        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"]},
-        "model": {"d_model": 8, "ffn_dim": 8, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1},
-    }
-)
-NOTES = {"progress": {"step": 5}, "config": CONFIG.model_dump(), "manifest_sha256": "", "weights": "model"}
-
-
-def small_tokenizer(text: str = "the cat sees the dog") -> Tokenizer:
-    return train_tokenizer([lambda: iter([text] * 3)], "bpe", 290)
-
-
-@pytest.fixture(scope="session")
-def made_run(tmp_path_factory):
-    """A run directory with a checkpoint, as a training leaves it."""
-    run, tokenizer = RunDir(tmp_path_factory.mktemp("checkpoint") / "run"), small_tokenizer()
-    run.path.mkdir()
-    run.save_config(CONFIG)
-    run.manifest.product("tokenizer", {}, {}, lambda: run.save_tokenizer(tokenizer))
-    torch.manual_seed(1)
-    weights = build_model(CONFIG, tokenizer).state_dict()
-    save_checkpoint(run.checkpoint_file(5), {**NOTES, "model": weights, "manifest_sha256": run.manifest.sha256})
-    run.point("best", 5)
-    run.point("last", 5)
-    return run.path
 
 
 @pytest.fixture
-def run(made_run, tmp_path):
-    return RunDir(Path(shutil.copytree(made_run, tmp_path / "run")))
+def run(tmp_path):
+    return RunDir(Path(shutil.copytree(run_dir().path, tmp_path / "run")))
 
 
 @pytest.fixture(scope="session")
-def whole(made_run):
-    return RunDir(made_run).checkpoint_file(5).read_bytes()
+def whole():
+    return run_dir().checkpoint_file(5).read_bytes()
 
 
 def assert_refused(file: Path) -> str:
@@ -98,10 +71,8 @@ def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
         "bytes": torch.get_rng_state(),
     }
     umask = os.umask(0o027)
-    try:
-        save_checkpoint(tmp_path / "a.pt", content)
-    finally:
-        os.umask(umask)
+    save_checkpoint(tmp_path / "a.pt", content)
+    os.umask(umask)
     assert not list(unequal(load_checkpoint(tmp_path / "a.pt"), {"format": FORMAT, **content}))
     assert (tmp_path / "a.pt").stat().st_mode & 0o777 == 0o640
 
@@ -236,10 +207,7 @@ def test_archives_that_swell_up_or_take_hours_to_verify_are_refused(whole, tmp_p
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
 def test_a_signal_or_want_of_memory_while_a_checkpoint_is_read_is_no_damage(run, monkeypatch, stop):
-    def stopped(*args, **kwargs):
-        raise stop
-
-    monkeypatch.setattr(torch, "load", stopped)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=stop))
     with pytest.raises(stop):
         load_checkpoint(run.checkpoint_file(5))
 
@@ -271,12 +239,12 @@ def test_weights_that_are_not_the_models_are_refused_before_memory_is_taken(run,
 
 def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monkeypatch):
     monkeypatch.setattr(checkpoint, "available_memory", lambda: 1000)
-    with pytest.raises(TrainingError, match=r"^out of memory: the model takes 0\.\d GiB, 0\.0 GiB are free; lower "):
+    with pytest.raises(TrainingError, match=r"^out of memory: the model takes 0\.\d GiB, 0\.0 GiB are free"):
         load_model(run)
 
 
 def test_a_model_is_not_loaded_with_another_tokenizer(run):
-    run.save_tokenizer(small_tokenizer("quite another text for this"))
+    run.save_tokenizer(tokenizer("quite another text for this"))
     with pytest.raises(RunDirError, match=r"tokenizer\.model: not what it was when the run was trained; "):
         load_model(run)
     (run.path / "tokenizer.model").unlink()
@@ -284,31 +252,31 @@ def test_a_model_is_not_loaded_with_another_tokenizer(run):
         load_model(run)
     other = RunDir(run.path)
     other.manifest._is_trained = False  # so that it makes what another run would have
-    other.manifest.product("tokenizer", {}, {}, lambda: other.save_tokenizer(small_tokenizer("another text")))
+    other.manifest.product("tokenizer", {}, {}, lambda: other.save_tokenizer(tokenizer("another text")))
     with pytest.raises(RunDirError, match=r"run\.json: not of this run's checkpoints; "):
         load_model(RunDir(run.path))
 
 
 @settings(max_examples=100, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_in_run_json_is_noticed(made_run, tmp_path_factory, place, bit):
+def test_a_flipped_bit_in_run_json_is_noticed(tmp_path_factory, place, bit):
     folder = tmp_path_factory.getbasetemp() / "flipped-run"
     shutil.rmtree(folder, ignore_errors=True)
-    run = RunDir(Path(shutil.copytree(made_run, folder)))
+    run = RunDir(Path(shutil.copytree(run_dir().path, folder)))
     content = bytearray((folder / "run.json").read_bytes())
     content[int(place * len(content))] ^= 1 << bit
     (folder / "run.json").write_bytes(content)
     try:
-        assert run.manifest.products == RunDir(made_run).manifest.products  # a blank became another one
+        assert run.manifest.products == run_dir().manifest.products  # a blank became another one
     except RunDirError as error:
         assert str(error).startswith(f"{folder}/run.json: damaged; restore it from a copy")
 
 
-@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", None])
-def test_a_run_json_that_is_none_is_refused(run, content):
-    run.manifest.file.write_bytes(content) if content is not None else run.manifest.file.unlink()
-    with pytest.raises(RunDirError, match=r"run\.json: (damaged|missing); restore it from a copy"):
-        load_model(RunDir(run.path))
+def test_a_run_json_that_is_none_is_refused(run):
+    for content in (b"", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", None):
+        run.manifest.file.write_bytes(content) if content is not None else run.manifest.file.unlink()
+        with pytest.raises(RunDirError, match=r"run\.json: (damaged|missing); restore it from a copy"):
+            load_model(RunDir(run.path))
 
 
 def test_neither_a_pointer_nor_a_name_leads_out_of_the_run(run):
@@ -384,12 +352,10 @@ def test_a_disk_that_fills_up_within_torch_is_reported_and_keeps_the_old_checkpo
     before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
     try:
-        with pytest.raises(RunDirError) as caught:
+        with pytest.raises(RunDirError, match=rf"\Acannot write {file}: .*\Z"):
             save_checkpoint(file, {"model": {"w": torch.zeros(1_000_000)}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    message = str(caught.value)
-    assert message.startswith(f"cannot write {file}: ") and "\n" not in message
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
@@ -405,12 +371,9 @@ def test_a_run_directory_that_vanished_is_not_made_anew(tmp_path):
 
 
 def test_a_log_that_cannot_be_synced_is_named_with_the_remedy(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     run = RunDir(tmp_path)
     run.logs.append(run.metrics_file, {"step": 1})
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(RunDirError, match=r"cannot write .*metrics.jsonl: No space left on device; free space and run"):
         run.logs.sync()
 

@@ -30,9 +30,6 @@ def lengths(dataset: TokenDataset | Mixture, indices: Any) -> list[list[int]]:
     return [side.tolist() for side in dataset.lengths(indices)]
 
 
-# One corpus ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (256_000, np.uint32)])
 def test_pairs_are_read_back_as_they_were_written_also_elsewhere(tmp_path, vocab_size, dtype):
     pairs = [*PAIRS, TokenPair([vocab_size - 1], [vocab_size - 2], 10)]
@@ -58,9 +55,6 @@ def test_any_pairs_are_read_back_from_a_folder_and_from_memory(tmp_path_factory,
         assert lengths(dataset, order) == [[len(pairs[i][side]) for i in order] for side in (0, 1)]
         if pairs:
             assert Mixture([dataset]).longest == 1 + max(len(side) for pair in pairs for side in pair[:2])
-
-
-# Several corpora -----------------------------------------------------------------------------------------------------
 
 
 def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mixture:

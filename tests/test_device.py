@@ -120,14 +120,11 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", product)
     before, on_gpu = products.fp32_precision, torch.backends.cuda.matmul.fp32_precision
-    try:
-        products.fp32_precision = "ieee"
-        with fast_float32_products(torch.device("cpu")):
-            assert products.fp32_precision == expected
-        assert products.fp32_precision == "ieee"
-        assert torch.backends.cuda.matmul.fp32_precision == on_gpu
-    finally:
-        products.fp32_precision = before
+    products.fp32_precision = "ieee"
+    with fast_float32_products(torch.device("cpu")):
+        found = products.fp32_precision
+    after, products.fp32_precision = products.fp32_precision, before
+    assert (found, after, torch.backends.cuda.matmul.fp32_precision) == (expected, "ieee", on_gpu)
 
 
 def test_code_for_sizes_long_gone_does_not_stay_in_memory():
@@ -139,13 +136,9 @@ numbers = torch.ones(300, 64, dtype=torch.bfloat16)
 for n in (100, *range(101, 161), 100, *range(161, 291), 100):
     numbers[:n] @ numbers[:64]
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "ONEDNN_VERBOSE": "profile_create"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {**os.environ, "ONEDNN_VERBOSE": "profile_create"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     of_100 = [line.split(",")[3] for line in done.stdout.splitlines() if ",create:" in line and ",100x64:" in line]
     if not of_100:
         pytest.skip("bf16 products of this CPU are not oneDNN's")

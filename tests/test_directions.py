@@ -119,8 +119,6 @@ def test_both_ways_are_evaluated(run, mt):
     assert all(same[key] == rows[3][key] for key in ("chrf", "loss", "test_sha256"))
 
 
-# Several language pairs ----------------------------------------------------------------------------------------------
-
 PAIRS = """
 data:
   pairs:

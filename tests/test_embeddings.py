@@ -33,9 +33,6 @@ def only_positions(d_model: int, **options: int) -> Embeddings:
     return module
 
 
-# Positions of a batch ------------------------------------------------------------------------------------------------
-
-
 def test_positions_run_along_each_sentence_and_padding_takes_the_zero_row_as_in_post_004() -> None:
     lengths = [3, 5, 1]
     table = [[0.0] * 6, *(encoding(position, 6) for position in range(8))]
@@ -43,13 +40,6 @@ def test_positions_run_along_each_sentence_and_padding_takes_the_zero_row_as_in_
     expected = torch.tensor([[table[row] for row in sentence] for sentence in rows])
     ids = torch.tensor([[7] * length + [PAD] * (max(lengths) - length) for length in lengths])
     torch.testing.assert_close(only_positions(6)(ids), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("first_position", [0, 1])
-def test_first_position_says_what_the_first_token_gets(first_position: int) -> None:
-    found = only_positions(6, first_position=first_position)(torch.tensor([[9, 9]]))
-    expected = torch.tensor([encoding(first_position, 6), encoding(first_position + 1, 6)])
-    torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
 
 
 def test_the_longest_sentence_that_a_config_lets_through_has_a_position_for_its_end_symbol(tmp_path: Path) -> None:
@@ -65,9 +55,6 @@ def test_the_longest_sentence_that_a_config_lets_through_has_a_position_for_its_
         assert module(source_batch([longest])[0]).shape == (1, max_length + 1, config.model.d_model)
 
 
-# A buffer ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_nor_saved() -> None:
     module = embeddings()
     assert [name for name, _ in module.named_buffers()] == ["positions.table"]
@@ -76,9 +63,6 @@ def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_
     assert list(module.state_dict()) == ["token.weight"]
     assert module.double().positions.table.dtype == torch.float64
     assert module.to("meta").positions.table.device.type == "meta"
-
-
-# Tokens --------------------------------------------------------------------------------------------------------------
 
 
 def test_an_embedding_is_the_scaled_token_plus_its_position() -> None:
@@ -97,9 +81,6 @@ def test_padding_gets_no_gradient_and_stays_zero() -> None:
     assert module.token.weight.grad[7].ne(0).any()
     optimizer.step()
     assert module.token.weight[PAD].eq(0).all()
-
-
-# Dropout and norm after the embedding --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -21,9 +21,6 @@ EXACT = 1e-12  # float64
 FLOAT32 = 1e-5
 
 
-# LayerNorm -----------------------------------------------------------------------------------------------------------
-
-
 def normalized_in_loops(x: Tensor, norm: LayerNorm) -> list[float]:
     """One vector, as the two formulas are written."""
     n, mean = len(x), sum(x.tolist()) / len(x)
@@ -88,9 +85,6 @@ def test_a_vector_without_any_variance_gives_beta_and_finite_gradients(divide_by
     assert norm.gamma.grad.isfinite().all()
 
 
-# Add & Norm ----------------------------------------------------------------------------------------------------------
-
-
 def test_post_norm_normalizes_the_sum_and_pre_norm_the_way_into_the_sublayer():
     norm, x, y = randomize(nn.LayerNorm(8)), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     post, pre = (AddNorm(norm, placement, dropout=0.0) for placement in ("post", "pre"))
@@ -106,9 +100,6 @@ def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placem
     assert set(branch.eval().after(x, y).unique().tolist()) == {101.0}
 
 
-# Feed-forward --------------------------------------------------------------------------------------------------------
-
-
 def test_feed_forward_is_its_formula_at_every_position():
     module = FeedForward(4, 6).double()
     x = torch.randn(2, 3, 4, dtype=torch.float64)
@@ -118,12 +109,6 @@ def test_feed_forward_is_its_formula_at_every_position():
         hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
         expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
         np.testing.assert_allclose(output, expected, atol=EXACT)
-
-
-def test_feed_forward_widens_512_to_2048_and_back():
-    module = FeedForward(512, 2048)
-    assert (module.w_1.weight.shape, module.w_2.weight.shape) == ((2048, 512), (512, 2048))
-    assert module(torch.randn(1, 2, 512)).shape == (1, 2, 512)
 
 
 def test_feed_forward_equals_the_sequential_form_of_post_000():
@@ -175,9 +160,6 @@ def test_the_inner_dropout_falls_between_the_two_matrices(kind):
     # Two after the first matrix; dropped to 0 or doubled to 4; one more after the second, which nothing drops.
     assert set(module(torch.ones(4, 20, 16)).unique().tolist()) == {1.0, 5.0}
     assert set(module.eval()(torch.ones(4, 20, 16)).unique().tolist()) == {3.0}
-
-
-# Dropout -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("attention", "feed_forward"), [(None, 0.0), (0.1, None)])

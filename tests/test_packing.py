@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import scaled_dot_product_attention
 
 from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
@@ -53,12 +54,11 @@ def test_who_may_attend_to_whom_by_hand():
         starts = torch.tensor([0, *lengths]).cumsum(0).int()
         return Packing(starts, torch.cat([torch.arange(n) for n in lengths]), 4)
 
-    own = PackedMask(packing(1, 0, 2), packing(1, 0, 2)).dense()
-    assert own.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
-    causal = PackedMask(packing(2, 1), packing(2, 1), is_causal=True).dense()
-    assert causal.tolist() == [[True, False, False], [True, True, False], [False, False, True]]
-    other = PackedMask(packing(1, 1), packing(0, 2)).dense()
-    assert other.tolist() == [[False, False], [True, True]]
+    own = PackedMask(packing(1, 0, 2), packing(1, 0, 2))
+    assert own.dense().int().tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 1]]
+    causal = PackedMask(packing(2, 1), packing(2, 1), is_causal=True)
+    assert causal.dense().int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert PackedMask(packing(1, 1), packing(0, 2)).dense().int().tolist() == [[0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize("batch_tokens", [20, 500])
@@ -109,8 +109,7 @@ def loss_and_gradients(model: Transformer, batch: Any, r_drop: float) -> list[to
     return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 2.0])
-@pytest.mark.parametrize("is_backward", [False, True])
+@pytest.mark.parametrize(("r_drop", "is_backward"), [(0.0, True), (2.0, False)])
 def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_padded_one(make_model, switches, r_drop, is_backward):
     dataset, shape = some_pairs(7), SHAPE
     if is_backward:
@@ -140,28 +139,15 @@ def test_on_a_gpu_packed_sentences_go_to_the_kernel_for_them():
 
 def kernel_of_formula(query, key, value, starts, *rest, scale, window_size):
     """What torch's kernel computes, sentence by sentence."""
-    outputs = []
-    for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        one = (x[first:last].transpose(0, 1) for x in (query, key, value))
-        outputs.append(
-            torch.nn.functional.scaled_dot_product_attention(*one, is_causal=window_size[1] == 0, scale=scale)
-        )
-    return torch.cat(outputs, dim=1).transpose(0, 1)
+    sentences = zip(*(x.transpose(0, 1).split(starts.diff().tolist(), 1) for x in (query, key, value)), strict=True)
+    options = {"is_causal": window_size[1] == 0, "scale": scale}
+    return torch.cat([scaled_dot_product_attention(*one, **options) for one in sentences], 1).transpose(0, 1)
 
 
-def kernel_without_windows(query, key, value, *rest, scale):
-    return query
+OTHER_KERNELS = [lambda query, *rest, **named: query, lambda query, *rest, scale: query, None]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "works"),
-    [
-        (kernel_of_formula, True),
-        (lambda query, *rest, **named: query, False),
-        (kernel_without_windows, False),
-        (None, False),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "works"), [(kernel_of_formula, True), *((one, False) for one in OTHER_KERNELS)])
 def test_a_kernel_is_used_if_it_gives_what_the_formula_gives(monkeypatch, kernel, works):
     if kernel is not None:  # torch's own has no code for CPUs
         monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)

@@ -30,9 +30,6 @@ def encoding(position: int, d_model: int) -> list[float]:
     return [math.cos(angle) if column % 2 else math.sin(angle) for column, angle in enumerate(angles)]
 
 
-# The table -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("d_model", [2, 512])
 @pytest.mark.parametrize("first_position", [0, 1])
 def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model, first_position):
@@ -58,9 +55,6 @@ def test_the_table_is_that_of_post_002():
     pe[:, 0::2], pe[:, 1::2] = torch.sin(position * div_term), torch.cos(position * div_term)
     # The post multiplies in float32, where the angle of position 511 is off by 511 * 6e-8.
     torch.testing.assert_close(sinusoid_table(512, 16)[1:], pe, rtol=0, atol=5e-5)
-
-
-# Rotary positions ----------------------------------------------------------------------------------------------------
 
 
 def test_rotary_positions_turn_complex_numbers():
@@ -97,9 +91,6 @@ def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(swi
     for layer in model.decoder_layers:
         assert layer.cross_attention.positions is (model.positions if name == "rotary_cross" else None)
     assert not [key for key in model.state_dict() if "positions" in key]  # a formula makes them
-
-
-# A bias on the scores ------------------------------------------------------------------------------------------------
 
 
 class Alibi(Positions):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from same_training import differences
@@ -34,11 +35,8 @@ def start(mt_process: Callable[..., subprocess.Popen[bytes]]) -> Iterator[Start]
     started = []
 
     def processes(n: int, *arguments: object, folders: dict[int, Path] | None = None) -> list[subprocess.Popen[bytes]]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(n)}
         for rank in range(n):
-            environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(n)}
             environment |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             started.append(mt_process(*arguments, env=environment, cwd=(folders or {}).get(rank)))
         return started[-n:]
@@ -49,9 +47,20 @@ def start(mt_process: Callable[..., subprocess.Popen[bytes]]) -> Iterator[Start]
         process.communicate()
 
 
+def torchrun(*words: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "torch.distributed.run", *map(str, words)]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def answers(processes: list[subprocess.Popen[bytes]]) -> list[tuple[int, str]]:
     """Exit codes, and what was said on stderr."""
-    said = [process.communicate(timeout=120)[1].decode() for process in processes]
+    said = [process.communicate(timeout=200)[1].decode() for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
@@ -136,19 +145,13 @@ def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny, s
 
 @pytest.mark.slow
 def test_torchrun_starts_the_processes_again_and_they_continue(tiny):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    many = ["torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1", "-m", "mt_cli"]
     longer = [*SETTINGS, *options("training.max_steps=600", "training.validate_every_steps=20")]
-    torchrun = subprocess.Popen(
-        [sys.executable, "-m", *many, "train", "tiny.yaml", *longer, "--run-dir", "run"],
-        env=environment,
-        stderr=subprocess.PIPE,
-    )
-    wait_for(tiny / "run" / "last", torchrun)
-    owner = (tiny / "run" / ".owner").read_text().split()
-    os.kill(int(owner[1]), signal.SIGKILL)
-    said = torchrun.communicate(timeout=200)[1].decode()
-    assert torchrun.returncode == 0, said
+    many = ("--nproc-per-node", 2, "--max-restarts", 1, "-m", "mt_cli")
+    process = torchrun(*many, "train", "tiny.yaml", *longer, "--run-dir", "run")
+    wait_for(tiny / "run" / "last", process)
+    os.kill(int((tiny / "run" / ".owner").read_text().split()[1]), signal.SIGKILL)
+    [(code, said)] = answers([process])
+    assert code == 0, said
     assert "continuing run from step " in said and "finished at step 600" in said
 
 
@@ -156,26 +159,23 @@ def test_torchrun_starts_the_processes_again_and_they_continue(tiny):
 def test_the_commands_of_the_page_run(tiny):
     page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
     alone, many = re.findall(r"^    torchrun (--n.*)$", page[: page.index("## Slurm")], re.MULTILINE)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    changes = {"configs/phrasebook.yaml": "tiny.yaml", "mine.yaml": "tiny.yaml", "first:29500": f"localhost:{port}"}
-    changes |= {"--nproc-per-node 4": "--nproc-per-node 1"}
+    changes = {
+        "configs/phrasebook.yaml": "tiny.yaml",
+        "mine.yaml": "tiny.yaml",
+        "--nproc-per-node 4": "--nproc-per-node 1",
+    }
+    changes["first:29500"] = f"localhost:{free_port()}"
     for line, n_times in ((alone, 1), (many, 2)):
         for old, new in changes.items():
             line = line.replace(old, new)
-        command = [sys.executable, "-m", "torch.distributed.run", *line.split(), *SHORT, "--run-dir", f"run-{n_times}"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        started = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(n_times)]
+        started = [torchrun(*line.split(), *SHORT, "--run-dir", f"run-{n_times}") for _ in range(n_times)]
         assert [code for code, _ in answers(started)] == [0] * n_times
     assert differences(Path("run-2"), Path("run-1")) == []
 
 
 def test_a_message_that_fails_is_told_with_its_reason(monkeypatch):
-    def fail(_: object) -> None:
-        raise RuntimeError("No backend type associated with device type mps\nmore")
-
-    monkeypatch.setattr("mt_cli.training.ranks.dist.all_reduce", fail)
+    fails = Mock(side_effect=RuntimeError("No backend type associated with device type mps\nmore"))
+    monkeypatch.setattr("mt_cli.training.ranks.dist.all_reduce", fails)
     with pytest.raises(TrainingError, match=r"hangs \(No backend type associated with device type mps\); start"):
         Ranks(0, 2).added(1.0)
 
@@ -188,8 +188,6 @@ def test_one_process_trains_several_runs_one_after_the_other(tiny):
         "    train(load_config(Path('tiny.yaml'), ['training.max_steps=1']), Path(name))\n"
     )
     Path("twice.py").write_text(script)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "twice.py"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    [(code, said)] = answers([torchrun("--nproc-per-node", 2, "--standalone", "twice.py")])
+    assert code == 0, said
     assert (tiny / "a/best").exists() and (tiny / "b/best").exists()

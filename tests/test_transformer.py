@@ -468,10 +468,6 @@ def test_tied_embeddings_are_one_parameter(make_model):
         assert n_matrices == 3 - is_target_shared - is_source_shared
 
 
-def test_the_projection_has_no_bias(make_model):
-    assert make_model().projection.bias is None
-
-
 @pytest.mark.parametrize(
     ("setting", "of_embedding", "of_projection"),
     [("embedding", math.sqrt(16), 1.0), ("projection", 1.0, 1 / math.sqrt(16)), ("none", 1.0, 1.0)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -52,12 +53,9 @@ def test_a_direction_is_chosen_by_its_target_or_by_both_languages():
 @pytest.fixture(scope="module")
 def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run that has learnt both ways."""
-    folder = tmp_path_factory.mktemp("both")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with contextlib.chdir(folder := tmp_path_factory.mktemp("both")):
         write_corpus()
-        config = read_config([Path("train.es"), Path("train.gn")], None, None, None, None, None, BOTH[1::2])
-        train(config, "run")
+        train(read_config([Path("train.es"), Path("train.gn")], *[None] * 5, BOTH[1::2]), "run")
     return folder
 
 
@@ -69,18 +67,17 @@ def run(both_ways: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
 
 def test_each_way_has_its_tag_its_languages_and_its_profile(run):
     raw = load_model(run).tokenizer
-    for to, data, tag, longest in ((None, ("es", "gn"), "<2gn>", 0), ("es", ("gn", "es"), "<2es>", 1)):
+    data = prepare(run.load_config(), run)
+    mixture = Mixture([part for part in data.train.parts if not part.is_synthetic])  # without the variations
+    for to, languages, tag, longest in ((None, ("es", "gn"), "<2gn>", 0), ("es", ("gn", "es"), "<2es>", 1)):
         translator = Translator.load(run.path, to=to)
-        assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == data
+        assert (translator.config.data.src_lang, translator.config.data.tgt_lang) == languages
         [ids] = [list(part.ids) for part in translator.split("la").parts]
         assert ids == [raw.tags.get(tag), *raw.encode_src("la")]
         assert translator.tokenizer.decode_src(ids) == "la"
         assert translator.encode_pair("a", "b") == ([raw.tags.get(tag), *raw.encode_src("a")], raw.encode_tgt("b"))
-        mixture = prepare(run.load_config(), run).train
-        mixture = Mixture([part for part in mixture.parts if not part.is_synthetic])  # without the variations
         expected = mixture.lengths(range(len(mixture)))[longest].max() + (2 if longest else 1)  # tag and end symbol
         assert translator.profile.longest_src == expected
-    data = prepare(run.load_config(), run)
     tags = [raw.tags.get(tag) for tag in ("<2gn>", "<2es>")]
     assert [way.pair(7).src[0] for way in (data.train, data.train.backwards())] == tags
     assert data.pairs[0].dev.pair(0).src[0] == tags[0]
@@ -138,9 +135,7 @@ tokenizer: {vocab_size: 500}
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of two language pairs."""
-    folder = tmp_path_factory.mktemp("several")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with contextlib.chdir(folder := tmp_path_factory.mktemp("several")):
         pairs = write_corpus(100, seed=2)
         for name, chosen in (("other", pairs[:80]), ("dev", pairs[80:90]), ("test", pairs[90:])):
             Path(f"{name}.es").write_text("".join(f"{src}\n" for src, _ in chosen))

@@ -51,7 +51,7 @@ test: $(VENV)/installed-dev
 	$(FAST_TESTS)
 
 # torch, oneDNN and CTranslate2 choose their kernels by what the processor has, or by these variables.
-NUMERIC := attention layers embeddings positions transformer objective gradients packing training decoding search_options export device
+NUMERIC := attention layers embeddings positions transformer objective packing training decoding search_options export device
 test-sse4: IMITATED := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 CT2_FORCE_CPU_ISA=GENERIC
 test-avx2: IMITATED := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2
 test-avx512: IMITATED := ONEDNN_MAX_CPU_ISA=AVX512_CORE

@@ -1,7 +1,5 @@
 """Tiny models and batches that several test files share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
@@ -16,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -34,9 +32,8 @@ from mt_cli.export.engine import avoid_saturated_int8
 from mt_cli.model import dropout
 from mt_cli.model.transformer import Transformer
 
-app._make_command = functools.cache(
-    app._make_command
-)  # a process that people start makes it once, this one a thousand times
+# A process that people start makes it once, this one a thousand times.
+app._make_command = functools.cache(app._make_command)
 
 # Equal bits are promised for an equal number of threads; and such small models are fastest with one.
 torch.set_num_threads(1)
@@ -132,16 +129,13 @@ def make_model() -> Callable[..., Transformer]:
     return make
 
 
-@dataclass
-class TinyBatch:
+class TinyBatch(NamedTuple):
+    """In the order of the arguments of `Transformer.forward`."""
+
     src_ids: Tensor
     src_mask: Tensor
     tgt_in: Tensor
     tgt_mask: Tensor
-
-    def __iter__(self):
-        """In the order of the arguments of `Transformer.forward`."""
-        return iter((self.src_ids, self.src_mask, self.tgt_in, self.tgt_mask))
 
 
 @pytest.fixture(scope="session")
@@ -167,9 +161,6 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     caplog.set_level(logging.INFO, "mt_cli")
     prefixes = {logging.WARNING: "warning: "}
     return lambda: [prefixes.get(record.levelno, "") + record.getMessage() for record in caplog.records]
-
-
-# The command line, and a run that it made ----------------------------------------------------------------------------
 
 
 @dataclass

@@ -13,8 +13,6 @@ are full, as always), fsync, rename, unlink, truncate, mkdir and rmdir. What hap
 A real file system loses less than "names lost", but promises no more.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import functools
@@ -26,7 +24,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 MISHAPS = ["killed", "torn", "data lost", "names lost", "full disk", "SIGTERM", "SIGINT"]
@@ -209,8 +206,3 @@ def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
         return result
 
     setattr(owner, path[-1], dying)
-
-
-def is_possible() -> bool:
-    """Whether this system names open files as Linux does."""
-    return Path("/proc/self/fd").exists()

@@ -6,8 +6,6 @@ Each target of `fuzz_targets.py` gets so many seconds in a process of its own, b
 is left in the present folder as `TARGET-crash-...`, and belongs into `test_fuzz_targets.py` once it is understood.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

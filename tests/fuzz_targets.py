@@ -4,8 +4,6 @@ Each function returns nothing, lets an `MTError` be (that is the refusal), and f
 ought to be. `test_fuzz_targets.py` gives them random and damaged bytes, `fuzz.py` lets atheris look for worse ones.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

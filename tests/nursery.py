@@ -167,9 +167,6 @@ def continued_step(said: str) -> int:
     return int(found[1] or found[2]) if found else 0
 
 
-# The server ----------------------------------------------------------------------------------------------------------
-
-
 def wait_for_no_disk() -> None:
     """A quarter of a short training is fsync. The tests kill processes, not machines, and what a process has written is there
     all the same; crash_points.py simulates power failures."""

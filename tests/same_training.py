@@ -1,7 +1,5 @@
 """Whether two runs are one and the same training, bit for bit; the clock apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ neither memory, nor open files, nor the run directory may grow. One `mt translat
 Progress goes to stderr, the figures of the end to stdout. Exits with 1 if anything was not as promised.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,8 +1,7 @@
 """The chain of stages: each file is read once, each product is made once, of what it names, and nothing is believed that is
 damaged."""
 
-from __future__ import annotations
-
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_trainer import trainer_of
+from tiny_trainer import options, trainer_of
 
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
@@ -19,6 +18,7 @@ from mt_cli.data.corpus import TextSet
 from mt_cli.data.dataset import TokenPair
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
+from mt_cli.run.manifest import Made, Manifest, sha256_of_json
 from mt_cli.run.run_dir import RunDir
 
 FEW = ("training.max_steps=1", "training.n_samples=0")
@@ -75,9 +75,7 @@ def test_a_run_with_checkpoints_refuses_another_manifest(tiny):
         ("{}", "damaged"),
         (None, "missing"),
     ):
-        Path("run/run.json").unlink(missing_ok=True)
-        if damaged is not None:
-            Path("run/run.json").write_text(damaged)
+        Path("run/run.json").write_text(damaged) if damaged else Path("run/run.json").unlink()
         with pytest.raises(RunDirError, match=rf"run\.json: {message}"):
             prepared(*FEW)
     prepared("tokenizer.algorithm=bpe", run="other")
@@ -86,15 +84,9 @@ def test_a_run_with_checkpoints_refuses_another_manifest(tiny):
         trainer_of(Path("run"), *FEW)
 
 
-def with_no_break_spaces() -> None:
-    """Gives each target of the corpus an exclamation mark as the French write it."""
-    for name in ("train", "dev", "test"):
-        text = Path(f"{name}.de").read_text()
-        Path(f"{name}.de").write_text(text.replace("\n", "\u202f!\n"))
-
-
 def test_targets_keep_their_no_break_spaces(tiny, make_model):
-    with_no_break_spaces()
+    for name in ("train", "dev", "test"):  # an exclamation mark as the French write it
+        Path(f"{name}.de").write_text(Path(f"{name}.de").read_text().replace("\n", "\u202f!\n"))
     data = prepared()
     assert all(data.tokenizer.decode_tgt(tgt).endswith("\u202f!") for _, tgt, _ in content(data))
     assert all(pair.tgt.endswith("\u202f!") for pair in data.pairs[0].dev_pairs)
@@ -131,43 +123,30 @@ def test_a_sentence_with_an_abbreviation_of_the_training_text_stays_whole(tiny, 
     assert len(translator.split("Mrs. Wu sees the dog. Mrs. Wu sees the tree.").parts) == 2
 
 
-# Files that are not as they should be ------------------------------------------------------------------------------------
-
-
-def change_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, change: Callable[[], object]) -> None:
-    """Calls `change` after the first call of a function."""
-    real = getattr(owner, name)
-
-    def changed(*arguments, **named):
-        nonlocal change
-        result = real(*arguments, **named)
-        if change is not None:
-            change, was = None, change
-            was()
-        return result
-
-    monkeypatch.setattr(owner, name, changed)
-
-
-def replace(name: str) -> None:
-    """Another text with as many lines takes the place of a file."""
-    Path("new").write_bytes(Path(name).read_bytes().replace(b"cat", b"dog").replace(b"Katze", b"Hund"))
-    Path("new").replace(name)
-
-
 @pytest.mark.parametrize("name", ["train.en", "train.de"])
 def test_a_file_that_is_replaced_while_it_is_read_is_refused(tiny, monkeypatch, name):
-    change_when(monkeypatch, TextSet, "read", lambda: replace(name))
+    read = TextSet.read
+
+    def reading(*arguments, **named):
+        found = read(*arguments, **named)
+        Path("new").write_bytes(Path(name).read_bytes().replace(b"cat", b"dog").replace(b"Katze", b"Hund"))
+        Path("new").replace(name)
+        return found
+
+    monkeypatch.setattr(TextSet, "read", reading)
     with pytest.raises(DataError, match=r"train\.en or train\.de: changed while it was read"):
         prepared()
     assert not Path("run/run.json").exists()
 
 
-def test_a_problem_of_a_file_that_is_in_two_sets_is_told_once(tiny):
+def test_a_problem_is_told_once_and_those_of_all_sets_together(tiny):
     Path("train.en").write_bytes(Path("train.en").read_bytes().replace(b"cat", b"c\xfft", 1))
     with pytest.raises(DataError) as caught:
         prepared("data.dev=[train.en, train.de]", "data.test={same: [train.en, train.de]}")
     assert len(str(caught.value).splitlines()) == 1 and str(caught.value).startswith("train.en:")
+    Path("dev.en").write_text("more\n")
+    with pytest.raises(DataError, match=r"^dev\.en has 1 lines.*\ntrain\.en:\d+: invalid UTF-8 "):
+        prepared()
 
 
 def test_a_copy_that_a_killed_process_left_is_no_obstacle_and_leads_nowhere(tiny):
@@ -176,3 +155,129 @@ def test_a_copy_that_a_killed_process_left_is_no_obstacle_and_leads_nowhere(tiny
     Path("run/cache/train.txt").symlink_to(Path("precious").resolve())
     prepared()
     assert Path("precious").read_text() == "mine" and not Path("run/cache/train.txt").exists()
+
+
+SHA = "0" * 64
+SHORT = ("data.dev=null", "data.test={}", "training.max_steps=2", "training.validate_every_steps=2")
+
+
+def maker(folder: Path, content: str = "made", name: str = "a") -> Callable[[], Made]:
+    def make() -> Made:
+        (folder / name).write_text(content)
+        return Made([folder / name], {"n": len(content)})
+
+    return make
+
+
+def no_maker() -> Made:
+    pytest.fail("it is made again")
+
+
+def test_a_product_is_made_once_and_anew_where_anything_differs_or_its_maker_was_killed(tmp_path, said):
+    Manifest(tmp_path, False).product("split", {"train": SHA}, {"clean": False}, maker(tmp_path))
+    known = Manifest(tmp_path, False).product("split", {"train": SHA}, {"clean": False}, no_maker)
+    assert known.facts == {"n": 4} and Manifest(tmp_path, True).read("split", tmp_path / "a") == b"made"
+    assert Manifest(tmp_path, False).product("split", {"train": None}, {"clean": False}, no_maker) == known
+    (tmp_path / "a").write_text("damaged")
+    for inputs, settings in (
+        ({"train": SHA}, {"clean": False}),
+        ({"train": "1" * 64}, {"clean": False}),
+        ({"train": "1" * 64}, {"clean": True}),
+        ({"train": "1" * 64, "words": SHA}, {"clean": True}),
+    ):
+        assert Manifest(tmp_path, False).product("split", inputs, settings, maker(tmp_path)).inputs == inputs
+    reasons = ("a is damaged", "other train", "other clean", "other words")
+    assert said() == [f"made anew: split ({why})" for why in reasons]
+
+    def killed() -> Made:
+        (tmp_path / "b").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Manifest(tmp_path, False).product("ids", {}, {}, killed)
+    Manifest(tmp_path, False).product("ids", {}, {}, maker(tmp_path, name="b"))
+    assert Manifest(tmp_path, True).read("ids", tmp_path / "b") == b"made"
+
+
+def test_a_run_with_checkpoints_refuses_what_has_changed_and_makes_only_equal_ids_again(tmp_path):
+    for name in ("split", "ids"):
+        Manifest(tmp_path, False).product(name, {"train": SHA}, {}, maker(tmp_path, name=name))
+    for product, inputs, message in (
+        ("split", {"train": "1" * 64}, "the train files are not those this run began with; restore them, "),
+        ("ids", {"train": "1" * 64}, "the train files are not those this run began with; "),
+        ("check", {}, "has no check; restore it from a copy"),
+    ):
+        with pytest.raises(RunDirError, match=message):
+            Manifest(tmp_path, True).product(product, inputs, {}, no_maker)
+    for name in ("split", "ids"):
+        (tmp_path / name).unlink()
+    with pytest.raises(RunDirError, match=r"split: damaged or missing; restore it from a copy"):
+        Manifest(tmp_path, True).product("split", {"train": SHA}, {}, no_maker)
+    with pytest.raises(RunDirError, match=r"its ids cannot be made anew as they were; restore the cache"):
+        Manifest(tmp_path, True).product("ids", {"train": SHA}, {}, maker(tmp_path, "others", "ids"))
+    Manifest(tmp_path, True).product("ids", {"train": SHA}, {}, maker(tmp_path, name="ids"))
+    assert Manifest(tmp_path, True).read("ids", tmp_path / "ids") == b"made"
+    assert Manifest(tmp_path, True).product("estimate", {}, {}, maker(tmp_path)).facts == {"n": 4}
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_corpus: Path, tmp_path_factory, mt) -> Path:
+    """A folder with the corpus, a run that is prepared and one that is trained."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("manifest") / "corpus"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("prepared", "trained"):
+            prepare(load_config(Path("tiny.yaml"), SHORT), RunDir(Path(name)))
+        assert mt("train", "tiny.yaml", "--run-dir", "trained", *options(*SHORT)).code == 0
+    return folder
+
+
+FILES = ["check.json", "left_out.tsv", "held_out/dev.en", "held_out/test.de", "tokenizer.model", "corpus.json"]
+IDS = ["cache/train/src.ids", "cache/train/tgt.starts", "cache/dev/lines"]
+
+
+@pytest.fixture
+def damaged(runs: Path, tmp_path: Path, monkeypatch) -> Callable[[str, str, bool], Path]:
+    """`damaged("trained", "corpus.json", is_lost)`: a copy of a run in which that file has a flipped bit, or is missing."""
+    shutil.copytree(runs, tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path / "corpus")
+
+    def make(name: str, file: str, is_lost: bool) -> Path:
+        path = Path(name, file)
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.unlink() if is_lost else path.write_bytes(content)
+        return Path(name)
+
+    return make
+
+
+@pytest.mark.parametrize("file", [*FILES, *IDS, "run.json"])
+def test_what_is_damaged_or_lost_before_the_first_checkpoint_is_made_anew(damaged, runs, file):
+    run = damaged("prepared", file, is_lost=len(file) % 2 == 0)
+    prepare(load_config(Path("tiny.yaml"), SHORT), RunDir(run))
+    for name in (file, "run.json"):
+        assert (run / name).read_bytes() == (runs / "prepared" / name).read_bytes()
+
+
+@pytest.mark.parametrize("file", [*FILES, *IDS, "run.json"])
+def test_what_is_damaged_after_the_first_checkpoint_is_named(damaged, runs, mt, file):
+    run = damaged("trained", file, is_lost=False)
+    before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()}
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *options(*SHORT), "--set", "training.max_steps=4")
+    if file in IDS:
+        assert answer.code == 0 and (run / file).read_bytes() == (runs / "trained" / file).read_bytes()
+        return
+    assert answer.code == 1 and f"{run / file}: " in answer.said[-1] and "restore it from a copy" in answer.said[-1]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_translates_with_nothing_that_is_damaged_or_was_edited(damaged, mt):
+    run = damaged("trained", "corpus.json", is_lost=False)
+    answer = mt("translate", run, stdin=b"the cat\n")
+    assert answer.code == 1 and "trained/corpus.json: not what it was when the run was trained; " in answer.said[-1]
+    content = json.loads((run / "run.json").read_text())
+    content["products"]["spelling"]["facts"] = {"src": {"c": "k"}, "tgt": {}}
+    (run / "run.json").write_text(json.dumps({**content, "sha256": sha256_of_json(content["products"])}))
+    answer = mt("translate", run, stdin=b"the cat\n")
+    assert answer.code == 1 and "run.json: not of this run's checkpoints; restore it from a copy" in answer.said[-1]

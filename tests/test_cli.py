@@ -1,10 +1,9 @@
 """The command line from outside: what is printed where, for whom, with which exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
+import math
 import os
 import pty
 import re
@@ -14,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -27,16 +25,13 @@ from nursery import wait_until
 from test_metrics import sacrebleu
 from tiny_trainer import options
 
+from mt_cli.config import DecodingConfig
+from mt_cli.config_file import read_search_options
 from mt_cli.data import tokenizer
 from mt_cli.data.normalize import edge_spaces
+from mt_cli.errors import ConfigError
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-
-
-@pytest.fixture
-def a_run(trained_run, tmp_path):
-    """A copy of the trained run, for tests that change it."""
-    return Path(shutil.copytree(trained_run, tmp_path / "copied" / "run"))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -47,33 +42,36 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+def n_lines_of(content: bytes) -> int:
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+
+
 def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     out, err = process.communicate(stdin, timeout=60)
     return process.returncode, out, err
 
 
-# Mistakes ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arguments", [["train", "größe.yaml"], ["translate", "none"]])
-def test_a_process_tells_its_mistakes_in_one_line_in_any_locale(mt_process, tmp_path, arguments):
-    environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-    code, out, err = finish(mt_process(*arguments, cwd=tmp_path, env=environment, is_forked=False))
-    assert code == (1 if arguments[0] == "translate" else 2) and out == b""
-    assert err.startswith(b"error: ") and err.count(b"\n") == 1 and b"Traceback" not in err
+def test_any_locale(mt, mt_process, trained_run, tmp_path):
+    environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
+    start = {"cwd": tmp_path, "env": environment, "is_forked": False}
+    code, out, err = finish(mt_process("train", "größe.yaml", **start))
+    assert (code, out) == (2, b"") and err.startswith(b"error: ") and err.count(b"\n") == 1 and b"Traceback" not in err
+    text = "the größe 你好\ncat\n".encode()
+    answer = mt("translate", trained_run, stdin=text)
+    assert finish(mt_process("translate", trained_run, **start), text) == (0, answer.out, answer.err)
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "failure", "said"),
+    ("owner", "name", "failure", "advice"),
     [
-        (threading.Thread, "start", "can't start new thread", "the system starts no more threads; close other programs, or raise the limit (ulimit -u)"),
-        (tokenizer, "_run_trainer", "std::bad_alloc", "out of memory; use a smaller model, batch or beam, or raise the limit (ulimit -v)"),
+        (threading.Thread, "start", "can't start new thread", "the system starts no more threads; .*ulimit -u"),
+        (tokenizer, "_run_trainer", "std::bad_alloc", "out of memory; .*ulimit -v"),
     ],
-)  # fmt: skip
-def test_a_machine_that_has_no_more_is_blamed_and_not_the_corpus(mt, tiny, monkeypatch, owner, name, failure, said):
+)
+def test_a_machine_that_has_no_more_is_blamed_and_not_the_corpus(mt, tiny, monkeypatch, owner, name, failure, advice):
     monkeypatch.setattr(owner, name, lambda *_: (_ for _ in ()).throw(RuntimeError(failure)))
     answer = mt("train", "tiny.yaml")
-    assert (answer.code, answer.said[-1]) == (1, f"error: {said}")
+    assert answer.code == 1 and re.match(f"error: {advice}", answer.said[-1])
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit of the address space")
@@ -87,42 +85,34 @@ def test_too_little_memory_to_load_the_libraries_is_one_line(trained_run, kiloby
 
 
 def test_help_and_version_are_results(mt):
-    for arguments in (["--help"], ["train", "--help"], ["translate", "-h"], ["evaluate", "--help"]):
-        answer = mt(*arguments)
-        assert (answer.code, answer.err) == (0, b"") and "Usage: mt" in answer.lines[0]
-    answer = mt()
-    assert (answer.code, answer.said) == (2, ["error: Missing command; see mt --help"])
-    answer = mt("version")
-    assert [line.split(" ")[0] for line in answer.lines][:2] == ["python", "mt-cli"]
-
-
-# mt translate --------------------------------------------------------------------------------------------------------
+    answer = mt("translate", "-h")
+    assert (answer.code, answer.err) == (0, b"") and "Usage: mt" in answer.lines[0]
+    assert [line.split(" ")[0] for line in mt("version").lines][:2] == ["python", "mt-cli"]
+    assert (mt().code, mt().said) == (2, ["error: Missing command; see mt --help"])
 
 
 NASTY = {
-    "a line for a line": (b"cat\ndog\n", 2),
-    "no final newline": (b"cat\ndog", 2),
-    "nothing": (b"", 0),
-    "an empty line": (b"\n", 1),
-    "blank lines": (b"\n \n\t\ncat\n\xe3\x80\x80\n\n", 6),
-    "windows line ends": (b"cat\r\ndog\r\n", 2),
-    "a bare carriage return": (b"cat\rdog\n", 1),
-    "separators of others": ("cat\v\f\x1c\x1d\x1e\x85\u2028\u2029dog\n".encode(), 1),
-    "NUL and control characters": (b"c\x00at\n\x00\n\x01\x02\x1b[0m\n\x7f\n", 4),
-    "byte order mark": (b"\xef\xbb\xbfcat\n\xef\xbb\xbfdog\n", 2),
-    "tabs": (b"cat\tdog\n\t\n", 2),
-    "emoji and rare scripts": ("👩‍👩‍👧 🇪🇺\n𒀀𓂀\nשלום नमस्ते\ne\u0301\n".encode(), 4),
-    "control symbols": (b"<s> </s> <pad> <unk>\n</s>\n", 2),
-    "not UTF-8": (b"cat \xff\xfe dog\n\xc3\n\xed\xa0\x80\n", 3),
-    "line ends only": (b"\n" * 50, 50),
-    "a long word": (b"x" * 3000 + b"\ncat\n", 2),
-    "a long line": (b"the cat sees the dog. " * 60 + b"\ncat\n", 2),
+    "no final newline": b"cat\ndog",
+    "nothing": b"",
+    "blank lines": b"\n \n\t\ncat\n\xe3\x80\x80\n\n",
+    "windows line ends": b"cat\r\ndog\r\n",
+    "a bare carriage return": b"cat\rdog\n",
+    "separators of others": "cat\v\f\x1c\x1d\x1e\x85\u2028\u2029dog\n".encode(),
+    "NUL and control characters": b"c\x00at\n\x00\n\x01\x02\x1b[0m\n\x7f\n",
+    "byte order mark": b"\xef\xbb\xbfcat\n\xef\xbb\xbfdog\n",
+    "tabs": b"cat\tdog\n\t\n",
+    "emoji and rare scripts": "👩‍👩‍👧 🇪🇺\n𒀀𓂀\nשלום नमस्ते\ne\u0301\n".encode(),
+    "control symbols": b"<s> </s> <pad> <unk>\n</s>\n",
+    "not UTF-8": b"cat \xff\xfe dog\n\xc3\n\xed\xa0\x80\n",
+    "a long word": b"x" * 3000 + b"\ncat\n",
+    "a long line": b"the cat sees the dog. " * 60 + b"\ncat\n",
 }
 
 
 @pytest.mark.parametrize("name", NASTY)
 def test_one_line_comes_out_for_each_line_that_goes_in(mt, trained_run, name):
-    content, n_lines = NASTY[name]
+    content = NASTY[name]
+    n_lines = n_lines_of(content)
     answer = mt("translate", trained_run, "--bad-input", "replace", stdin=content)
     assert answer.code == 0 and answer.out.count(b"\n") == n_lines == len(answer.lines)
     sources = [raw.decode("utf-8", "replace") for raw in content.split(b"\n")[:n_lines]]
@@ -149,7 +139,7 @@ PIECES = [b"cat", b" the dog", b"\n", b"\n\n", b"\r\n", b"\r", b"\t", b"\x00", b
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=20).map(b"".join))
 def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run, tmp_path, form, content):
-    n_lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+    n_lines = n_lines_of(content)
     (tmp_path / "references").write_bytes(b"rot\n" * n_lines)
     options = [str(tmp_path / word) if word == "references" else word for word in FORMS[form]]
     command = options.pop(0) if options and not options[0].startswith("-") else "translate"
@@ -170,31 +160,23 @@ def test_any_bytes_give_as_many_lines_as_they_have_in_every_form(mt, trained_run
         assert all(len(line.splitlines()) <= 1 for line in answer.lines)
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "more than a pipe holds"])
-def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, trained_run, tmp_path, options):
+@pytest.mark.parametrize("case", ["text", "more than a pipe holds", "a reader that does not read"])
+def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, trained_run, tmp_path, case):
     (tmp_path / "in.txt").write_bytes(b"".join(b"the cat %d sees the dog\n" % i for i in range(50_000)))
-    with mt_process("translate", trained_run, tmp_path / "in.txt", *options) as process:
+    with mt_process("translate", trained_run, tmp_path / "in.txt", *[] if case == "text" else ["--json"]) as process:
         first = process.stdout.readline()
-        time.sleep(0.5)  # until it waits for its reader, if that is what it does
+        time.sleep(0.3)  # until it waits for its reader, if that is what it does
         process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        time.sleep(0.3)
+        if case == "a reader that does not read":
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            return
         rest, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert all(line.startswith(b"note: ") for line in err.splitlines())
-    n_lines = (first + rest).count(b"\n")
-    assert 0 < n_lines < 50_000 and (first + rest).endswith(b"\n")
-
-
-def test_a_second_ctrl_c_does_not_wait_for_a_reader_that_does_not_read(mt_process, trained_run, tmp_path):
-    (tmp_path / "in.txt").write_bytes(b"the cat sees the dog\n" * 50_000)
-    with mt_process("translate", trained_run, tmp_path / "in.txt", "--json") as process:
-        process.stdout.readline()
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+    assert 0 < (first + rest).count(b"\n") < 50_000 and (first + rest).endswith(b"\n")
 
 
 @pytest.mark.slow
@@ -222,27 +204,22 @@ def test_ten_megabytes_pass_in_bounded_memory(mt_process, trained_run, tmp_path,
 def test_a_line_longer_than_training_lines_is_split_and_said(mt, trained_run):
     answer = mt("translate", trained_run, stdin=b"cat\n" + b"the cat sees the dog. " * 20 + b"\ndog\n")
     assert answer.code == 0 and len(answer.lines) == 3
-    assert re.fullmatch(
-        r"note: stdin:2: longer than training lines are, or of more sentences; translated in \d+ parts, and .*\n",
-        answer.err.decode(),
-    )
+    assert re.fullmatch(r"note: stdin:2: longer than .*; translated in \d+ parts, and .*\n", answer.err.decode())
     assert len(answer.lines[1].split()) >= 20, "all parts are there"
     assert (answer.lines[0], answer.lines[2]) == ("Katze", "Hund")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"cat\nd\xffg\n", ":2: invalid UTF-8 at byte 2 (0xff); fix the line, or use --bad-input replace"),
-        ("cat\n".encode("utf-16"), ":1: UTF-16 text, expected UTF-8; save the file as UTF-8"),
-    ],
-)
-def test_a_line_that_is_not_utf_8_stops_with_its_number_and_the_remedy(mt, trained_run, tmp_path, content, said):
-    (tmp_path / "in.txt").write_bytes(content)
-    answer = mt("translate", trained_run, tmp_path / "in.txt", "--output", tmp_path / "out")
-    assert (answer.code, answer.said) == (1, [f"error: {tmp_path}/in.txt{said}"])
-    written = tmp_path / "out"
-    assert not written.exists() if said.startswith(":1") else written.read_text() == "Katze\n"
+def test_a_line_that_is_not_utf_8_stops_with_its_number_and_the_remedy(mt, trained_run, tmp_path):
+    out = tmp_path / "out"
+    for content, said in (
+        ("cat\n".encode("utf-16"), "1: UTF-16 text"),
+        (b"cat\nd\xffg\n", "2: invalid UTF-8 at byte 2 (0xff)"),
+    ):
+        (tmp_path / "in.txt").write_bytes(content)
+        answer = mt("translate", trained_run, tmp_path / "in.txt", "--output", out)
+        assert (answer.code, len(answer.said)) == (1, 1)
+        assert answer.said[0].startswith(f"error: {tmp_path}/in.txt:{said}") and out.exists() == said.startswith("2")
+    assert out.read_text() == "Katze\n"
 
 
 def test_a_file_in_and_a_file_out_are_the_same_as_pipes_and_nothing_is_overwritten(mt, trained_run, tmp_path):
@@ -258,30 +235,22 @@ def test_a_file_in_and_a_file_out_are_the_same_as_pipes_and_nothing_is_overwritt
     assert out.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["app.po.gz", "a.sdlxliff", "a.PDF"])
-def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path, name):
-    (tmp_path / name).write_text("cat\n")
-    answer = mt("translate", trained_run, tmp_path / name, "--output", tmp_path / "out")
-    assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1) and not (tmp_path / "out").exists()
-    assert answer.said[0].startswith(
-        f"error: {tmp_path / name}: a {Path(name.lower().removesuffix('.gz')).suffix} file, expected plain text"
-    )
+def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path):
+    for name, kind in (("app.po.gz", "po"), ("a.sdlxliff", "sdlxliff"), ("a.PDF", "pdf")):
+        (tmp_path / name).write_text("cat\n")
+        answer = mt("translate", trained_run, tmp_path / name, "--output", tmp_path / "out")
+        assert (answer.code, answer.out, len(answer.said)) == (2, b"", 1) and not (tmp_path / "out").exists()
+        assert answer.said[0].startswith(f"error: {tmp_path / name}: a .{kind} file, expected plain text")
 
 
-def test_a_run_translates_wherever_it_is_moved_without_its_data_and_is_not_changed(mt, a_run, tmp_path, monkeypatch):
-    moved = Path(shutil.move(a_run, tmp_path / "ein anderer Ort"))
+def test_a_run_translates_wherever_it_is_moved_without_its_data_and_is_not_changed(
+    mt, trained_run, tmp_path, monkeypatch
+):
+    moved = Path(shutil.copytree(trained_run, tmp_path / "ein anderer Ort"))
     shutil.rmtree(moved / "cache")
     monkeypatch.chdir(tmp_path)
     before = files_of(moved)
     assert mt("translate", moved, stdin=b"cat\n").lines == ["Katze"] and files_of(moved) == before
-
-
-def test_stdin_and_stdout_are_utf_8_in_any_locale(mt, mt_process, trained_run):
-    text = "the größe 你好\ncat\n".encode()
-    environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
-    code, out, err = finish(mt_process("translate", trained_run, env=environment, is_forked=False), text)
-    answer = mt("translate", trained_run, stdin=text)
-    assert (code, out, err) == (0, answer.out, answer.err)
 
 
 def test_a_coprocess_gets_each_line_before_it_sends_the_next(mt_process, trained_run):
@@ -392,9 +361,6 @@ def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_
     assert load_checkpoint(run.checkpoint_file(run.steps()[-1]))["progress"]["step"] >= 30
 
 
-# mt evaluate ---------------------------------------------------------------------------------------------------------
-
-
 def test_scores_of_a_run_are_those_of_sacrebleu_on_its_translations(mt, trained_run, tiny):
     Path("hyp").write_bytes(mt("translate", trained_run, "test.en").out)
     answer = mt("evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--json")
@@ -403,9 +369,6 @@ def test_scores_of_a_run_are_those_of_sacrebleu_on_its_translations(mt, trained_
     assert [round(result[name], 8) for name in ("bleu", "chrf", "ter")] == [metric["score"] for metric in theirs]
     assert list(result["signatures"].values()) == [metric["signature"] for metric in theirs]
     assert result["checkpoint"] == "best" and result["n_sentences"] == 12 and result["loss"] > 0
-
-
-def test_the_test_sets_of_the_config_are_scored_in_a_table_with_signatures(mt, trained_run, tiny):
     title, *rows = mt("evaluate", trained_run).lines
     assert title.split()[:3] == ["run", "test", "set"] and {"BLEU", "chrF", "TER", "loss"} <= set(title.split())
     assert [line.split(":")[0] for line in rows[-3:] if "version:" in line] == ["BLEU", "chrF", "TER"]
@@ -421,9 +384,7 @@ def test_lines_that_training_left_out_are_left_out_of_the_score(mt, trained_run,
         Path(f"{name}.en").write_bytes(Path(f"{name}.en").read_bytes() + b"cat\xff\n")
         Path(f"{name}.de").write_bytes(Path(f"{name}.de").read_bytes() + b"Katze\n")
     refused = mt("evaluate", trained_run)
-    assert refused.code == 1 and refused.said[-1].startswith(
-        "error: dev.en:13: invalid UTF-8 at byte 4 (0xff); fix the"
-    )
+    assert refused.code == 1 and refused.said[-1].startswith("error: dev.en:13: invalid UTF-8 at byte 4 (0xff); ")
     lenient = Path(shutil.copytree(trained_run, tiny / "lenient"))
     text = (lenient / "config.yaml").read_text()
     (lenient / "config.yaml").write_text(text.replace("on_bad_line: error", "on_bad_line: skip"))
@@ -442,22 +403,14 @@ def test_what_was_scored_before_a_failure_is_printed(mt, trained_run, tiny):
     assert (nothing.code, nothing.lines) == (1, [])
 
 
-# mt train on what is there -------------------------------------------------------------------------------------------
-
-
-def test_training_a_finished_run_again_says_so_and_changes_no_byte(mt, tiny, trained_run):
+def test_a_finished_run_is_not_changed_and_goes_on_with_its_text_at_another_place(mt, tiny, trained_run):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
     before = files_of(copy)
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=3", "--set", "decoding.beam_size=7")
     assert (answer.code, answer.out) == (0, b"")
-    assert answer.said[-1].startswith("runs/tiny is finished: step 160 (the last step); best step ")
-    assert answer.said[-1].endswith("; nothing was changed")
+    assert re.match("runs/tiny is finished: step 160 .*; nothing was changed$", answer.said[-1])
     assert answer.said[-2].endswith("such as --set training.max_steps=320")
     assert files_of(copy) == before
-
-
-def test_a_run_goes_on_with_the_same_text_at_another_place(mt, tiny, trained_run):
-    shutil.copytree(trained_run, tiny / "runs" / "tiny")
     for name in ("train", "dev"):
         for side in ("en", "de"):
             Path(f"{name}.{side}").rename(f"moved-{name}.{side}")
@@ -486,21 +439,19 @@ def test_any_bytes_as_a_corpus_are_trained_on_or_refused_in_words(mt, tiny, tmp_
         assert answer.code == 1 and answer.said[-1].startswith("error: ") and "Traceback" not in answer.err.decode()
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "wrong", "message"),
-    [
+def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny):
+    few = options("training.max_steps=1")
+    for file, old, new, wrong, message in (
         ("train.de", b"die\n", b"", [], "train.en has 200 lines, train.de has 1"),
         ("train.de", b"die", b"d\xefe", [], "invalid UTF-8"),
         ("dev.en", b"\n", b" red cat" * 20 + b"\n", [], "no pair is left to validate on"),
-        ("dev.en", b"", b"", ["data.dedup=true", "data.test={t: [dev.en, train.de]}"], "parallel"),
-    ],
-)
-def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny, file, old, new, wrong, message):
-    good, few = Path(file).read_bytes(), options("training.max_steps=1")
-    Path(file).write_bytes(good.replace(old, new) if old else good)
-    answer = mt("train", "tiny.yaml", *few, *options(*wrong))
-    assert answer.code == 1 and message in answer.said[-1]
-    Path(file).write_bytes(good)
+        ("dev.en", b"-", b"", ["data.dedup=true", "data.test={t: [dev.en, train.de]}"], "parallel"),
+    ):
+        good = Path(file).read_bytes()
+        Path(file).write_bytes(good.replace(old, new))
+        answer = mt("train", "tiny.yaml", *few, *options(*wrong))
+        assert answer.code == 1 and message in answer.said[-1]
+        Path(file).write_bytes(good)
     for run in ("runs/tiny", "runs/fresh"):
         corrected = mt("train", "tiny.yaml", *few, "--run-dir", run)
         assert corrected.code == 0, corrected.said
@@ -522,35 +473,33 @@ def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(m
     assert again.code == 0, "the lock of a killed process is free"
 
 
+LOADING = """if True:
+    import contextlib, os, signal, sys
+    import mt_cli.__main__
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name == {!r}:
+                with contextlib.suppress(BaseException):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.meta_path.insert(0, Finder())
+    mt_cli.__main__.main()
+"""
+
+
 def test_ctrl_c_while_a_command_loads_ends_it_and_training_says_how_to_continue(tiny, trained_run):
+    """Inside of a library that is just loading and swallows every exception, as many do."""
     message = "stopped before a step was taken, nothing to save; continue with: mt train tiny.yaml\n"
     for module, code, said, *command in (
         ("mt_cli.cli", -signal.SIGINT, "", "version"),
         ("torch", -signal.SIGINT, "", "translate", trained_run),
         ("torch", 130, message, "train", "tiny.yaml"),
     ):
-        ended = stopped_while_loading(module, *command)
+        start = [sys.executable, "-c", LOADING.format(module), *map(str, command)]
+        ended = subprocess.run(start, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
-
-
-def stopped_while_loading(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A command that gets SIGINT inside of a library that is just loading and swallows every exception, as many do."""
-    code = f"""
-        import contextlib, os, signal, sys
-        import mt_cli.__main__
-
-        class Finder:
-            def find_spec(self, name, path=None, target=None):
-                if name == {module!r}:
-                    with contextlib.suppress(BaseException):
-                        os.kill(os.getpid(), signal.SIGINT)
-
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.meta_path.insert(0, Finder())
-        mt_cli.__main__.main()
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("config", ["runs/mine/config.yaml", "config.yaml"])
@@ -563,3 +512,95 @@ def test_a_run_goes_on_by_its_own_config(mt, tiny, trained_run, monkeypatch, con
     answer = mt("train", config, "--set", "training.max_steps=161", "--set", "training.n_samples=0")
     assert answer.code == 0 and any(line.endswith(" from step 160") for line in answer.said), answer.said
     assert not (tiny / "runs" / "config").exists()
+
+
+def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(mt, tiny, trained_run):
+    files = ("--src", "test.en", "--ref", "test.de")
+    piped = mt("score", trained_run, "--ref", "test.de", stdin=Path("test.en").read_bytes())
+    assert piped.code == 0 and len(piped.lines) == 12 and mt("score", trained_run, *files).out == piped.out
+    for line in piped.lines:
+        total, tokens = line.split("\t")
+        found = math.fsum(float(token.rpartition(":")[2]) for token in tokens.split())
+        assert found == pytest.approx(float(total), abs=1e-3)
+    both = mt("score", trained_run, *files, "--checkpoint", "step-80", "--checkpoint", "step-160")
+    assert both.code == 0 and both.out != piped.out and len(both.lines) == 12
+
+
+def test_every_key_of_decoding_is_an_option(mt):
+    for command in ("translate", "evaluate"):
+        text = mt(command, "--help").out.decode()
+        for key in DecodingConfig.model_fields:
+            assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
+
+
+TRIAL = """if True:
+    import sys
+    for name in [name for name in sys.modules if name.startswith("mt_cli")]:
+        del sys.modules[name]
+    from pydantic import Field
+    import mt_cli.config
+
+    class Trial(mt_cli.config.DecodingConfig):
+        n_wishes: int = Field(3, ge=1, le=5, description="Wishes that are granted. None is granted twice.")
+
+    mt_cli.config.DecodingConfig = Trial
+    class Config(mt_cli.config.Config):
+        decoding: Trial = Trial()
+    mt_cli.config.Config = Config
+
+    from mt_cli.decoding.translator import Translator
+    search = Translator.search
+    def spy(self, requests, settings, *rest):
+        print("granted", settings.n_wishes, file=sys.stderr)
+        return search(self, requests, settings, *rest)
+    Translator.search = spy
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["translate", "--help"], "--n-wishes <int>                Wishes that are granted."),
+        (["translate", "RUN", "test.en"], "granted 3"),
+        (["translate", "RUN", "test.en", "--n-wishes", "2"], "granted 2"),
+        (["translate", "RUN", "test.en", "--set", "decoding.n_wishes=2"], "granted 2"),
+        (["translate", "RUN", "--n-wishes", "6"], "error: --n-wishes 6: decoding.n_wishes: expected a whole number from 1 to 5, found 6"),
+        (["translate", "RUN", "--set", "n_wishs=1"], "n_wishs: unknown key, did you mean 'decoding.n_wishes'?"),
+        (["evaluate", "RUN", "--n-wishes", "2"], "granted 2"),
+        (["translate", "RUN", "--engine", "ctranslate2", "--n-wishes", "2"], "needs --set decoding.n_wishes=3"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_new_key_is_at_once_an_option_of_every_command(mt_process, tiny, trained_run, arguments, told):
+    Path("RUN").symlink_to(trained_run)
+    out, err = mt_process(*arguments, before=TRIAL).communicate()
+    assert told in (out + err).decode()
+
+
+def test_options_and_sets_become_keys_and_every_mistake_is_reported():
+    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
+    assert both == {"beam_size": 3, "max_length_ratio": None}
+    with pytest.raises(ConfigError) as caught:
+        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
+    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
+    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
+
+
+def test_keys_that_a_search_does_not_use_are_known():
+    for given_keys, unused in (
+        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
+        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
+        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
+    ):
+        assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
+
+
+def test_what_set_asks_for_is_what_the_option_asks_for(mt, tiny, trained_run):
+    for key, value in (("min_length", 9), ("n_best", 2), ("max_length_ratio", 0.1)):
+        option = mt("translate", trained_run, "test.en", f"--{key.replace('_', '-')}", value)
+        assert option.code == 0
+        assert mt("translate", trained_run, "test.en", "--set", f"decoding.{key}={value}").out == option.out
+    scores = mt("evaluate", trained_run, "--min-length", 9).lines
+    assert mt("evaluate", trained_run, "--set", "decoding.min_length=9").lines[1].split()[:7] == scores[1].split()[:7]
+    refused = mt("evaluate", trained_run, "--set", "decoding.n_best=3")
+    assert refused.said == ["error: --set decoding.n_best has no effect here; leave it out"]

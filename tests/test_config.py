@@ -1,8 +1,7 @@
 """The config: what YAML means here, and where each mistake is reported."""
 
-from __future__ import annotations
-
 import contextlib
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.config import Config, Corpus, differing_keys
+from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs, differing_keys
 from mt_cli.config_file import load_config, suggest_key, to_yaml
 from mt_cli.errors import ConfigError
 
@@ -22,7 +21,8 @@ data:
   train: [train.en, train.de]
   dev: [dev.en, dev.de]
 """
-SHIPPED = sorted(Path(__file__).parents[1].glob("configs/**/*.yaml"))
+CONFIGS = Path(__file__).parents[1] / "configs"
+SHIPPED = sorted([*CONFIGS.glob("**/*.yaml"), *CONFIGS.parent.glob("benchmarks/*.yaml")])
 
 
 @pytest.fixture
@@ -53,9 +53,6 @@ def problems(load):
     return problems
 
 
-# What YAML means -----------------------------------------------------------------------------------------------------
-
-
 def test_values_are_read_by_the_rules_of_yaml_1_2(load):
     for code in ("no", "NO", "on", "yes", "off", "en-GB", "zh_Hans"):
         assert load(BASE.replace("tgt_lang: de", f"tgt_lang: {code}")).data.tgt_lang == code
@@ -65,8 +62,6 @@ def test_values_are_read_by_the_rules_of_yaml_1_2(load):
     assert (config.training.max_steps, config.tokenizer.joint) == (10, True), "no octal number"
     assert load(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode()) == load(BASE)
 
-
-# One mistake, one line -----------------------------------------------------------------------------------------------
 
 MISTAKES = [  # what is added to BASE, the line that is named, and how the message begins
     ("training:\n  max_stesp: 3", 7, "training.max_stesp: unknown key, did you mean 'training.max_steps'?"),
@@ -106,47 +101,47 @@ IN_DATA = [  # what replaces a line of BASE, the line that is named, and how the
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "begin"), MISTAKES)
-def test_a_mistake_is_named_with_file_line_and_key(problems, text, line, begin):
-    (problem,) = problems(BASE + text + "\n")
-    assert problem.startswith(f"run.yaml:{line}: {begin}")
-    assert not Path("made").exists()
+CONTRADICTIONS = [
+    ("model:\n  d_model: 64\n  n_heads: 6\n", 8, "model.d_model 64 does not split into 6 heads; set model.n_heads to 4"),
+    ("model:\n  d_model: 15\n  n_heads: 5\n", 7, "model.d_model 15 is odd"),
+    ("model:\n  tie_embeddings: all\ntokenizer:\n  joint: false\n", 7, "model.tie_embeddings 'all' needs one"),
+    ("training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n", 7, "training.both_directions needs one vocabulary"),
+    ("training:\n  freeze: [embeddings, all_but_embeddings]\n", 7, "training.freeze: nothing is left to learn"),
+    ("  max_length: 65\nmodel:\n  max_positions: 64\n", 6, "data.max_length 65 is not below model.max_positions 64"),
+    ("model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n", 9, "model.max_positions 65536 times model.head_dim 1024"),
+    ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),
+    ("training:\n  extend_vocabulary: true\n", 7, "training.extend_vocabulary adds to the tokenizer of another run"),
+    ("decoding:\n  n_best: 3\n", 7, "decoding.n_best 3 is more than decoding.beam_size 1"),
+    ("  monolingual: {tgt: a.de, src: a.en, back: r}\nmodel: {d_model: 64}\n", 6, "data.monolingual.src is for a reverse model"),
+]  # fmt: skip
+NO_CONFIG = [
+    (BASE.replace("  tgt_lang: de\n", ""), "run.yaml:1: data.tgt_lang: missing"),
+    ("", "run.yaml:1: expected 'key: value' lines, found nothing"),
+    ("training:\n\tmax_steps: 1\n", "run.yaml:2: found character '\\t' that cannot start any token; check"),
+    ("a: [1\n", "run.yaml:2: expected ',' or ']'"),
+    ("a: 1\n---\nb: 1\n", "run.yaml:2: "),
+    ("b: 1\na: \0\n", "run.yaml:2: nested too deeply, or a control character"),
+    (BASE.encode("utf-16"), "run.yaml: not UTF-8 at byte 0"),
+    *[(opening * 5000, "run.yaml") for opening in ("[", "- ", "? ", "{a: ")],
+    ("a: &a [x,x,x]\n" + "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefgh", "bcdefghi", strict=True)), "run.yaml:2: "),
+]  # fmt: skip
+CASES = [
+    *((BASE + text + "\n", f"run.yaml:{line}: {begin}") for text, line, begin in MISTAKES + CONTRADICTIONS),
+    *((re.sub(f"  {new.split(':')[0]}:.*", f"  {new}", BASE), f"run.yaml:{line}: {begin}") for new, line, begin in IN_DATA),
+    *NO_CONFIG,
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("new", "line", "begin"), IN_DATA)
-def test_a_mistake_in_data_is_named_with_file_line_and_key(problems, new, line, begin):
-    key = new.split(":")[0]
-    text = "".join(f"  {new}\n" if old.strip().startswith(key) else f"{old}\n" for old in BASE.splitlines())
+@pytest.mark.parametrize(("text", "begin"), CASES)
+def test_a_mistake_is_named_with_file_line_and_key(problems, text, begin):
     (problem,) = problems(text)
-    assert problem.startswith(f"run.yaml:{line}: {begin}")
+    assert problem.startswith(begin) and not Path("made").exists()
 
 
-def test_keys_of_a_language_pair_are_suggested_as_those_of_data():
+def test_keys_of_a_language_pair_are_suggested_as_those_of_data_and_a_path_as_that_of_a_config(tmp_path, monkeypatch):
     assert suggest_key("data.pairs.0.train.0.wieght") == "unknown key, did you mean 'data.train.weight'?"
     assert suggest_key("data.pairs.0.words.qq") == "unknown key, known are files, share, columns"
     assert suggest_key("data.temperature") == "unknown key, it goes with data.pairs alone"
-
-
-@pytest.mark.parametrize(
-    ("text", "begin"),
-    [
-        (BASE.replace("  tgt_lang: de\n", ""), "run.yaml:1: data.tgt_lang: missing"),
-        ("", "run.yaml:1: expected 'key: value' lines, found nothing"),
-        ("training:\n\tmax_steps: 1\n", "run.yaml:2: found character '\\t' that cannot start any token; check"),
-        ("a: [1\n", "run.yaml:2: expected ',' or ']'"),
-        ("a: 1\n---\nb: 1\n", "run.yaml:2: "),
-        ("b: 1\na: \0\n", "run.yaml:2: nested too deeply, or a control character"),
-        (BASE.encode("utf-16"), "run.yaml: not UTF-8 at byte 0"),
-        *[(opening * 5000, "run.yaml") for opening in ("[", "- ", "? ", "{a: ")],
-        ("a: &a [x,x,x]\n" + "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefgh", "bcdefghi", strict=True)), "run.yaml:2: "),
-    ],
-)  # fmt: skip
-def test_what_is_no_config_is_named_with_its_line(problems, text, begin):
-    (problem,) = problems(text)
-    assert problem.startswith(begin)
-
-
-def test_a_path_that_is_no_config_says_what_is_expected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/config.yaml").touch()
@@ -156,7 +151,7 @@ def test_a_path_that_is_no_config_says_what_is_expected(tmp_path, monkeypatch):
             load_config(Path(path))
 
 
-def test_all_mistakes_are_reported_at_once(problems):
+def test_all_mistakes_are_reported_at_once_and_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
     found = problems(
         BASE.replace("tgt_lang: de", "tgt_lang: 3")
         + "training:\n  max_stesp: 1\n  learning_rate: .nan\n  seed: -1\nmodel:\n  dropout: 2\nxyz: 1\n",
@@ -164,9 +159,9 @@ def test_all_mistakes_are_reported_at_once(problems):
     )
     places = [line.split(": ")[0] for line in found]
     assert places == ["--set training.patience=x", *(f"run.yaml:{n}" for n in (3, 7, 8, 9, 11, 12))]
-
-
-# --set ---------------------------------------------------------------------------------------------------------------
+    assert load(BASE, "tokenizer.joint=false").model.tie_embeddings == "all"
+    (line,) = problems(BASE, "tokenizer.joint=false", "model.tie_embeddings=all")
+    assert line.startswith("--set ") and "one vocabulary" in line
 
 
 def test_a_value_of_set_replaces_that_of_the_file(load):
@@ -177,61 +172,21 @@ def test_a_value_of_set_replaces_that_of_the_file(load):
     )
     assert (config.training.seed, config.model.d_model, config.training.learning_rate) == (6, 64, 5e-5)
     assert (config.data.tgt_lang, config.data.train, config.data.test) == ("no", ["a", "b"], {"news": ["c", "d"]})
-
-
-@pytest.mark.parametrize(
-    ("override", "begin"),
-    [
-        ("train=3", "train: unknown key, did you mean 'data.train'?"),
-        ("nokey=1", "nokey: unknown key, known are data, tokenizer, model, training, decoding"),
-        ("training=3", "training: expected a section, found 3"),
-        ("training.max_steps", "expected KEY=VALUE"),
-        ("training.max_steps=*a", "cannot read the value as YAML"),
-        (f"training.seed={'[' * 5000}", "cannot read the value as YAML"),
-        ("model.n_heads=3", "model.d_model 256 does not split into 3 heads; set model.n_heads to 2"),
-        ("model.dropout.x=3", "dropout is no section"),
-    ],
-)
-def test_a_mistake_in_set_names_the_option(problems, override, begin):
-    assert problems(BASE + "model:\n  dropout: 0.1\n", override)[0].startswith(f"--set {override}: {begin}")
-
-
-def test_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
-    """As of a config that has data alone; contradictions among keys that are set are reported at once."""
-    assert load(BASE, "tokenizer.joint=false").model.tie_embeddings == "all"
-    (line,) = problems(BASE, "tokenizer.joint=false", "model.tie_embeddings=all")
-    assert line.startswith("--set ") and "one vocabulary" in line
-
-
-# Contradictions ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "begin"),
-    [
-        ("model:\n  d_model: 64\n  n_heads: 6\n", 8, "model.d_model 64 does not split into 6 heads; set model.n_heads to 4"),
-        ("model:\n  d_model: 15\n  n_heads: 5\n", 7, "model.d_model 15 is odd"),
-        ("model:\n  tie_embeddings: all\ntokenizer:\n  joint: false\n", 7, "model.tie_embeddings 'all' needs one"),
-        ("training:\n  both_directions: 0.5\ntokenizer:\n  joint: false\nmodel:\n  tie_embeddings: target\n", 7, "training.both_directions needs one vocabulary"),
-        ("training:\n  freeze: [embeddings, all_but_embeddings]\n", 7, "training.freeze: nothing is left to learn"),
-        ("  max_length: 65\nmodel:\n  max_positions: 64\n", 6, "data.max_length 65 is not below model.max_positions 64"),
-        ("model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n", 9, "model.max_positions 65536 times model.head_dim 1024"),
-        ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),
-        ("training:\n  extend_vocabulary: true\n", 7, "training.extend_vocabulary adds to the tokenizer of another run"),
-        ("decoding:\n  n_best: 3\n", 7, "decoding.n_best 3 is more than decoding.beam_size 1"),
-        ("  monolingual: {tgt: a.de, src: a.en, back: r}\nmodel: {d_model: 64}\n", 6, "data.monolingual.src is for a reverse model"),
-    ],
-)  # fmt: skip
-def test_keys_that_contradict_each_other_are_refused(problems, text, line, begin):
-    (problem,) = problems(BASE + text)
-    assert problem.startswith(f"run.yaml:{line}: {begin}")
-
-
-def test_a_head_dim_of_its_own_frees_the_number_of_heads(load):
     assert load(BASE + "model:\n  d_model: 64\n  n_heads: 6\n  head_dim: 10\n").model.n_heads == 6
 
 
-# Writing and comparing -----------------------------------------------------------------------------------------------
+def test_a_mistake_in_set_names_the_option(problems):
+    for override, begin in {
+        "train=3": "train: unknown key, did you mean 'data.train'?",
+        "nokey=1": "nokey: unknown key, known are data, tokenizer, model, training, decoding",
+        "training=3": "training: expected a section, found 3",
+        "training.max_steps": "expected KEY=VALUE",
+        "training.max_steps=*a": "cannot read the value as YAML",
+        f"training.seed={'[' * 5000}": "cannot read the value as YAML",
+        "model.n_heads=3": "model.d_model 256 does not split into 3 heads; set model.n_heads to 2",
+        "model.dropout.x=3": "dropout is no section",
+    }.items():
+        assert problems(BASE + "model:\n  dropout: 0.1\n", override)[0].startswith(f"--set {override}: {begin}")
 
 
 @settings(max_examples=100, deadline=None)
@@ -260,44 +215,31 @@ def test_a_written_config_names_every_key(load):
         assert all(f"  {key}:" in text for key in keys)
 
 
-@pytest.mark.parametrize(
-    ("override", "differing"),
-    [
-        ("training.max_steps=7", []),
-        ("training.device=cpu", []),
-        ("data.test.x=[a, b]", []),
-        ("model.d_model=64", ["model.d_model is 256 here, 64 there"]),
-        ("training.weight_decay=0.1", ["training.weight_decay is null here, 0.1 there"]),
-        ("data.train=[{files: [moved.en, moved.de]}]", []),
-        ("data.dev=dev.tsv", []),
-        ("data.dev=null", ["data.dev is given here, null there"]),
-        ("data.train=[{files: a.tsv, weight: 2}]", ["data.train.0.weight is 1.0 here, 2.0 there"]),
-        ("data.words={files: a.tsv}", ["data.words.files is null here, given there", "data.words.share is null here, 0.1 there"]),
-        ("data.monolingual={tgt: a.de}", ["data.monolingual.tgt is null here, given there", "data.monolingual.search is null here, greedy there"]),
-        ("data.max_length=9", ["data.max_length is 256 here, 9 there"]),
-    ],
-)  # fmt: skip
-def test_how_long_where_and_from_which_files_may_change_within_a_run_and_nothing_else(load, override, differing):
-    assert differing_keys(load(BASE), load(BASE, override), ["data", "model", "training"]) == differing
-    assert differing_keys(load(BASE), load(BASE, override), ["tokenizer"]) == []
-
-
-def test_the_languages_of_several_pairs_are_compared(load):
+def test_how_long_where_and_from_which_files_may_change_within_a_run_and_nothing_else(load):
+    for override, differing in {
+        **{key: [] for key in ("training.max_steps=7", "training.device=cpu", "data.test.x=[a, b]", "data.dev=dev.tsv")},
+        "data.train=[{files: [moved.en, moved.de]}]": [],
+        "model.d_model=64": ["model.d_model is 256 here, 64 there"],
+        "training.weight_decay=0.1": ["training.weight_decay is null here, 0.1 there"],
+        "data.dev=null": ["data.dev is given here, null there"],
+        "data.train=[{files: a.tsv, weight: 2}]": ["data.train.0.weight is 1.0 here, 2.0 there"],
+        "data.words={files: a.tsv}": ["data.words.files is null here, given there", "data.words.share is null here, 0.1 there"],
+        "data.monolingual={tgt: a.de}": ["data.monolingual.tgt is null here, given there", "data.monolingual.search is null here, greedy there"],
+        "data.max_length=9": ["data.max_length is 256 here, 9 there"],
+    }.items():  # fmt: skip
+        assert differing_keys(load(BASE), load(BASE, override), ["data", "model", "training"]) == differing
+        assert differing_keys(load(BASE), load(BASE, override), ["tokenizer"]) == []
     pair = "{src_lang: en, tgt_lang: %s, train: [a, b]}"
     mine, other = (load(f"data:\n  pairs: [{pair % 'de'}, {pair % code}]\n") for code in ("fr", "es"))
-    assert differing_keys(mine, other, ["data.src_lang", "data.tgt_lang"]) == [
-        "data.pairs.1.tgt_lang is fr here, es there"
-    ]
+    found = differing_keys(mine, other, ["data.src_lang", "data.tgt_lang"])
+    assert found == ["data.pairs.1.tgt_lang is fr here, es there"]
     assert isinstance(mine.data.directions[0].corpora[0], Corpus)
 
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_config_loads(shipped):
-    config = load_config(shipped)
-    assert config.data.test, "a shipped config names a test set"
+def test_every_shipped_config_loads_and_names_a_test_set(shipped):
+    assert load_config(shipped).data.test or shipped.parent.name == "benchmarks"
 
-
-# Anything ------------------------------------------------------------------------------------------------------------
 
 FRAGMENTS = re.findall(
     r"\S+",
@@ -350,3 +292,48 @@ def test_wild_values_for_known_keys_are_accepted_or_refused_by_name(tmp_path_fac
     else:
         file.write_text(to_yaml(config))
         assert load_config(file) == config
+
+
+SECTION_MODELS = {section: field.annotation for section, field in Config.model_fields.items() if section != "data"}
+MODELS = [("data", DataConfig), ("data", SeveralPairs), *SECTION_MODELS.items()]
+
+
+def test_every_key_is_printed_with_an_explanation(mt):
+    text = mt("config").out.decode()
+    for section, model in MODELS:
+        assert f"\n\n{section}: " in f"\n\n{text}"
+        for key, field in model.model_fields.items():
+            assert f"  {section}.{key}  (" in text
+            described = field.exclude or (field.description or "").rstrip().endswith(".")
+            assert described, f"{section}.{key} is not explained"
+    assert max(map(len, text.splitlines())) <= 100
+    section = mt("config", "tokenizer").lines
+    assert section[0].startswith("tokenizer: ")
+    keys = [line.split()[0] for line in section if line.startswith("  tokenizer.")]
+    assert keys == ["tokenizer.algorithm", "tokenizer.joint", "tokenizer.vocab_size"]
+
+
+def test_what_a_key_may_be_is_said_in_words(mt):
+    for key, described in {
+        "training.batch_tokens": "default 2048; a whole number from 16 to 4,000,000 or auto",
+        "training.select_by": 'default "bleu"; bleu, chrf, loss',
+        "training.freeze": "default []; a list of embeddings, encoder, decoder, all_but_embeddings",
+        "data.train": "required; [source file, target file] or one table or [{files: ..., weight: ...}]",
+        "data.columns": "default null; text such as es,gn or null",
+        "data.train.hold_out": "default true; true or false",
+        "decoding.max_length_ratio": "default null; a number above 0 to 100 or null",
+    }.items():
+        assert mt("config", key).lines[0] == f"  {key}  ({described})"
+
+
+def test_the_schema_in_the_repository_is_that_of_the_config(mt):
+    """If not: mt config --json-schema > configs/schema.json"""
+    schema = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
+    assert json.loads(mt("config", "--json-schema").out) == schema
+    assert mt("config", "training", "--json-schema").code == 2
+    forms = [one["title"] for one in schema["properties"]["data"]["oneOf"]]
+    assert forms == ["one language pair", "several language pairs"]
+    for _, model in MODELS:
+        described = schema["$defs"][model.__name__]
+        assert list(described["properties"]) == [key for key, field in model.model_fields.items() if not field.exclude]
+        assert described["additionalProperties"] is False

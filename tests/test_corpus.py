@@ -1,7 +1,5 @@
 """Reading text: what a line is, what is dropped and counted, and how each damaged file is refused."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma
@@ -55,9 +53,6 @@ def message(src: bytes, tgt: bytes | None = None, **settings) -> str:
     pytest.fail("it was read")
 
 
-# What a line is ------------------------------------------------------------------------------------------------------
-
-
 def test_pairs_are_line_n_beside_line_n_whatever_others_take_for_a_line_end():
     pairs, report = read(b"one\ntwo\nthree\n", b"eins\nzwei\ndrei")  # a last line without a line end is a line, too
     assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 2), ("three", "drei", 3)]
@@ -83,21 +78,21 @@ def test_lines_are_counted_as_wc_counts_them(content):
     assert report.n_pairs == n_lines
 
 
-def test_a_test_set_keeps_its_blank_lines_and_spaces():
+def test_blank_lines_are_kept_in_a_test_set_and_no_rows_of_a_tsv_and_a_copy_is_read_back():
     Path("test.en").write_bytes(b"\xef\xbb\xbf\n a  b \r\n\nlast")
     assert read_lines(Path("test.en")) == ["", " a  b ", "", "last"]
+    pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\n\r\n\ttre\ntwo\tzwei")
+    assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 5)]
+    assert (report.n_pairs, report.dropped, report.notes) == (3, {"with an empty side": 1}, [])
+    pairs = [SentencePair("a \u2603 b", "c", 1), SentencePair("x", "\U0001f600", 7, corpus=2)]
+    write_copy(iter(pairs), Path("copy"))
+    assert list(read_copy(Path("copy"))) == list(read_copy(Path("copy"))) == pairs
 
 
-# What is dropped -----------------------------------------------------------------------------------------------------
-
-
-def test_pairs_with_a_blank_side_are_dropped_and_counted():
+def test_pairs_with_a_blank_side_are_dropped_and_repeated_ones_on_demand():
     pairs, report = read("one\n\n \t\u3000\nfour\nfive\nsix\n".encode(), b"a\nb\nc\n\ne\nf\n")
     assert [pair.line for pair in pairs] == [1, 5, 6]
     assert report.describe("train") == ["train: 3 of 6 pairs kept (3 with an empty side)"]
-
-
-def test_repeated_pairs_are_counted_and_dropped_on_demand():
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n")
     assert len(pairs) == 4 and report.describe("train") == ["train: 4 of 4 pairs kept; 1 of these repeated"]
     pairs, report = read(b"a\nb\na\na\n", b"x\ny\nx\nz\n", dedup=True)
@@ -109,9 +104,6 @@ def test_repeated_pairs_are_counted_and_dropped_on_demand():
     pairs, report = read(src, tgt)
     assert [(pair.src, pair.tgt) for pair in pairs] == [("a b", "Oui\u00a0!"), ("a b", "Oui !"), ("c", "x")]
     assert report.n_duplicates == 1 and [pair.line for pair in read(src, tgt, dedup=True)[0]] == [1, 3]
-
-
-# What is refused -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,29 +137,25 @@ def test_bad_lines_can_be_skipped_and_are_counted():
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("text", ["I\n", "Hi\r\n", "you", "two\r\nthree\n"])
-def test_utf_16_is_recognised_by_its_first_line(encoding, text):
-    for on_bad_line in ("error", "skip"):
-        found = message(text.encode(encoding), b"a\nb\n", on_bad_line=on_bad_line)
-        assert found == "train.src:1: UTF-16 text, expected UTF-8; save the file as UTF-8"
-    with pytest.raises(DataError, match="stdin:1: UTF-16"):  # as lines come through a pipe, without their ends
-        decode_line(text.encode(encoding).split(b"\n")[0], 1, "stdin")
-
-
-def test_short_text_with_an_odd_zero_byte_is_text():
+def test_utf_16_is_recognised_by_its_first_line(encoding):
+    for content in (text.encode(encoding) for text in ("I\n", "Hi\r\n", "you", "two\r\nthree\n")):
+        for on_bad_line in ("error", "skip"):
+            found = message(content, b"a\nb\n", on_bad_line=on_bad_line)
+            assert found.startswith("train.src:1: UTF-16 text, expected UTF-8; ")
+        with pytest.raises(DataError, match="stdin:1: UTF-16"):  # as lines come through a pipe, without their ends
+            decode_line(content.split(b"\n")[0], 1, "stdin")
     for text in (b"I", b"a\x00b", b"\x00", b"\x00\r", b"\x00\x00", b"ab\x00", b""):
         assert decode_line(text + b"\n", 1, "any") == text.decode().removesuffix("\r")
 
 
 def test_a_packed_file_is_recognised():
-    packed = {
+    for kind, content in {
         "gzip": gzip.compress(b"one\n"),
         "bzip2": bz2.compress(b"one\n", 1),
         "xz": lzma.compress(b"one\n"),
         "zstd": b"\x28\xb5\x2f\xfd\x24\x08\x41\x00\x00one\ntwo\n\x9d\x8d\x1d\x7b",
         "zip": b"PK\x03\x04\x0a\x00\x00\x00",
-    }
-    for kind, content in packed.items():
+    }.items():
         for files in ((content, b"a\nb\n"), (content,)):
             found = message(*files, on_bad_line="skip")
             assert re.match(rf"train\.(src|tsv):1: {kind} file, expected text; unpack it", found)
@@ -177,13 +165,9 @@ def test_missing_files_and_folders_are_named():
     Path("folder").mkdir()
     Path("there").write_bytes(b"a\n")
     for name, reason in (("none", "No such file or directory"), ("folder", "Is a directory")):
-        for attempt in (
-            lambda: read_lines(Path(name)),  # noqa: B023
-            lambda: list(read_pairs(["there", name])),  # noqa: B023
-            lambda: sha256_of([name]),  # noqa: B023
-        ):
+        for attempt in (read_lines, lambda path: list(read_pairs(["there", path])), lambda path: sha256_of([path])):
             with pytest.raises(DataError, match=f"^{name}: {reason}; "):
-                attempt()
+                attempt(Path(name))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
@@ -212,28 +196,11 @@ def test_a_file_that_changes_while_it_is_read_is_refused_by_a_hash_of_every_byte
         list(files.read())
 
 
-# gzip and TSV --------------------------------------------------------------------------------------------------------
-
-
-def test_a_file_whose_name_ends_in_gz_is_unpacked():
+def test_a_file_whose_name_ends_in_gz_is_unpacked_and_refused_where_it_is_damaged():
     for side, text in (("src", "eins\r\nzw\u2028ei"), ("tgt", "one\ntwo\n")):
         Path(f"train.{side}.gz").write_bytes(gzip.compress(text.encode()))
     pairs = list(read_pairs(["train.src.gz", "train.tgt.gz"]))
     assert [pair[:3] for pair in pairs] == [("eins", "one", 1), ("zw ei", "two", 2)]
-
-
-def test_a_line_without_end_is_refused_before_it_takes_the_memory(monkeypatch):
-    with gzip.open("train.tsv.gz", "wb") as file:
-        file.write(b"a\tb\n" + bytes(1 << 20))
-    monkeypatch.setattr(lines, "_MAX_LINE", 1 << 16)
-    tracemalloc.start()
-    with pytest.raises(DataError, match=r"^train\.tsv\.gz:2: a line of .*, expected a sentence on each line$"):
-        list(read_pairs(["train.tsv.gz"]))
-    assert tracemalloc.get_traced_memory()[1] < 1 << 19
-    tracemalloc.stop()
-
-
-def test_a_damaged_gzip_file_is_refused():
     whole = gzip.compress(os.urandom(200).hex().encode() + b"\n")
     middle, checksum = len(whole) // 2, len(whole) - 6
     flipped = [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in (middle, checksum)]
@@ -245,13 +212,12 @@ def test_a_damaged_gzip_file_is_refused():
                 list(read_pairs(files))
 
 
-def test_a_tsv_has_source_and_target_in_a_row_and_blank_lines_are_none():
-    pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\n\r\n\ttre\ntwo\tzwei")
-    assert [pair[:3] for pair in pairs] == [("one", "eins", 1), ("two", "zwei", 5)]
-    assert (report.n_pairs, report.dropped, report.notes) == (3, {"with an empty side": 1}, [])
-
-
-def test_a_copy_has_the_pairs_it_was_made_of():
-    pairs = [SentencePair("a \u2603 b", "c", 1), SentencePair("x", "\U0001f600", 7, corpus=2)]
-    write_copy(iter(pairs), Path("copy"))
-    assert list(read_copy(Path("copy"))) == list(read_copy(Path("copy"))) == pairs
+def test_a_line_without_end_is_refused_before_it_takes_the_memory(monkeypatch):
+    with gzip.open("train.tsv.gz", "wb") as file:
+        file.write(b"a\tb\n" + bytes(1 << 20))
+    monkeypatch.setattr(lines, "_MAX_LINE", 1 << 16)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"^train\.tsv\.gz:2: a line of .*, expected a sentence on each line$"):
+        list(read_pairs(["train.tsv.gz"]))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 19
+    tracemalloc.stop()

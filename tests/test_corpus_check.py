@@ -1,12 +1,11 @@
 """A corpus is looked through: each fault is found where it is, and not where it is not."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,18 +69,14 @@ def look(corpus):
 @pytest.fixture
 def aligned(monkeypatch):
     """Takes the place of the model of alignment, which has tests of its own: it finds what it is given, at first nothing."""
+    given = SimpleNamespace(stretches=[], partners=[])
 
-    class Given:
-        stretches, partners = list[Misaligned](), list[int]()
+    def alignment(pairs):
+        assert all(pair.src == pair.src.strip() for pair in pairs), "it gets normalized pairs"
+        return SimpleNamespace(stretches=given.stretches, wrong_partners=lambda: given.partners)
 
-        def __init__(self, pairs):
-            assert all(pair.src == pair.src.strip() for pair in pairs), "it gets normalized pairs"
-
-        def wrong_partners(self):
-            return self.partners
-
-    monkeypatch.setattr(check_module, "Alignment", Given)
-    return Given
+    monkeypatch.setattr(check_module, "Alignment", alignment)
+    return given
 
 
 def kinds(report, of="train") -> set[str]:
@@ -93,11 +88,13 @@ def the(report, kind, of="train"):
     return finding
 
 
-def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small(look):
+def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small(look, corpus):
     report = look(PLAIN)
     assert kinds(report) == {"too_few"} and not report.is_fatal and list(report.dropped) == []
     assert (report.n_pairs, report.n_distinct) == (200, 200)
     assert report.sides[0].language == "en" and report.sides[0].longest_words == 9
+    one_language = of(corpus([*PLAIN, (PLAIN[0][0], PLAIN[0][0])]), src_lang="en-GB", tgt_lang="en-US")
+    assert "copied" not in kinds(quick_check(one_language))
 
 
 def dropped_lines(report) -> list[tuple[int, str]]:
@@ -134,11 +131,6 @@ def test_a_pair_is_repeated_from_its_second_occurrence_on_and_dropped_for_its_fi
     assert (report.n_distinct, the(report, "repeated").count, the(report, "copied").count) == (201, 3, 2)
 
 
-def test_copies_are_no_fault_where_both_sides_are_one_language(corpus):
-    data = of(corpus([*PLAIN, (PLAIN[0][0], PLAIN[0][0])]), src_lang="en-GB", tgt_lang="en-US")
-    assert "copied" not in kinds(quick_check(data))
-
-
 def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
     files = corpus([*PLAIN, ("Rain", "M<nner"), ("Rain", "Fluss"), ("Rain", "M<rz")])
     Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace(b"<", b"\xe4"))
@@ -147,6 +139,9 @@ def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
     assert report.n_pairs == 203 and the(report, "not_utf8").count == 2
     found = the(quick_check(of(corpus(PLAIN, "plain"), dev=files)), "not_utf8", "dev")
     assert (found.count, [example.line for example in found.examples]) == (2, [201, 203])
+    for train, dev, error in ([], DEV, "train.en: no line that can"), (PLAIN, [("", "")], "dev.en: no pair with text"):
+        with pytest.raises(DataError, match=error):
+            quick_check(of(corpus(train), dev=corpus(dev, "dev")))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +185,7 @@ def test_pairs_of_dev_that_training_has_are_reported_exactly_or_nearly(look):
     assert the(look(PLAIN, exam=PLAIN), "in_training", "exam").severity == "fatal"
 
 
-def test_characters_that_training_never_shows_are_named_and_in_brief_with_their_side(look):
+def test_characters_and_words_that_training_never_shows_are_named_unless_another_run_has_taught_them(look, corpus):
     report = look(PLAIN, dev=[*DEV, ("The ŵ and the ŷ, the ŵŷŵŷ", "Der mann, den ÿ")])
     source, target = (one for one in report.findings if one.kind == "unknown_characters")
     assert "source of dev" in source.what and "ŵ (U+0175)" in source.what and source.examples[0].line == 31
@@ -199,17 +194,11 @@ def test_characters_that_training_never_shows_are_named_and_in_brief_with_their_
     assert [re.sub(r"\d+ \(.*?\)", "N", line) for line in brief] == [
         f"dev: N unknown characters in the {side}, first in line 31" for side in ("source", "target")
     ]
-
-
-def test_a_dev_set_of_other_words_is_unlike_training(look):
     other = [(f"Boats {n} sail towards distant harbours", f"Boote {n} segeln zu fernen häfen") for n in range(20)]
     finding = the(look(PLAIN, dev=DEV[:10] + other), "unknown_words", "dev")
     assert finding.severity == "warning" and finding.what.startswith("dev is unlike training: ")
     report = look(PLAIN, dev=[("старый человек видит", "дом и река на")] * 3)
     assert the(report, "unknown_words", "dev").severity == the(report, "wrong_script", "dev").severity == "fatal"
-
-
-def test_what_a_set_has_beyond_training_is_nothing_unknown_where_another_run_has_taught_it(corpus):
     pairs = [SentencePair(*pair, line) for line, pair in enumerate(PLAIN, 1)]
     dev = [SentencePair("ŵŷ", "ŵŷŵ", line) for line in range(20)]
     for has_parent in (False, True):
@@ -232,13 +221,6 @@ def test_pairs_of_a_named_set_are_found_in_all_that_is_trained_on(tiny, mt, monk
         if (one["kind"], one["set"]) == ("in_training", "dev")
     )  # fmt: skip
     assert re.findall(r"\(train (.*?)\)", str(found["examples"])) == ["words.en:1", "train.en:201"]
-
-
-def test_the_problems_of_all_sets_are_reported_together(tiny, mt):
-    Path("dev.en").write_text("more\n", encoding="utf-8")
-    Path("train.de").write_bytes(Path("train.de").read_bytes().replace(b"r", b"\xe4", 1))
-    answer = mt("train", "tiny.yaml", "--run-dir", "run")
-    assert answer.code == 1 and b"train.de:4: invalid UTF-8" in answer.err and b"dev.en has 1 lines" in answer.err
 
 
 def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(corpus, aligned):
@@ -276,16 +258,13 @@ def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor(look):
     assert "\x1b" not in table and "\u202e" not in table and r"\x1b[2J" not in table.split("debris")[0]
 
 
-def test_three_examples_are_shown_and_a_hundred_are_kept(look):
+def test_three_examples_are_shown_and_a_hundred_kept_and_the_dropped_lines_are_a_table_without_formulas(look, tmp_path):
     copied = [(f"the rain falls on {n} stones", f"the rain falls on {n} stones") for n in range(120)]
     report = look([*PLAIN, *copied])
     assert [example.line for example in the(report, "copied").examples] == [*range(201, 301)]
     table = report.as_table()
     assert "203: the rain falls" in table and "204: the rain falls" not in table
     assert "would leave these out, and train on 200 pairs: 120 copied." in " ".join(table.split())
-
-
-def test_the_dropped_lines_are_a_table_with_reason_and_text_and_no_formula(look, tmp_path):
     look([PLAIN[0], *PLAIN, ("The\train", "\x0b"), ("=1+1", "#REF!")]).write_dropped(tmp_path / "dropped.tsv")
     src, tgt = PLAIN[0]
     rows = f"line\treason\tsource\ttarget\n2\trepeated\t{src}\t{tgt}\n202\tempty\tThe rain\t\n"
@@ -304,20 +283,10 @@ def test_what_is_remembered_of_a_large_corpus_is_bounded_and_from_all_over_it(mo
     assert len(sample.pairs[0].src) == MAX_CHARACTERS
 
 
-def test_what_has_no_text_is_an_error(corpus):
-    with pytest.raises(DataError, match=r"train\.en: no line that can be read; give text"):
-        quick_check(of(corpus([])))
-    with pytest.raises(DataError, match=r"dev\.en: no pair with text on both sides"):
-        quick_check(of(corpus(PLAIN), dev=corpus([("", "")], "dev")))
-
-
-def test_a_notebook_gets_what_mt_check_prints(mt, tiny, aligned):
+def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, aligned):
     answer, report = mt("check", "tiny.yaml"), check(load_config(Path("tiny.yaml")))
     assert answer.out.decode() == f"{report}\n" == f"{report!r}\n"
     assert "warning in held_out: " in answer.out.decode(), "the sets of a config are read"
-
-
-def test_of_several_language_pairs_a_notebook_checks_each(tiny):
     pair = "{src_lang: en, tgt_lang: de, train: [train.en, train.de]}"
     Path("pairs.yaml").write_text(f"data: {{pairs: [{pair}, {pair.replace('en, tgt_lang: de', 'de, tgt_lang: en')}]}}")
     with pytest.raises(ConfigError, match=r"check each of config\.data\.directions"):
@@ -350,21 +319,10 @@ def test_mt_check_looks_at_dev_and_test_and_writes_what_it_would_drop(mt, corpus
     assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == written
 
 
-def test_mt_check_reads_a_table_and_says_how(mt, aligned, tmp_path, monkeypatch):
+def test_sets_named_after_another_language_are_reported(mt, corpus, aligned, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = ["id;de;en", *(f"{n};{tgt};{src}" for n, (src, tgt) in enumerate(PLAIN))]
-    Path("t.csv").write_text("\n".join(rows))
-    report = json.loads(mt("check", "t.csv", "--columns", "en,de", "--json").out)
-    assert report["n_pairs"] == 200 and report["dropped"] == []
-    assert "semicolons between columns" in report["notes"][0] and "source is column 3 (en)" in report["notes"][0]
-    table = mt("check", "t.csv", "--columns", "en,de").out
-    assert b"t.csv: semicolons between columns" in b" ".join(table.split())
-
-
-@pytest.mark.parametrize(("names", "is_other"), [(("d.en", "d.gn"), True), (("d.src", "d.tgt"), False)])
-def test_sets_named_after_another_language_are_reported(mt, corpus, aligned, tmp_path, monkeypatch, names, is_other):
-    monkeypatch.chdir(tmp_path)
-    for side, name in enumerate(names):
-        Path(name).write_text("".join(f"{pair[side]}\n" for pair in PLAIN[:20]))
-    answer = mt("check", *corpus(PLAIN), "--dev", names[0], "--dev", names[1])
-    assert any("by name en and gn, expected en and de" in line for line in answer.said) == is_other
+    for *names, is_other in (("d.en", "d.gn", True), ("d.src", "d.tgt", False)):
+        for side, name in enumerate(names):
+            Path(name).write_text("".join(f"{pair[side]}\n" for pair in PLAIN[:20]))
+        answer = mt("check", *corpus(PLAIN), "--dev", names[0], "--dev", names[1])
+        assert any("by name en and gn, expected en and de" in line for line in answer.said) == is_other

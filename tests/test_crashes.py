@@ -1,7 +1,6 @@
 """A training that is killed, cut off or stopped anywhere ends as if nothing had happened."""
 
-from __future__ import annotations
-
+import itertools
 import random
 import shutil
 import signal
@@ -12,27 +11,21 @@ import crash_points
 import pytest
 from nursery import Nursery, announced_step, continued_step
 from same_training import differences
+from tiny_trainer import options
 
-LIFE = {
-    "model.dropout": 0.2,
-    "training.max_steps": 4,
-    "training.validate_every_steps": 1,
-    "training.n_samples": 0,
-    "training.batch_tokens": 256,
-    "training.accumulate": 2,
-    "training.select_by": "bleu",  # the first step stays the best
-    "training.patience": 3,  # and so the fourth is the last
-}
-
-
-def options(values: dict[str, object]) -> list[str]:
-    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+LIFE = options(
+    *("model.dropout=0.2", "training.n_samples=0", "training.batch_tokens=256", "training.accumulate=2"),
+    *("training.max_steps=4", "training.validate_every_steps=1"),
+    *("training.select_by=bleu", "training.patience=3"),  # the first step stays the best, and so the fourth is the last
+)
+LONG = [*LIFE, *options("training.max_steps=20", "training.validate_every_steps=5")]
+LONG += options("training.select_by=chrf", "training.patience=4")
 
 
 @pytest.fixture(scope="module")
 def whole(nursery: Nursery, folder: Path) -> Path:
     """A short training that nothing disturbed."""
-    assert nursery.run("train", "tiny.yaml", "--run-dir", "whole", *options(LIFE)) == 0, nursery.said
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "whole", *LIFE) == 0, nursery.said
     return folder / "whole"
 
 
@@ -40,7 +33,7 @@ def whole(nursery: Nursery, folder: Path) -> Path:
 def begun(nursery: Nursery, folder: Path, whole: Path) -> Path:
     """The same one, killed when it had saved two steps."""
     before = "import crash_points; crash_points.kill_after('Checkpoints.save', 2)"
-    assert nursery.run("train", "tiny.yaml", "--run-dir", "begun", *options(LIFE), before=before) == -signal.SIGKILL
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "begun", *LIFE, before=before) == -signal.SIGKILL
     return folder / "begun"
 
 
@@ -51,7 +44,7 @@ class Sweep:
         self.nursery, self.whole, self.begun, self.run = nursery, whole, begun, whole.with_name("disturbed")
 
     def train(self, before: str = "") -> int:
-        return self.nursery.run("train", "tiny.yaml", "--run-dir", self.run.name, *options(LIFE), before=before)
+        return self.nursery.run("train", "tiny.yaml", "--run-dir", self.run.name, *LIFE, before=before)
 
     def meets(self, mishap: str, moment: int) -> bool:
         """Whether the training was still alive at that moment; and if so, that nothing was lost."""
@@ -76,18 +69,6 @@ class Sweep:
         assert not list(self.run.rglob(".tmp-*")), where
         return True
 
-    def last_moment(self, mishap: str) -> int:
-        """The last change at which the mishap still disturbs."""
-        moment = 0
-        while self.meets(mishap, moment + 1):
-            moment += 1
-        return moment
-
-
-@pytest.fixture(params=["first start", "continued"])
-def sweep(request, nursery, whole, begun) -> Sweep:
-    return Sweep(nursery, whole, begun if request.param == "continued" else None)
-
 
 @pytest.mark.parametrize("mishap", crash_points.MISHAPS)
 def test_a_training_disturbed_somewhere_loses_nothing(nursery, whole, begun, mishap):
@@ -99,10 +80,12 @@ def test_a_training_disturbed_somewhere_loses_nothing(nursery, whole, begun, mis
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("start", ["first", "continued"])
 @pytest.mark.parametrize("mishap", crash_points.MISHAPS)
-def test_a_training_disturbed_at_any_change_of_the_disk_loses_nothing(sweep, mishap):
+def test_a_training_disturbed_at_any_change_of_the_disk_loses_nothing(nursery, whole, begun, mishap, start):
     """Of the first start (tokenizer, token ids, config, lock), of continuing, of every save and of its pruning."""
-    assert sweep.last_moment(mishap) > 20
+    sweep = Sweep(nursery, whole, begun if start == "continued" else None)
+    assert next(moment for moment in itertools.count(1) if not sweep.meets(mishap, moment)) > 21
 
 
 @pytest.mark.slow
@@ -110,8 +93,8 @@ def test_a_training_disturbed_at_any_change_of_the_disk_loses_nothing(sweep, mis
 def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothing(nursery, whole):
     sweep = Sweep(nursery, whole, None)
     shutil.rmtree(sweep.run, ignore_errors=True)
-    reached, moment = 0, 0
-    while moment := moment + 1:
+    reached = 0
+    for moment in itertools.count(1):
         code = sweep.train(f"from crash_points import CrashPoints; CrashPoints('killed', {moment})")
         assert not reached or continued_step(nursery.said) in {0, reached}
         reached = max(reached, announced_step(nursery.said))
@@ -121,15 +104,11 @@ def test_a_training_killed_again_and_again_a_little_later_each_time_loses_nothin
     assert moment > 20 and not differences(sweep.run, whole)
 
 
-LONG = LIFE | {"training.max_steps": 20, "training.validate_every_steps": 5}
-LONG |= {"training.select_by": "chrf", "training.patience": 4}
-
-
 @pytest.fixture(scope="module")
 def long_run(nursery: Nursery, folder: Path) -> tuple[Path, float]:
     """A longer training that nothing disturbed, and its seconds."""
     started = time.monotonic()
-    assert nursery.run("train", "tiny.yaml", "--run-dir", "long", *options(LONG)) == 0, nursery.said
+    assert nursery.run("train", "tiny.yaml", "--run-dir", "long", *LONG) == 0, nursery.said
     return folder / "long", time.monotonic() - started
 
 
@@ -141,7 +120,7 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
         n_runs, reached, code = n_runs + 1, 0, -signal.SIGKILL
         run = folder / f"killed-{n_runs}"
         while code != 0:
-            process = nursery.start("train", "tiny.yaml", "--run-dir", run.name, *options(LONG))
+            process = nursery.start("train", "tiny.yaml", "--run-dir", run.name, *LONG)
             if n_kills < 20:
                 time.sleep(rng.uniform(0, seconds))
                 process.kill()
@@ -169,7 +148,7 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, folder, long_run
 )
 def test_a_kill_between_two_steps_of_anything_changes_nothing(nursery, folder, long_run, function, n_calls):
     run = folder / f"killed-after-{function}"
-    command = ["train", "tiny.yaml", "--run-dir", run.name, *options(LONG)]
+    command = ["train", "tiny.yaml", "--run-dir", run.name, *LONG]
     before = f"import crash_points; crash_points.kill_after({function!r}, {n_calls})"
     assert nursery.run(*command, before=before) == -signal.SIGKILL
     reached = announced_step(nursery.said)
@@ -180,8 +159,8 @@ def test_a_kill_between_two_steps_of_anything_changes_nothing(nursery, folder, l
 
 def test_a_signal_between_the_last_step_and_its_validation_loses_no_validation(nursery, folder, whole):
     run = folder / "signalled-at-the-end"
-    command = ["train", "tiny.yaml", "--run-dir", run.name, *options(LIFE)]
-    before = f"import crash_points; crash_points.kill_after('Optimizer.step', {LIFE['training.max_steps']}, 'SIGTERM')"
+    command = ["train", "tiny.yaml", "--run-dir", run.name, *LIFE]
+    before = "import crash_points; crash_points.kill_after('Optimizer.step', 4, 'SIGTERM')"
     assert nursery.run(*command, before=before) == 143, nursery.said
     assert nursery.run(*command) == 0
     assert not differences(run, whole)

@@ -1,8 +1,8 @@
-"""docs/the-posts.md and configs/posts/ stay true: every file, definition, config key and test that they name exists."""
-
-from __future__ import annotations
+"""docs/the-posts.md, configs/posts/ and docs/log.md stay true: every file, definition, config key and test that they name exists."""
 
 import ast
+import json
+import random
 import re
 from functools import cache
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from tiny_trainer import options
 
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import _scalar, load_config
+from mt_cli.decoding.translator import Translator
 from mt_cli.model.dropout import Dropout
 from mt_cli.model.layers import LayerNorm
 from mt_cli.model.transformer import Transformer
@@ -62,20 +64,19 @@ def definitions(path: Path) -> set[str]:
     return names
 
 
-def assert_test_exists(name: str) -> None:
+def assert_test_exists(name: str):
     file, _, function = name.partition("::")
-    assert (ROOT / file).is_file()
-    assert function in definitions(ROOT / file)
+    assert (ROOT / file).is_file() and function in definitions(ROOT / file)
 
 
-def test_the_page_has_a_table_for_each_of_the_five_posts() -> None:
+def test_the_page_has_a_table_for_each_of_the_five_posts():
     assert [path.name[:3] for path in CONFIGS] == ["000", "001", "002", "003", "004"]
     assert list(dict.fromkeys(row.config for row in ROWS)) == CONFIGS
     assert all(sum(row.config == config for row in ROWS) >= 9 for config in CONFIGS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.config.stem[:3]}: {row.component}" for row in ROWS])
-def test_code_config_key_and_test_of_a_component_are_where_the_page_says(row: Row) -> None:
+def test_code_config_key_and_test_of_a_component_are_where_the_page_says(row: Row):
     code = re.fullmatch(r"`(\S+)` `(\S+)`", row.code)
     assert code and code[2] in definitions(ROOT / code[1]), f"expected `file` `definition`, found {row.code}"
     assert re.fullmatch(r"`tests/\w+\.py::\w+`", row.test)
@@ -92,7 +93,7 @@ def test_code_config_key_and_test_of_a_component_are_where_the_page_says(row: Ro
         assert loaded == _scalar(value)
 
 
-def test_everything_that_the_text_names_exists() -> None:
+def test_everything_that_the_text_names_exists():
     text = "\n".join(line for line in PAGE.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
     for name in re.findall(r"`(tests/\S+::\w+)`", text):
         assert_test_exists(name)
@@ -103,7 +104,7 @@ def test_everything_that_the_text_names_exists() -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_of_a_post_loads_and_translates_the_phrasebook(path: Path) -> None:
+def test_every_config_of_a_post_loads_and_translates_the_phrasebook(path: Path):
     config, before = load_config(path), ""
     assert (config.data.src_lang, config.data.tgt_lang) == ("zh", "en") and config.training.max_steps <= 2000
     assert set(config.data.test) == {"test", "test-compositional"}
@@ -113,9 +114,6 @@ def test_every_config_of_a_post_loads_and_translates_the_phrasebook(path: Path) 
         if line.startswith("  ") and not line.lstrip().startswith("#"):
             assert "  # " in line or before.lstrip().startswith("#"), f"{path.name}:{number}"
         before = line
-
-
-# What the page says of the switches of a post, beyond its tables -------------------------------------------------------
 
 
 def model_of(post: str, overrides: dict[str, Any] | None = None) -> Transformer:
@@ -135,25 +133,66 @@ SUBLAYERS = {f"{name}_norm" for name in ATTENTIONS | FEED_FORWARDS}
 EMBEDDINGS = {"src_embeddings", "tgt_embeddings"}
 
 
-def test_post_000_without_attention_dropout_drops_out_where_the_linked_code_does() -> None:
+def test_the_switches_of_a_post_drop_out_and_norm_where_the_page_says():
     assert places_of_dropout(model_of("000")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
     assert places_of_dropout(model_of("000", {"attention_dropout": 0.0})) == FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
-
-
-def test_post_004_drops_out_where_its_notebook_does_without_the_two_places_that_the_page_names() -> None:
     assert places_of_dropout(model_of("004")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
     without = {"embedding_dropout": 0.0, "ffn_dropout": 0.0}
     assert places_of_dropout(model_of("004", without)) == ATTENTIONS | SUBLAYERS
+    assert all(model_of(f"00{n}").projection.bias is None for n in range(5))
 
-
-@pytest.mark.parametrize("post", ["000", "001", "002", "003", "004"])
-def test_the_projection_of_every_post_has_no_bias(post: str) -> None:
-    assert model_of(post).projection.bias is None
-
-
-def test_the_layer_norm_of_the_code_behind_post_002_is_switched_on_by_two_keys() -> None:
     def norms(model: Transformer) -> set[tuple[str, float]]:
         return {(norm.divide_by, norm.epsilon) for norm in model.modules() if isinstance(norm, LayerNorm)}
 
     assert norms(model_of("002")) == {("variance", 1e-5)}
     assert norms(model_of("002", {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6})) == {("deviation", 1e-6)}
+
+
+def test_each_table_is_named_in_the_log_and_each_that_is_named_exists():
+    named = re.findall(r"docs/log/[\w.-]+", (ROOT / "docs" / "log.md").read_text(encoding="utf-8"))
+    assert set(named) == {f"docs/log/{path.name}" for path in (ROOT / "docs" / "log").iterdir()}
+
+
+REPOSITORY = Path(__file__).parents[1]
+POSTS = sorted((REPOSITORY / "configs" / "posts").glob("*.yaml"))
+
+# Nats a token on dev after 500 steps. Before them it is about 9; what was learned lay between 0.5 and 2.9 (the last for
+# the unscaled attention of post 004).
+N_STEPS, DEV_LOSS = 500, 3.2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("config", POSTS, ids=lambda path: path.stem)
+def test_it_learns_the_phrasebook(config, mt, tmp_path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    few = (
+        "training.batch_tokens=1024",
+        *(f"training.{key}={N_STEPS}" for key in ("max_steps", "validate_every_steps")),
+    )
+    assert mt("train", config, "--run-dir", tmp_path / "run", *options(*few)).code == 0
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert records[-1]["dev_loss"] < DEV_LOSS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("config", POSTS, ids=lambda path: path.stem)
+def test_it_learns_to_copy(config, mt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(1)
+    lines = list(dict.fromkeys(" ".join(rng.choices("abcdefgh", k=rng.randint(3, 8))) for _ in range(4000)))
+    held_out = lines[-200:]
+    for name, part in (("train", lines[:-250]), ("dev", lines[-250:-200])):
+        for language in ("zh", "en"):
+            Path(f"{name}.{language}").write_text("\n".join(part) + "\n")
+    sets = options(
+        *("data.train=[train.zh, train.en]", "data.dev=[dev.zh, dev.en]", "data.test={}", "tokenizer.vocab_size=300"),
+        *("training.max_steps=900", "training.validate_every_steps=900", "training.batch_tokens=512"),
+        "training.select_by=loss",
+    )
+    answer = mt("train", config, "--run-dir", "run", *sets)
+    assert answer.code == 0, answer.err.decode()
+    outputs = Translator.load("run").translate(held_out)
+    n_right = sum(output == line for output, line in zip(outputs, held_out, strict=True))
+    assert n_right >= 170  # of 200; 189 and more were seen, and a model that loses its place gets a handful

@@ -1,7 +1,5 @@
 """Fetching corpora, from folders and from a small HTTP server that can misbehave."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip
@@ -28,7 +26,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -> Answer:
-    def send(handler: BaseHTTPRequestHandler) -> None:
+    def send(handler):
         handler.send_response(code)
         for name, value in headers.items():
             handler.send_header(name.replace("_", "-"), value)
@@ -40,18 +38,18 @@ def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self):
         self.answers = {f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()}
         self.requests: list[str] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 server.requests.append(self.path)
                 with contextlib.suppress(ConnectionError):  # the client may hang up on a body it does not want
                     server.answers.get(self.path, answer(code=404))(self)
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, *args: object):
                 pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -145,9 +143,14 @@ def test_what_a_server_does_wrong_is_reported_and_leaves_no_file(server, tmp_pat
 
 
 def test_a_server_that_cannot_be_reached_is_reported(server, tmp_path, monkeypatch):
-    assert ".gz: Connection refused; " in refused(DataError, tmp_path, "http://127.0.0.1:1")
-    for url in ("http://[", "http://127.0.0.1:port", "http://127.0.0.1/a b", "http://127.0.0.1/ä"):
-        refused(DataError, tmp_path, url)
+    for url in (
+        "http://127.0.0.1:1",
+        "http://[",
+        "http://127.0.0.1:port",
+        "http://127.0.0.1/a b",
+        "http://127.0.0.1/ä",
+    ):
+        assert ("Connection refused" in refused(DataError, tmp_path, url)) == url.endswith(":1")
     monkeypatch.setattr(module, "_TIMEOUT", 0.05)
     server.answers["/train.en.gz"] = lambda handler: time.sleep(0.2)
     assert refused(DataError, tmp_path).startswith(f"{server.url}/train.en.gz: timed out; ")
@@ -165,16 +168,18 @@ def test_a_file_that_is_there_and_differs_is_never_overwritten(server, tmp_path)
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused_at_once(server, tmp_path):
     os.mkfifo(tmp_path / "train.en.gz")
-    assert "is a pipe or a device" in refused(RunDirError, tmp_path / "target", tmp_path)
-    assert "is a pipe or a device" in refused(RunDirError, tmp_path)
-    (tmp_path / "train.en.gz").unlink()
-    (tmp_path / "train.en").symlink_to("/dev/zero")
-    assert "is a pipe or a device" in refused(RunDirError, tmp_path / "target", tmp_path)
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror/train.en").symlink_to("/dev/zero")
+    for target, source in (
+        (tmp_path / "target", tmp_path),
+        (tmp_path, None),
+        (tmp_path / "other", tmp_path / "mirror"),
+    ):
+        assert "is a pipe or a device" in refused(RunDirError, target, source)
 
 
 def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(server, tmp_path):
-    message = "multi3k: no such corpus; did you mean multi30k? known: multi30k, multi30k-lc-tok"
-    assert refused(UsageError, tmp_path, name="multi3k").startswith(message)
+    assert "multi3k: no such corpus; did you mean multi30k? known: " in refused(UsageError, tmp_path, name="multi3k")
     for source in ("ftp://127.0.0.1/data", "file:///", "http://", "no/such/folder", "x" * 300, "", "\0"):
         assert "neither an http(s) URL nor a directory" in refused(UsageError, tmp_path / "out", source)
     assert not (tmp_path / "out").exists()
@@ -184,16 +189,13 @@ def test_mistakes_of_the_command_line_are_refused_before_anything_is_fetched(ser
 
 
 def test_a_file_is_whole_or_absent_when_the_disk_is_full_and_when_interrupted(server, tmp_path, monkeypatch):
-    def fail(error: BaseException) -> None:
-        def fsync(descriptor: int) -> None:
-            assert [path.name.split("-", 2)[2] for path in tmp_path.iterdir()] == ["train.en.gz"]
-            raise error
+    def fsync(descriptor: int):
+        assert [path.name.split("-", 2)[2] for path in tmp_path.iterdir()] == ["train.en.gz"]
+        raise errors.pop()
 
-        monkeypatch.setattr(os, "fsync", fsync)
-
-    fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    errors = [KeyboardInterrupt(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    monkeypatch.setattr(os, "fsync", fsync)
     assert "train.en.gz: No space left on device; free space" in refused(RunDirError, tmp_path)
-    fail(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         fetch_corpus("tiny", None, tmp_path)
     assert texts_in(tmp_path) == {}

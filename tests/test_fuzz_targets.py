@@ -1,7 +1,5 @@
 """Any bytes at all, in the place of anything that is read, are refused in words or read as they should be."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

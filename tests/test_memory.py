@@ -1,12 +1,9 @@
 """Memory that does not suffice is reported before the first step, with what to set; trying it changes nothing. How long an
 update takes is measured before the recipe chooses for given minutes."""
 
-from __future__ import annotations
-
 import math
 import os
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,14 +30,18 @@ from mt_cli.training.update import Updates
 FULL = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes.")
 
 
+def fail(*_: object) -> Any:
+    raise FULL
+
+
 @pytest.fixture
-def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+def memory_for(monkeypatch):
     """Batches of more target positions than given end the memory; gives back a list of those that were tried."""
 
-    def limit(n_positions: int) -> list[int]:
+    def limit(n_positions):
         real, tried = update.summed_loss, []
 
-        def loss(network: Any, batch: Any, label_smoothing: float, r_drop: float, is_fused: bool) -> torch.Tensor:
+        def loss(network, batch, label_smoothing, r_drop, is_fused):
             tried.append((2 if r_drop else 1) * batch.tgt_out.numel())
             if batch.tgt_out.numel() > n_positions:
                 raise FULL
@@ -52,7 +53,7 @@ def memory_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     return limit
 
 
-def test_the_batches_tried_are_the_largest_of_the_epoch(tiny):
+def test_the_batches_tried_are_the_largest_of_the_epoch_in_both_directions_and_read_twice(tiny, memory_for):
     trainer = trainer_of(tiny / "run", "training.batch_tokens=128")
     dataset, training = trainer.data.train, trainer.state.settings
     tried = [make_batch(dataset, indices) for indices in memory.largest_batches(dataset, training, 0)]
@@ -60,11 +61,8 @@ def test_the_batches_tried_are_the_largest_of_the_epoch(tiny):
     assert 1 <= len(tried) <= 3 < len(every)
     for size in (lambda b: b.tgt_out.numel(), lambda b: b.src_ids.numel(), lambda b: b.tgt_mask.numel()):
         assert max(map(size, tried)) == max(map(size, every))
-
-
-def test_what_is_learnt_in_both_directions_and_read_twice_is_tried_so(tiny, memory_for):
     tried = memory_for(10**9)
-    trainer = trainer_of(tiny / "run", "training.both_directions=0.5", "training.r_drop=1")
+    trainer = trainer_of(tiny / "both", "training.both_directions=0.5", "training.r_drop=1")
     build.try_memory(trainer)
     largest = memory.largest_batches(trainer.data.train, trainer.state.settings, 0)
     batches = [make_batch(trainer.data.train, indices) for indices in largest]
@@ -145,7 +143,9 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(tiny, mon
     assert limits == [0.5]
 
 
-def test_memory_that_ends_in_the_middle_is_reported_and_keeps_the_last_checkpoint(mt, tiny, monkeypatch):
+def test_memory_that_ends_later_is_reported_keeps_the_last_checkpoint_and_its_advice_can_be_followed(
+    mt, tiny, monkeypatch
+):
     real = Updates.compute
 
     def ending(updates: Updates) -> Any:
@@ -153,20 +153,19 @@ def test_memory_that_ends_in_the_middle_is_reported_and_keeps_the_last_checkpoin
             raise FULL
         return real(updates)
 
-    monkeypatch.setattr(Updates, "compute", ending)
-    answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Updates, "compute", ending)
+        answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
     assert answer.code == 1
     assert "in a new run set training.batch_tokens to 256" in answer.said[-1]
     assert answer.said[-1].endswith("the last checkpoint is step 5")
     assert RunDir(Path("runs/tiny")).steps() == [5]
-
-
-def test_memory_that_ends_while_validating_is_reported_and_its_advice_can_be_followed(mt, tiny, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(Translator, "search", lambda *arguments: (_ for _ in ()).throw(FULL))
-        answer = mt("train", "tiny.yaml", *options("training.max_steps=2"))
+        patch.setattr(Translator, "search", fail)
+        answer = mt("train", "tiny.yaml", "--run-dir", "run", *options("training.max_steps=2"))
     assert answer.code == 1 and "while validating, at decoding.batch_size 64; set it to 32" in answer.said[-1]
-    assert mt("train", "tiny.yaml", *options("training.max_steps=2", "decoding.batch_size=32")).code == 0
+    advised = options("training.max_steps=2", "decoding.batch_size=32")
+    assert mt("train", "tiny.yaml", "--run-dir", "run", *advised).code == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
@@ -206,9 +205,6 @@ def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_contain
     assert device.available_memory() == 12345
 
 
-# How long an update takes --------------------------------------------------------------------------------------------
-
-
 def recipe(*overrides: str) -> Config:
     small = ["model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.vocab_size=500"]
     config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, [*small, *overrides])
@@ -219,25 +215,22 @@ def recipe(*overrides: str) -> Config:
 FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
 
 
-def test_any_config_is_timed_and_more_arithmetic_takes_longer():
+def test_any_config_is_timed_more_arithmetic_takes_longer_and_what_does_not_fit_for_ever(monkeypatch):
     assert 0 < update_seconds(recipe("training.batch_tokens=auto"), FACTS) < float("inf")
     overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
     small = min(update_seconds(recipe(*overrides), FACTS) for _ in range(3))  # other work may interrupt
     assert 0 < small < update_seconds(recipe(*overrides, "model.n_encoder_layers=24"), FACTS) < float("inf")
-
-
-def test_a_network_that_does_not_fit_into_memory_takes_for_ever(monkeypatch):
-    monkeypatch.setattr(memory, "Transformer", lambda *args: (_ for _ in ()).throw(FULL))
+    monkeypatch.setattr(memory, "Transformer", fail)
     assert update_seconds(recipe(), FACTS) == float("inf")
 
 
-@pytest.mark.parametrize(("seconds", "r_drop"), [(1e-6, 1.0), (1e6, 0.0)])
-def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monkeypatch, seconds, r_drop):
-    monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: seconds)
-    sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16", "--run-dir", "run")
-    answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small)
-    assert answer.code == 0, answer.err.decode()
-    assert load_config(Path("run/config.yaml")).training.r_drop == r_drop
+def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one(tiny, mt, monkeypatch):
+    sets, small = ("--dev", "dev.en", "--dev", "dev.de"), ("--set", "model.d_model=16")
+    for seconds, r_drop in ((1e-6, 1.0), (1e6, 0.0)):
+        monkeypatch.setattr("mt_cli.training.memory.update_seconds", lambda config, facts: seconds)  # noqa: B023
+        answer = mt("train", "train.en", "train.de", *sets, "--minutes", "0.02", *small, "--run-dir", f"run-{r_drop}")
+        assert answer.code == 0, answer.err.decode()
+        assert load_config(Path(f"run-{r_drop}/config.yaml")).training.r_drop == r_drop
 
 
 def test_processes_that_share_the_updates_make_more_of_them(tiny, monkeypatch):

@@ -1,13 +1,11 @@
 """Several corpora: which are read, in which way, how often and when; and the search of the run that comes of them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
 import pytest
 import yaml
-from tiny_trainer import pair_of
+from tiny_trainer import options, pair_of
 
 from mt_cli.config_file import load_config
 from mt_cli.corpus_config import grouped, read_config
@@ -17,8 +15,10 @@ from mt_cli.run.run_dir import RunDir
 from mt_cli.training.search_choice import Tried, best_of
 
 ALPHABETS = {"es": "aeiousrnltdcmp", "gn": "aeoumbpykhãĩ'", "hch": "aeiu+ktmnrwyxp", "aym": "aiuqxtnkswpchj"}
-SMALL = ["model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=4",
-         "training.validate_every_steps=4", "training.batch_tokens=64", "training.r_drop=0", "tokenizer.vocab_size=300"]  # fmt: skip
+SMALL = options(
+    *("model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=4"),
+    *("training.validate_every_steps=4", "training.batch_tokens=64", "training.r_drop=0", "tokenizer.vocab_size=300"),
+)
 
 
 def lines(language: str, n: int, seed: int = 0, words: int = 5) -> list[str]:
@@ -57,9 +57,7 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     assert corpora["news.gn"].last_weight is None
     assert (corpora["bible.gn"].tgt_lang, corpora["bible.gn"].last_weight) == ("gn-far", 0), "for it is far from dev"
     sizes = [len((folder / name).read_text()) for name in ("bible.gn", "news.gn")]
-    assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), (
-        "half as much text as the near"
-    )
+    assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), "half as much as the near"
     related = corpora["verses.es-hch.hch"]
     assert (related.tgt_lang, related.last_weight) == ("hch", 0)
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
@@ -101,16 +99,13 @@ def test_files_stand_two_by_two():
         grouped([*paths, Path("c.es")])
 
 
-def test_another_way_of_writing_is_found_and_other_words_are_not():
+def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
     text = lines("hch", 400, 8)
     old = [line.replace("k", "qu").replace("+", "ü").replace("w", "v") for line in text]
     assert other_writing(old, lines("hch", 400, 9)) == {"qu": "k", "ü": "+", "v": "w"}
     assert other_writing(lines("hch", 400, 8), lines("hch", 400, 9)) == {}
     loans = [f"{line} información" for line in text]
     assert other_writing(loans, lines("hch", 400, 9)) == {}
-
-
-def test_the_gap_grows_with_unknown_words_and_is_told_in_plain_words():
     known = lines("es", 300, 0), lines("gn", 300, 0)
     near, far = (gap(known, (lines("es", 60, seed), lines("gn", 60, seed))) for seed in (1, 101))
     assert near.in_a_word == "near" and near.unknown < 0.05 and far.times > near.times and far.unknown > 0.9
@@ -122,7 +117,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
     verses = [*(folder / "dev.es").read_text().splitlines()[:7], *lines("es", 143, 2)]
     write(folder, "verses.es-hch", es=verses)
-    answer = mt("train", "corpora", "--to", "gn", *(word for one in SMALL for word in ("--set", one)))
+    answer = mt("train", "corpora", "--to", "gn", *SMALL)
     assert answer.code == 0, answer.err.decode()
     said, run = "\n".join(answer.said), RunDir(Path("runs/es-gn-more"))
     assert "since a named set has them: 7 pairs, first corpora/verses.es-hch.es:1, which repeats" in said
@@ -132,13 +127,12 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     written = run.config_file.read_text()
     limit = yaml.safe_load(written)["decoding"]["max_length_ratio"]
     assert limit is not None and "# the nearest to the length of dev: " in written and "search: the nearest" in said
-    usual = [mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in ((), ("--max-length-ratio", limit))]
-    assert usual[0] == usual[1] and len(usual[0]) < len(
-        mt("translate", run.path, "--max-length-ratio", 9, stdin=b"aeio " * 20).out
-    )
+    limits = [(), ("--max-length-ratio", limit), ("--max-length-ratio", 9)]
+    usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
+    assert usual == limited and len(usual) < len(longer)
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
-    assert mt("train", "corpora", "--to", "gn", *(word for one in SMALL for word in ("--set", one))).code == 0
+    assert mt("train", "corpora", "--to", "gn", *SMALL).code == 0
     assert load_config(run.config_file).decoding.beam_size == 3, "what a person has set stays"
 
 

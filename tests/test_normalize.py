@@ -1,7 +1,5 @@
 """Text as the model sees it: what is folded, what stays, and that it takes no quadratic time."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 
@@ -22,38 +20,27 @@ from mt_cli.data.languages import (
 from mt_cli.data.normalize import edge_spaces, normalize
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_normalize_folds_spaces_and_keeps_characters_and_no_break_spaces_where_they_are_asked_for():
+    for text, expected in (
         ("  a \t b\u00a0\u3000c ", "a b c"),
         ("e\u0301", "é"),
-        ("\ufb01 ① ½ Ａ ｶ ™ „Ja“, – ‘x’ …", "\ufb01 ① ½ Ａ ｶ ™ „Ja“, – ‘x’ …"),
-        ("👩\u200d👩\u200d👧 क\u094dष नमस्ते", "👩\u200d👩\u200d👧 क\u094dष नमस्ते"),
-        ("\u202bשלום\u202c", "\u202bשלום\u202c"),
+        *[
+            (kept, kept)
+            for kept in ("\ufb01 ① ½ Ａ ｶ ™ „Ja“, – ‘x’ …", "👩\u200d👩\u200d👧 क\u094dष नमस्ते", "\u202bשלום\u202c")
+        ],
         ("a\u2581b", "a b"),
         ("\ufeffa\ufeff", "a"),
         ("a\x00\x07\x7f\x85\u2028b", "a b"),
-    ],
-)
-def test_normalize_folds_spaces_and_keeps_characters(text, expected):
-    assert normalize(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+    ):
+        assert normalize(text) == expected
+    for text, expected in (
         ("«\u202foui\u202f»\u202f!", "«\u202foui\u202f»\u202f!"),
         ("a \u00a0 \t b", "a\u00a0b"),
         ("a \u202f\u00a0b\u00a0\u202fc", "a\u202fb\u00a0c"),
         ("a\u2009b\u3000c", "a b c"),
         ("\u00a0 \u202f", ""),
-    ],
-)
-def test_no_break_spaces_are_kept_where_they_are_asked_for(text, expected):
-    assert normalize(text, keep_no_break_spaces=True) == expected
-
-
-def test_edge_spaces_are_the_spaces_of_a_line_and_no_line_ends():
+    ):
+        assert normalize(text, keep_no_break_spaces=True) == expected
     assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
     assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
 
@@ -79,10 +66,8 @@ def test_normalize_keeps_everything_that_a_reader_sees_and_no_break_spaces_where
 @pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323", "\u0344", "\u0f73", "\u0301\u0f73"], ids=ascii)
 def test_of_many_combining_marks_only_the_text_around_them_is_composed(marks, monkeypatch):
     """Composing them takes quadratic time."""
-    composed = list[str]()
-    normalize_nfc = unicodedata.normalize
-    counted = lambda form, text: composed.append(text) or normalize_nfc(form, text)  # noqa: E731
-    monkeypatch.setattr(module.unicodedata, "normalize", counted)
+    composed, nfc = list[str](), unicodedata.normalize
+    monkeypatch.setattr(module.unicodedata, "normalize", lambda form, text: composed.append(text) or nfc(form, text))
     text = "cafe\u0301 e" + marks * 1000 + " e\u0301"
     once = normalize(text)
     assert once.startswith("café e") and once.endswith(" é") and len(once) >= len(text) - 2
@@ -111,9 +96,6 @@ def test_text_with_many_marks_is_normalized_once_and_for_all(parts):
     assert normalize(once) == once and unicodedata.normalize("NFC", once) == unicodedata.normalize("NFC", spaced)
 
 
-# Languages ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_tag_has_a_short_code_and_says_whether_there_are_spaces():
     tags = {"cmn_Hans": "zh", "ZHO": "zh", "yue-HK": "zh", "jpn": "ja", "ko-KR": "ko", "pt-BR": "pt", "nob": "nob"}
     assert {tag: language(tag) for tag in tags} == tags
@@ -123,16 +105,15 @@ def test_a_tag_has_a_short_code_and_says_whether_there_are_spaces():
     assert all(map(writes_spaces_between_sentences, ["tha", "km", "en"]))
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("EN", "en"), ("en_US", "en_US"), ("zh-Hant", "zh-Hant"), ("hch", "hch"), ("Spanish", "es"),
-        ("ESPANOL", "es"), ("Español (México)", "es"), ("text_es", "es"), ("Avañe’ẽ", "gn"), ("हिन्दी", "hi"), ("中文", "zh"),
-        ("source", None), ("src", None), ("Key", None), ("Spanish to English", None), ("", None), ("xx", None),
-    ],
-)  # fmt: skip
-def test_the_name_of_a_column_names_its_language(name, code):
-    assert code_of_name(name) == code
+def test_the_name_of_a_column_names_its_language():
+    for name, code in {
+        "EN": "en", "en_US": "en_US", "zh-Hant": "zh-Hant", "hch": "hch", "Spanish": "es", "ESPANOL": "es", "中文": "zh",
+        "Español (México)": "es", "text_es": "es", "Avañe’ẽ": "gn", "हिन्दी": "hi",
+        **dict.fromkeys(("source", "src", "Key", "Spanish to English", "", "xx")),
+    }.items():  # fmt: skip
+        assert code_of_name(name) == code
+    codes = ("es", "uno", "wix", "cmn", "zh-Hant", "aym")
+    assert [code for code in codes if may_be_a_word(code)] == ["uno", "wix", "aym"]
 
 
 @pytest.mark.parametrize(
@@ -150,11 +131,6 @@ def test_the_name_of_a_column_names_its_language(name, code):
 )
 def test_the_names_of_two_files_name_their_languages(src, tgt, codes):
     assert languages_of_files(src, tgt) == codes
-
-
-def test_a_code_of_three_letters_may_be_a_word():
-    codes = ("es", "uno", "wix", "cmn", "zh-Hant", "aym")
-    assert [code for code in codes if may_be_a_word(code)] == ["uno", "wix", "aym"]
 
 
 def test_only_a_code_that_is_surely_another_language_is_one():

@@ -1,7 +1,5 @@
 """A notebook calls what the commands do, gets results that print well, and pays for torch only at the first use."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
@@ -15,16 +13,13 @@ from mt_cli.config_file import config_of
 from mt_cli.corpus_config import usual_run_dir
 from mt_cli.errors import RunDirError, UsageError
 
-SMALL = [
-    "model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=2",
-    "training.n_samples=0", "training.device=cpu", "tokenizer.vocab_size=300",
-]  # fmt: skip
-
 
 def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny):
     log = logging.getLogger("mt_cli")
     handlers = list(log.handlers)
-    run = train(["train.en", "train.de"], dev=["dev.en", "dev.de"], settings=SMALL)
+    small = ["model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=2"]
+    small += ["training.n_samples=0", "training.device=cpu", "tokenizer.vocab_size=300"]
+    run = train(["train.en", "train.de"], dev=["dev.en", "dev.de"], settings=small)
     assert log.handlers == handlers, "somebody handles it already"
     assert run.path == Path("runs/en-de") and run.step == 2 and run.chrf >= 0
     assert repr(run).startswith("<Run runs/en-de: dev BLEU ") and "at step 2" in repr(run)
@@ -35,13 +30,17 @@ def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny)
     assert Path("page.html").exists()
 
 
-def test_a_corpus_is_checked(tiny):
+def test_a_corpus_is_checked_and_a_run_of_the_command_is_loaded(tiny, trained_run):
     found = check(["train.en", "train.de"])
     assert found.n_pairs == 200 and "200 pairs" in str(found)
     with pytest.raises(UsageError, match="the names do not tell the languages"):
         check(["train.en", "dev.en"])
-    with pytest.raises(UsageError, match="expected two text files, source and target, or one table, or one config"):
+    with pytest.raises(UsageError, match="expected two text files, "):
         check("train.en")
+    run = load_run(trained_run)
+    assert isinstance(run, Run) and run.step in {80, 160}
+    with pytest.raises(RunDirError):
+        load_run("none")
 
 
 def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(tmp_path, monkeypatch):
@@ -52,13 +51,6 @@ def test_a_config_within_its_run_gives_that_run_and_a_name_that_is_one(tmp_path,
     assert usual_run_dir([Path("myconfig")], config) == Path("runs/myconfig")
     monkeypatch.chdir("checkpoints")
     assert usual_run_dir([Path("../config.yaml")], config, ["clean"]) == tmp_path / "p-clean"
-
-
-def test_a_run_that_was_trained_by_the_command_is_loaded(trained_run):
-    run = load_run(trained_run)
-    assert isinstance(run, Run) and run.step in {80, 160}
-    with pytest.raises(RunDirError):
-        load_run("none")
 
 
 def test_everything_has_a_name_and_a_version_and_torch_waits_for_its_use():

@@ -1,22 +1,18 @@
 """What the pages say can be done: their commands run, their files are there, and both READMEs say the same."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 import re
 import shlex
 import shutil
-import socket
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 import yaml
-from pages import is_mt, run, shown
+from test_errors import is_mt, run, shown
 from test_structure import ORDER
 
 from mt_cli.evaluation import comparison
@@ -31,14 +27,10 @@ PAGES = {
 }
 README, CHINESE, GUIDE, DECODING = list(PAGES.values())[:4]
 COMMANDS = sorted({line for text in PAGES.values() for line in shown(text) if is_mt(line)})
-Mt = Callable[..., Any]
-
-
-# What is named exists ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_and_option_exists(command: str, mt: Mt) -> None:
+def test_every_command_and_option_exists(command: str, mt):
     words = shlex.split(command)
     answer = mt(words[words.index("mt") + 1], "--help")
     assert answer.code == 0
@@ -49,7 +41,7 @@ def test_every_command_and_option_exists(command: str, mt: Mt) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_link_make_target_and_script_of_a_page_exists(page: str) -> None:
+def test_every_file_link_make_target_and_script_of_a_page_exists(page: str):
     text, makefile = PAGES[page], (REPOSITORY / "Makefile").read_text()
     for path in re.findall(r"\b(?:mt_cli|configs|docs|tests|benchmarks)/[\w./-]*", text):
         assert (REPOSITORY / path).exists() or path == "benchmarks/.envs", path
@@ -65,8 +57,6 @@ def test_every_file_link_make_target_and_script_of_a_page_exists(page: str) -> N
     for script in re.findall(r"(?:^| |/)python (\S+\.py)", "\n".join(shown(text)), re.MULTILINE):
         assert (REPOSITORY / script).is_file(), script
 
-
-# What is shown runs --------------------------------------------------------------------------------------------------
 
 CONFIG_LINE = next(line for line in shown(GUIDE) if line.startswith("data: {"))
 NEEDS = {"ctranslate2": "ctranslate2", "marian": "safetensors"}
@@ -98,58 +88,52 @@ def folder(tiny: Path, trained_run: Path) -> Path:
     config["model"]["max_positions"] = 512
     config["training"] |= {"max_steps": 2, "validate_every_steps": 1}
     config["decoding"] = {"max_length_ratio": 0.1}
-    Path("mine.yaml").write_text(yaml.safe_dump(config))
-    Path("terms.tsv").write_text("cat\tBaum\n", encoding="utf-8")
     kept = Path(shutil.copytree(trained_run, "runs/phrasebook")) / "config.yaml"
     kept.write_text(kept.read_text().replace("- train.", "- configs/train."))  # what it was trained on
-    Path("configs").mkdir()
+    for name in ("configs", "moved", "corpora", "website"):
+        Path(name).mkdir()
     for name in ("train.en", "train.de", "dev.en", "dev.de"):
         shutil.copy(name, f"configs/{name}")
-    own = Path("tiny.yaml").read_text().replace("[train.en, train.de]", "[configs/train.en, configs/train.de]")
-    Path("configs/phrasebook.yaml").write_text(own.replace("[dev.en, dev.de]", "[configs/dev.en, configs/dev.de]"))
-    Path("moved").mkdir()
+    own = Path("tiny.yaml").read_text()
+    for name in ("train", "dev"):
+        own = own.replace(f"[{name}.en, {name}.de]", f"[configs/{name}.en, configs/{name}.de]")
     rng = random.Random(1)
     words = ["".join(rng.choices("abdefgiklmnoprstuv", k=6)) for _ in range(300)]
-    for name, n_pairs in (("train", 250), ("dev", 12)):
+    for name, n_pairs, copies in (
+        ("train", 250, "moved"),
+        ("dev", 12, "moved"),
+        ("bible", 200, "corpora"),
+        ("own", 60, "corpora"),
+    ):
         sentences = [rng.choices(words, k=6) for _ in range(n_pairs)]
         for language, ending in (("nb", "et"), ("en", "")):
-            lines = [" ".join(word + ending for word in sentence) + "\n" for sentence in sentences]
-            Path(f"{name}.{language}").write_text("".join(lines))
-        shutil.copy(f"{name}.nb", f"moved/{name}.nb")
-        shutil.copy(f"{name}.en", f"moved/{name}.en")
-    Path("corpora").mkdir()
-    for name, n_pairs in (("bible", 200), ("own", 60)):
-        for language, ending in (("nb", "et"), ("en", "")):
-            rng = random.Random(name)
-            lines = [" ".join(word + ending for word in rng.choices(words, k=12)) + "\n" for _ in range(n_pairs)]
-            Path(f"{name}.{language}").write_text("".join(lines))
-            shutil.copy(f"{name}.{language}", f"corpora/{name}.{language}")
-    rng = random.Random(1)
-    for language, ending in (("nb", "et"), ("en", "")):
-        lines = [" ".join(word + ending for word in rng.choices(words, k=7)) + "\n" for _ in range(100)]
-        Path(f"news.{language}").write_text("".join(lines))
+            Path(f"{name}.{language}").write_text("".join(f"{f'{ending} '.join(one)}{ending}\n" for one in sentences))
+            shutil.copy(f"{name}.{language}", copies)
+    for language, ending in (("nb", "et"), ("en", "")):  # of one language each
+        sentences = [rng.choices(words, k=7) for _ in range(100)]
+        Path(f"news.{language}").write_text("".join(f"{f'{ending} '.join(one)}{ending}\n" for one in sentences))
     sides = [Path(f"train.{language}").read_text().splitlines() for language in ("nb", "en")]
     unit = '<tu><tuv xml:lang="nb"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
-    Path("memory.tmx").write_text(f"<tmx><body>{''.join(map(unit.format, *sides))}</body></tmx>")
-    Path("words.tsv").write_text("".join(f"{word}et\t{word}\n" for word in words))
-    for name in ("text.nb", "text.zh", "text.en", "translations.txt"):
-        Path(name).write_text("red cat\nhouse\n")
-    Path("app.po").write_text(
-        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "red"\nmsgstr ""\n'
-    )
-    Path("menu.csv").write_text("nb,en\nred,\n")
-    Path("website").mkdir()
-    Path("website/index.html").write_text("<p>red</p>\n")
-    Path("text-and-prefix.tsv").write_text("red cat\trot\nhouse\t\n")
+    for name, text in {
+        "mine.yaml": yaml.safe_dump(config),
+        "configs/phrasebook.yaml": own,
+        "terms.tsv": "cat\tBaum\n",
+        "memory.tmx": f"<tmx><body>{''.join(map(unit.format, *sides))}</body></tmx>",
+        "words.tsv": "".join(f"{word}et\t{word}\n" for word in words),
+        **dict.fromkeys(("text.nb", "text.zh", "text.en", "translations.txt"), "red cat\nhouse\n"),
+        "app.po": 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "red"\nmsgstr ""\n',
+        "menu.csv": "nb,en\nred,\n",
+        "website/index.html": "<p>red</p>\n",
+        "text-and-prefix.tsv": "red cat\trot\nhouse\t\n",
+    }.items():
+        Path(name).write_text(text, encoding="utf-8")
     return tiny
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the pages are written for a shell")
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/decoding-and-export.md"])
-def test_the_commands_of_a_page_run_one_after_another(
-    page: str, folder: Path, mt: Mt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def correct_and_stop(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+def test_the_commands_of_a_page_run_one_after_another(page, folder, mt, monkeypatch):
+    def correct_and_stop(server, sockets):
         Path("runs/nb-en/corrections.tsv").write_text("nb\ten\ttime\nrød katt\tred cat\tnow\n")
         sockets[0].close()
 
@@ -167,7 +151,7 @@ def test_the_commands_of_a_page_run_one_after_another(
             assert answer.code == 0, (command, answer.err.decode())
 
 
-def test_the_config_of_the_guide_trains_with_every_choice(folder: Path, mt: Mt) -> None:
+def test_the_config_of_the_guide_trains_with_every_choice(folder: Path, mt):
     Path("nb-en.yaml").write_text(CONFIG_LINE + "\n")
     small = [f"model.{key}=2" for key in ("n_heads", "n_encoder_layers", "n_decoder_layers")]
     sets = [*small, "model.d_model=16", "model.ffn_dim=16", "training.max_steps=2", "tokenizer.vocab_size=300"]
@@ -189,11 +173,11 @@ def last_value(code: str) -> Any:
     return eval(last, names)
 
 
-def test_the_python_of_the_guide_runs(folder: Path) -> None:
+def test_the_python_of_the_guide_runs(folder: Path):
     assert len(last_value(python_of(GUIDE, "From Python"))) == 2
 
 
-def test_ctranslate2_finds_with_the_options_of_the_page_what_mt_finds(folder: Path, mt: Mt) -> None:
+def test_ctranslate2_finds_with_the_options_of_the_page_what_mt_finds(folder: Path, mt):
     pytest.importorskip("ctranslate2")
     assert mt("export", "runs/phrasebook", "model", "--to", "ctranslate2").code == 0
     ours = mt("translate", "runs/phrasebook", "--beam-size", "5", "--length-normalization", "average", stdin=b"the cat")
@@ -201,23 +185,20 @@ def test_ctranslate2_finds_with_the_options_of_the_page_what_mt_finds(folder: Pa
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_exported_folder_is_read_by_hugging_face_as_the_page_says(folder: Path, mt: Mt) -> None:
+def test_the_exported_folder_is_read_by_hugging_face_as_the_page_says(folder: Path, mt):
     pytest.importorskip("transformers")
     assert mt("export", "runs/phrasebook", "hugging-face", "--to", "marian").code == 0
     assert last_value(python_of(DECODING, "Hugging Face")) == ["die Katze"]
 
 
-# The README ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_list_of_files_is_the_order_of_the_imports() -> None:
+def test_the_list_of_files_is_the_order_of_the_imports():
     lines = [line for line in shown(README) if re.match(r"mt_cli/\w+(/|\.py)", line)]
     named = [re.split("  +", line)[0].removeprefix("mt_cli/").split(", ") for line in lines]
     assert [re.sub(r"/$|\.py$", "", name) for names in named for name in names] == ORDER
 
 
-def test_both_readmes_have_the_same_commands_output_figures_sections_links_and_names() -> None:
-    def skeleton(text: str) -> list[object]:
+def test_both_readmes_have_the_same_commands_output_figures_sections_links_and_names():
+    def skeleton(text):
         return [
             # What stands beside a file of the package is said in the page's own language.
             [re.sub(r"^(mt_cli/.*?)  .*", r"\1", line) for line in shown(text)],

@@ -1,7 +1,5 @@
 """What a config leaves open is chosen from the corpus."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -24,18 +22,20 @@ def chosen(corpus: CorpusFacts, *overrides: str) -> Any:
     return complete(config, {key: choice.value for key, choice in choices.items()})
 
 
-@pytest.mark.parametrize(
-    ("n_pairs", "shared_letters", "minutes"), [*itertools.product((1, 700, 29_000, 10**8), (0.0, 1.0), (None, 0.1, 60.0))]
-)  # fmt: skip
-def test_any_corpus_gets_a_config_without_contradictions(n_pairs, shared_letters, minutes):
-    config = chosen(facts(n_pairs, shared_letters), *([f"training.minutes={minutes}"] if minutes else []))
-    assert not list(config.contradictions())
-    assert config.training.minutes == minutes
-    assert choose(facts(n_pairs, shared_letters), {}).keys() == OPEN_KEYS
-
-
-def test_a_model_of_few_pairs_is_kept_from_loops():
-    assert [chosen(facts(n)).decoding.no_repeat_ngram for n in (1_000, 15_000, 15_001)] == [4, 4, 0]
+@pytest.mark.parametrize("shared_letters", [0.0, 1.0])
+def test_any_corpus_and_any_key_that_is_set_give_a_config_without_contradictions(shared_letters):
+    for n_pairs, minutes in itertools.product((1, 700, 29_000, 10**8), ("null", "0.1", "60")):
+        config = chosen(facts(n_pairs, shared_letters), f"training.minutes={minutes}")
+        assert not list(config.contradictions())
+        assert choose(facts(n_pairs, shared_letters), {}).keys() == OPEN_KEYS
+    for override in (
+        "training.both_directions=1", "tokenizer.joint=false", "model.tie_embeddings=all", "model.d_model=50",
+        "decoding.n_best=9", "training.schedule=noam", "training.optimizer=adamw", "tokenizer.vocab_size=300",
+    ):  # fmt: skip
+        assert not list(chosen(facts(29_000, shared_letters), override).contradictions())
+    for d_model in (2, 50, 4352, 8192):  # what is chosen is within the range of its key
+        choices = choose(facts(29_000, shared_letters), {"model.d_model": d_model})
+        config_of(DATA, [f"model.d_model={d_model}", *(f"{key}={choice.value}" for key, choice in choices.items())])
 
 
 def test_a_key_that_is_set_stays_and_others_follow_it():
@@ -46,12 +46,6 @@ def test_a_key_that_is_set_stays_and_others_follow_it():
     assert "model.dropout" not in choose(facts(29_000), {"model.dropout": 0.05})
 
 
-@pytest.mark.parametrize("d_model", [2, 50, 4352, 8192])
-def test_what_is_chosen_is_within_the_range_of_its_key(d_model):
-    choices = choose(facts(29_000), {"model.d_model": d_model})
-    config_of(DATA, [f"model.d_model={d_model}", *(f"{key}={choice.value}" for key, choice in choices.items())])
-
-
 def test_steps_fit_the_size_of_an_update_and_there_are_at_most_twelve_validations():
     usual, larger = chosen(facts(29_000)), chosen(facts(29_000), "training.batch_tokens=8192", "training.accumulate=2")
     assert larger.training.max_steps == pytest.approx(usual.training.max_steps / 8, rel=0.05)
@@ -60,25 +54,14 @@ def test_steps_fit_the_size_of_an_update_and_there_are_at_most_twelve_validation
         assert training.max_steps / training.validate_every_steps <= 12
 
 
-@pytest.mark.parametrize("shared_letters", [0.0, 1.0])
-def test_what_is_chosen_never_contradicts_a_single_key_that_is_set(shared_letters):
-    for override in (
-        "training.both_directions=1", "tokenizer.joint=false", "model.tie_embeddings=all", "model.d_model=50",
-        "decoding.n_best=9", "training.schedule=noam", "training.optimizer=adamw", "tokenizer.vocab_size=300",
-    ):  # fmt: skip
-        assert not list(chosen(facts(29_000, shared_letters), override).contradictions())
-
-
-def test_larger_corpora_get_larger_networks_and_less_regularization():
+def test_larger_corpora_get_larger_networks_and_less_regularization_and_other_letters_a_vocabulary_each():
     configs = [chosen(facts(10**n)) for n in range(3, 8)]
     sizes = [config.model.d_model for config in configs]
     dropouts = [config.model.dropout for config in configs]
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
     assert dropouts == sorted(dropouts, reverse=True) and dropouts[0] > dropouts[-1]
     assert configs[0].training.r_drop and not configs[-1].training.r_drop
-
-
-def test_languages_with_other_letters_get_a_vocabulary_each_and_room_for_all_characters():
+    assert [chosen(facts(n)).decoding.no_repeat_ngram for n in (1_000, 15_000, 15_001)] == [4, 4, 0]
     config = chosen(facts(20_000, shared_letters=0.01))
     assert not config.tokenizer.joint and config.model.tie_embeddings == "target"
     assert config.training.both_directions == 0
@@ -95,7 +78,7 @@ def test_the_reasons_are_those_of_the_choice():
     assert reason("tokenizer.joint", 0.0, **{"training.both_directions": 0.5}) == "other keys need it"
 
 
-def test_few_minutes_are_not_spent_on_second_passes():
+def test_few_minutes_are_spent_on_a_smaller_network_and_not_on_second_passes():
     """29,000 pairs with two vocabularies read each pair twice in all steps, with one in the second half."""
     for shared_letters, passes, which in ((1.0, 1.5, "the last steps"), (0.01, 2.0, "all steps")):
         corpus = facts(29_000, shared_letters)
@@ -104,9 +87,6 @@ def test_few_minutes_are_not_spent_on_second_passes():
             choice = choose(corpus, {"training.minutes": share * minutes}, 0.5)["training.r_drop"]
             assert choice.value == r_drop
         assert choice.reason == f"{which} read each pair twice"
-
-
-def test_in_few_minutes_a_smaller_network_learns_the_same_subwords_with_less_dropout():
     usual, hurried = (chosen(facts(3_000), f"training.minutes={minutes}") for minutes in (1000, 2))
     assert (usual.model.dropout, hurried.model.dropout) == (0.3, 0.1)
     assert hurried.model.d_model < usual.model.d_model

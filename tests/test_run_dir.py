@@ -1,13 +1,11 @@
 """A run directory that was edited, damaged, cut or made by a stranger: it is refused by name, or continued as it was."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,8 @@ from yaml import safe_dump, safe_load
 from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
 from mt_cli.run.run_dir import RunDir
 
-Mt = Callable[..., Any]
 LONGER = options("training.max_steps=161", "training.n_samples=0")
+COMMANDS = ("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)
 
 
 @pytest.fixture
@@ -34,13 +32,14 @@ def edit(run: Path, section: str, **values: Any) -> None:
     (run / "config.yaml").write_text(safe_dump(config))
 
 
-def test_a_run_that_is_meant_by_its_name_is_suggested(mt, run):
+def test_a_run_is_suggested_by_its_name_and_commands_in_messages_can_be_pasted(mt, run):
     Path("runs").mkdir()
     run.rename("runs/mine")
     assert mt("translate", "mine").said[0].endswith("; did you mean runs/mine?")
-
-
-# The config and the profile belong to the weights ---------------------------------------------------------------------
+    short = ["--set", "training.max_steps=1", "--run-dir", "runs/mi corpus"]
+    assert mt("train", "tiny.yaml", *short).said[-1].endswith("; try: mt translate 'runs/mi corpus'")
+    Path("train.en").write_text(Path("train.en").read_text().replace("cat", "dog"))
+    assert mt("train", "tiny.yaml", *short).said[-1].endswith("--from 'runs/mi corpus'")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_a_run_that_is_meant_by_its_name_is_suggested(mt, run):
 def test_what_translations_depend_on_is_held_to_the_checkpoint(mt, run, section, key, value, before):
     edit(run, section, **{key: value})
     edit(run, "training", clip_norm=2.0)
-    for command in (("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)):
+    for command in COMMANDS:
         answer = mt(*command)
         assert (answer.code, answer.out) == (1, b""), command
         assert answer.said[-1].startswith("error: run/config.yaml: ")
@@ -61,21 +60,12 @@ def test_what_translations_depend_on_is_held_to_the_checkpoint(mt, run, section,
 def test_the_search_and_the_test_sets_of_a_run_may_be_edited(mt, run):
     edit(run, "decoding", beam_size=4)
     edit(run, "data", test={"other": ["dev.en", "dev.de"]})
-    for command in (("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)):
+    for command in COMMANDS:
         assert mt(*command).code == 0, command
-
-
-# What is lost or damaged is never overwritten -------------------------------------------------------------------------
 
 
 def files_of(run: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != ".lock"}
-
-
-def flip_bit(file: Path, place: int) -> None:
-    content = bytearray(file.read_bytes())
-    content[place] ^= 1
-    file.write_bytes(content)
 
 
 def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt, run):
@@ -101,14 +91,13 @@ def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt, run):
     content = load_checkpoint(newest)
     content["progress"] |= {"best_step": 80, "best_score": -1e-3}
     save_checkpoint(newest, content)
-    flip_bit(RunDir(run).checkpoint_file(80), 9000)
+    best = bytearray(RunDir(run).checkpoint_file(80).read_bytes())
+    best[9000] ^= 1
+    RunDir(run).checkpoint_file(80).write_bytes(best)
     answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
     assert answer.code == 0 and answer.said[0] == "continuing run from step 160"
     assert re.match(r"warning: run/checkpoints/step-000080\.pt: damaged .*; it was the best one: ", answer.said[1])
     assert answer.said[-1].startswith("finished at step 161 (the last step); best step 161;")
-
-
-# What blocks for ever ------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -148,10 +137,3 @@ def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt,
     with within(30):
         assert mt("translate", "run", "test.en").code == 0
         assert mt(*train).code == 0
-
-
-def test_commands_in_messages_can_be_pasted(tiny, mt):
-    short = ["--set", "training.max_steps=1", "--run-dir", "runs/mi corpus"]
-    assert mt("train", "tiny.yaml", *short).said[-1].endswith("; try: mt translate 'runs/mi corpus'")
-    Path("train.en").write_text(Path("train.en").read_text().replace("cat", "dog"))
-    assert mt("train", "tiny.yaml", *short).said[-1].endswith("--from 'runs/mi corpus'")

@@ -1,14 +1,12 @@
 """Training text is written as the dev set writes, where the two write a sign in different ways."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_trainer import pair_of
+from tiny_trainer import options, pair_of
 
 from mt_cli.augment.fine_tuning import same_pair
 from mt_cli.build import prepare, train
@@ -51,7 +49,7 @@ def test_a_character_stands_for_all_that_are_lost(train, dev, found):
     assert spelling([PAD, train], [PAD, dev]) == both
 
 
-def test_apostrophes_may_have_spaces():
+def test_apostrophes_may_have_spaces_and_feet_and_inches_have_none():
     train = ["jach ’ a walt 'äwi uta " * 10] * 40
     found = spelling(train, ["jach'a walt'äwi uta " * 30])
     assert found == {" ’ ": "'", " '": "'"}
@@ -59,9 +57,6 @@ def test_apostrophes_may_have_spaces():
     assert Respelling(found)("jach ’ a, walt 'äwi ’ 'b'") == "jach'a, walt'äwi ’ 'b'", "between letters alone"
     quotations = ["he says 'yes' don't can't won't isn't " * 10] * 40
     assert spelling(quotations, ["don't can't won't isn't aren't I'm he's " * 40]) == {}
-
-
-def test_feet_and_inches_have_no_apostrophes_and_another_mark_makes_another_letter():
     text = "it's 5' by 10'' in the 'old' houses' yard, O'Neil"
     assert Respelling({"'": "’"})(text) == "it’s 5' by 10'' in the ’old’ houses’ yard, O’Neil"
     assert Respelling({"a̱": "ã"})("ba̱ a") == "bã a" and Respelling({"ã": "â"})("ã ã̱") == "â ã̱"
@@ -88,7 +83,7 @@ def test_what_is_no_other_spelling(train, dev):
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = ("train", 200, "D’Artagnan", "mitã ko’ape oĩ"), ("dev", 60, "D'Artagnan", "mitâ ko'ape oî")
     for name, n, source, text in texts:
@@ -124,11 +119,16 @@ def test_training_reads_its_targets_as_dev_writes_and_dev_as_it_is(data, tmp_pat
     assert targets(data, run) == first, "a later start"
     assert pair_of(run).load_profile().spelling == {"’": "'"}
     assert pair_of(run).load_profile(is_reverse=True).spelling["ã"] == "â"
+    Path("train.es").write_text("".join(f"La casa, např. Voda {i}.\n" for i in range(200)))
+    Path("dev.es").write_text("".join(f"La casa, napŕ. Voda {i}.\n" for i in range(60)))
+    other = RunDir(tmp_path / "other")
+    targets(data, other)
+    assert pair_of(other).load_profile().abbreviations == ("napŕ",)
 
 
 def test_a_line_to_translate_is_read_in_the_spelling_of_training(data, mt):
     command = ["train", "train.es", "train.gn", "--dev", "dev.es", "--dev", "dev.gn", "--run-dir", "run"]
-    assert mt(*command, *(word for setting in SMALL for word in ("--set", setting))).code == 0
+    assert mt(*command, *options(*SMALL)).code == 0
     translator = Translator.load("run", device="cpu")
     assert translator.split("D’Artagnan está") == translator.split("D'Artagnan está")
     assert translator.encode_pair("D’A", "a") == translator.encode_pair("D'A", "a")
@@ -159,14 +159,11 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
     for name in "es", "gn":  # a corpus of which sets can be held out
         lines = (" ".join("".join(rng.choices("abdegilmnoprstu", k=6)) for _ in range(6)) for _ in range(400))
         Path(f"new.{name}").write_text("".join(f"ã’ {line}\n" for line in lines))
-    for name, setting, expected in (
-        ("child", "data.spelling=dev", spellings_in(parent)[0]),
-        ("own", "data.spelling=own", ({}, {})),
-    ):
+    for name, setting in (("child", "data.spelling=dev"), ("own", "data.spelling=own")):
         child = RunDir(tmp_path / name)
         new = {"dev": None, "train": ["new.es", "new.gn"]}
         targets(data | new, child, f"training.init_from={parent.path}", setting)
-        assert pair_of(child).spellings() == expected
+        assert pair_of(child).spellings() == (spellings_in(parent)[0] if name == "child" else ({}, {}))
         held_out = "".join((pair_of(child).held_out / f"{part}.gn").read_text() for part in ("dev", "test"))
         assert set("ã’â'") & set(held_out) == set("â'" if name == "child" else "ã’"), "it is scored as it is trained"
     back = RunDir(tmp_path / "back")
@@ -175,15 +172,7 @@ def test_a_run_that_begins_with_another_of_the_pair_is_spelled_alike(data, tmp_p
     assert spellings_in(back)[0] == spellings_in(parent)[0][::-1]
 
 
-def test_abbreviations_are_those_of_the_spelling(data, tmp_path):
-    Path("train.es").write_text("".join(f"La casa, např. Voda {i}.\n" for i in range(200)))
-    Path("dev.es").write_text("".join(f"La casa, napŕ. Voda {i}.\n" for i in range(60)))
-    run = RunDir(tmp_path / "run")
-    targets(data, run)
-    assert pair_of(run).load_profile().abbreviations == ("napŕ",)
-
-
-def test_the_check_tells_it_and_what_to_do(data):
+def test_the_check_tells_it_and_the_translation_memory_writes_so(data, tmp_path):
     for choice, severity in (("dev", "info"), ("own", "warning")):
         report = check(config_of(data, [f"data.spelling={choice}"]).data)
         src, tgt = (finding for finding in report.findings if finding.kind == "other_spelling")
@@ -192,9 +181,6 @@ def test_the_check_tells_it_and_what_to_do(data):
         assert "â for ã (200 times)" in tgt.what and "data.spelling" in tgt.advice
         unknown = sum(finding.share for finding in report.findings if finding.kind == "unknown_words")
         assert unknown == 0 if choice == "dev" else unknown > 0.3
-
-
-def test_the_translation_memory_writes_as_the_run(data, tmp_path):
     run = RunDir(tmp_path / "run")
     targets(data, run)
     config = load_config(run.config_file)

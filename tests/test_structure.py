@@ -1,12 +1,12 @@
 """The layout of the package: what may import what, and which file alone may do certain things."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import subprocess
 import sys
 from pathlib import Path
+
+from mt_cli.cli.app import COMMANDS, command_of
 
 PACKAGE = Path(__file__).parents[1] / "mt_cli"
 
@@ -77,25 +77,12 @@ def who_calls(*endings: str) -> set[str]:
 
 def test_a_file_imports_only_from_those_above_it():
     for name in FILES:
-        below = {
-            other
-            for other in imported_files(name)
-            if rank(other) > rank(name) or (rank(other) == rank(name) and "/" not in name)
-        }
+        others = imported_files(name)
+        below = {one for one in others if rank(one) > rank(name) or (rank(one) == rank(name) and "/" not in name)}
         assert not below, f"{name}.py imports from {below}, which the design puts below it"
-
-
-def test_no_two_files_need_each_other():
+        of_the_network = all(one == "config" or one.startswith("model/") for one in others)
+        assert of_the_network or not name.startswith("model/"), f"{name}.py knows of text, files or runs"
     graphlib.TopologicalSorter({name: imported_files(name) for name in FILES}).prepare()
-
-
-def test_the_network_knows_nothing_of_text_files_and_runs():
-    for name in FILES:
-        if name.startswith("model/"):
-            assert all(other == "config" or other.startswith("model/") for other in imported_files(name))
-
-
-def test_the_config_and_the_errors_do_not_need_torch():
     for name in (
         "errors", "files", "config", "config_file", "data/corpus", "data/tokenizer", "data/dataset",
         "run/logs", "run/manifest", "run/run_dir",
@@ -103,7 +90,7 @@ def test_the_config_and_the_errors_do_not_need_torch():
         assert not any(module.partition(".")[0] == "torch" for module in imports(name)), name
 
 
-def test_only_the_command_line_prints_and_exits():
+def test_only_the_command_line_prints_exits_and_catches_every_error_of_a_user():
     exits = ("sys.exit", ".exit", ".quit", "sys.stdout.write", "sys.stdout.buffer.write", ".print")
     assert all(name.startswith("cli/") for name in who_calls(*exits))
     assert who_calls("sys.exit", ".exit", ".quit") == {"cli/app"}
@@ -111,32 +98,25 @@ def test_only_the_command_line_prints_and_exits():
     for name, tree in FILES.items():
         raised = {dotted(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc}  # fmt: skip
         assert not raised & {"SystemExit", "typer.Exit"} or name == "cli/app"
-
-
-def test_only_the_command_line_catches_every_error_of_a_user():
-    for name, tree in FILES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ExceptHandler) and node.type is not None:
                 types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
                 assert name in {"cli/app", "cli/train"} or "MTError" not in map(dotted, types), name
 
 
-def test_one_file_alone_does_certain_things():
+def test_one_file_or_folder_alone_does_certain_things():
     assert who_calls("torch.save", "torch.load") == {"run/checkpoint"}
     assert who_calls(".scaled_dot_product_attention") == {"model/attention"}
     for library, file in (("yaml", "config_file"), ("sentencepiece", "data/tokenizer")):
         assert {name for name in FILES if any(m.partition(".")[0] == library for m in imports(name))} == {file}
     scales = {name for name, tree in FILES.items() for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "projection_scale"}  # fmt: skip
     assert scales == {"model/transformer"}
-
-
-def test_only_training_goes_backward():
     backward = (".backward", "autograd.grad")
     assert all(name.startswith("training/") for name in who_calls(*backward, "model.train", "network.train"))
     assert who_calls(*backward)
 
 
-def test_no_text_and_no_file_is_ever_run():
+def test_no_text_and_no_file_is_ever_run_and_weights_are_loaded_as_weights_only():
     forbidden = {"eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "os.system", "os.popen"}
     forbidden |= {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "marshal.loads", "shelve.open", "torch.jit.load"}
     for name, tree in MODULES.items():
@@ -146,34 +126,19 @@ def test_no_text_and_no_file_is_ever_run():
             if isinstance(node, ast.keyword) and node.arg in {"weights_only", "shell", "allow_pickle"}:
                 wanted = node.arg == "weights_only"
                 assert isinstance(node.value, ast.Constant) and node.value.value is wanted, name
-
-
-def test_every_load_of_weights_says_that_it_wants_weights_only():
     loads = [n for n in ast.walk(FILES["run/checkpoint"]) if isinstance(n, ast.Call) and dotted(n.func) == "torch.load"]
     assert loads and all("weights_only" in {keyword.arg for keyword in load.keywords} for load in loads)
 
 
-def test_mistakes_of_users_are_no_asserts():
-    for name, tree in FILES.items():
-        told = [node for node in ast.walk(tree) if isinstance(node, ast.Assert) and node.msg is not None]
-        assert not told, f"{name}.py tells somebody something with an assert"
-
-
-def test_every_file_says_what_it_is_for():
+def test_files_say_what_they_are_for_are_called_after_it_and_are_not_longer_than_people_read():
     assert [name for name, tree in FILES.items() if not ast.get_docstring(tree)] == []
     assert not {name.rpartition("/")[2] for name in MODULES} & {"utils", "util", "helpers", "common", "misc"}
-
-
-def test_every_command_has_a_file_of_its_own():
-    from mt_cli.cli.app import COMMANDS, command_of
-
     for command in map(command_of, COMMANDS):
         assert command.__module__ == f"mt_cli.cli.{command.__name__}" and f"cli/{command.__name__}" in FILES
-
-
-def test_no_class_and_no_command_is_longer_than_people_read():
     for name, tree in FILES.items():
         for node in ast.walk(tree):
+            told = isinstance(node, ast.Assert) and node.msg is not None
+            assert not told, f"{name}.py tells somebody something with an assert"
             if isinstance(node, ast.ClassDef):
                 assert (node.end_lineno or 0) - node.lineno + 1 <= 150, f"{name}.py: {node.name}"
             if name.startswith("cli/") and isinstance(node, ast.FunctionDef):

@@ -1,7 +1,5 @@
 """Several trainings by one command: `mt train CONFIG --set KEY=A,B`."""
 
-from __future__ import annotations
-
 import signal
 from itertools import count
 from pathlib import Path
@@ -22,7 +20,7 @@ SHORT = options(
 )
 
 
-def test_commas_separate_values_but_not_within_a_value():
+def test_commas_separate_values_but_not_within_a_value_and_each_combination_is_called_after_them():
     for key, *values in (
         ("training.seed", "1", " 2"),
         ("data.train", "[a.en, a.de]", "[b.en, b.de]"),
@@ -33,9 +31,6 @@ def test_commas_separate_values_but_not_within_a_value():
     ):
         assert alternatives(f"{key}={','.join(values)}") == [f"{key}={value.strip()}" for value in values]
     assert len(alternatives("training.seed=1,1")) == 1
-
-
-def test_each_combination_is_called_after_its_values():
     assert list(combinations(["model.dropout=0.1,0.3", "training.max_steps=10", "training.seed=1,2"])) == [
         f"-dropout-{dropout}-seed-{seed}" for dropout in (0.1, 0.3) for seed in (1, 2)
     ]
@@ -54,10 +49,13 @@ def test_runs_of_one_name_too_many_runs_and_a_mistake_in_one_value_are_refused(t
     answer = mt("train", "tiny.yaml", *SHORT, "--set", "training.seed=1,-1")
     assert (answer.code, answer.out) == (2, b"") and not (tiny / "runs").exists()
     assert answer.said[0].startswith("error: --set training.seed=-1: training.seed: ")
+    for name in ("runs/a,b", "null"):  # no YAML
+        answer = mt("train", "tiny.yaml", *SHORT, "--from", name)
+        assert answer.code == 1 and f"error: {name}: no such directory;" in answer.said[-1]
 
 
 @pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def pages(monkeypatch):
     """What `report` was called with."""
     calls = list[Any]()
     monkeypatch.setattr(module, "report", lambda runs, output, **settings: calls.append((runs, output, settings)))
@@ -88,7 +86,7 @@ def test_a_sweep_trains_each_run_as_it_would_be_alone_and_compares_them(tiny, mt
 def test_a_run_that_fails_is_reported_and_the_others_go_on(tiny, mt, pages, monkeypatch):
     train = Trainer.train
 
-    def diverge(trainer: Trainer) -> None:
+    def diverge(trainer):
         if trainer.state.settings.seed == 1:
             raise TrainingError("step 5: loss 9.00, far above its lowest")
         train(trainer)
@@ -105,7 +103,7 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(tiny, mt, pages, monk
 def test_ctrl_c_saves_the_run_and_ends_the_sweep_which_the_same_command_continues(tiny, mt, pages, monkeypatch):
     validate, n_validations = Trainer._validate, count(1)
 
-    def press_ctrl_c(trainer: Trainer) -> None:
+    def press_ctrl_c(trainer):
         validate(trainer)
         if next(n_validations) == 3:  # the first of the second run
             signal.raise_signal(signal.SIGINT)
@@ -133,9 +131,3 @@ def test_the_page_of_a_run_is_written_at_each_validation_and_may_fail(tiny, mt, 
     answer = mt("train", "tiny.yaml", "--run-dir", "other", *SHORT, *arguments)
     assert answer.code == 0 and metrics("other") == metrics("run")
     assert "other/report.html: not written (a curve of no points)" in answer.err.decode()
-
-
-def test_the_name_of_a_run_to_begin_with_is_no_yaml(tiny, mt):
-    for name in ("runs/a,b", "null"):
-        answer = mt("train", "tiny.yaml", *SHORT, "--from", name)
-        assert answer.code == 1 and f"error: {name}: no such directory;" in answer.said[-1]

@@ -1,19 +1,16 @@
 """Two files or a table in, a run out: `mt train train.es train.gn`."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_trainer import pair_of
+from tiny_trainer import options, pair_of
 
 from mt_cli.augment.fine_tuning import spelling_ids, take_weights
 from mt_cli.config_file import load_config
@@ -23,13 +20,12 @@ from mt_cli.errors import RunDirError
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.run_dir import RunDir
 
-Mt = Callable[..., Any]
-TRAIN = [
-    "train", "train.es", "train.gn", "--set", "model.d_model=16", "--set", "model.n_encoder_layers=1",
-    "--set", "model.n_decoder_layers=1", "--set", "training.max_steps=4", "--set", "training.n_samples=0",
-    "--set", "training.device=cpu",
-]  # fmt: skip
-SMALL = TRAIN[3:]
+SMALL = options(
+    *("model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=4"),
+    *("training.n_samples=0", "training.device=cpu", "training.batch_tokens=256"),
+    "decoding.max_length_ratio=0.1",  # what has learnt so little never ends a sentence
+)
+TRAIN = ["train", "train.es", "train.gn", *SMALL]
 FROM = [*TRAIN, "--from", "runs/es-gn"]
 
 
@@ -43,13 +39,13 @@ def write_corpus(n_pairs: int = 400, seed: int = 1) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+def corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return write_corpus()
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, mt) -> Path:
     """The folder of a run, not to be changed."""
     folder = tmp_path_factory.mktemp("two-files")
     with contextlib.chdir(folder):
@@ -60,14 +56,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory, mt: Mt) -> Path:
 
 
 @pytest.fixture
-def run(corpus: list[tuple[str, str]], trained: Path) -> RunDir:
+def run(corpus, trained):
     """A copy of it beside the corpus."""
     shutil.copytree(trained / "runs", "runs")
     return RunDir(Path("runs/es-gn"))
 
 
-def test_two_files_become_a_run_that_translates_and_tells_the_reason_of_each_choice(run, mt):
-    assert len(mt("translate", run.path, "train.es").lines) == 400
+def test_two_files_become_a_run_that_tells_its_choices_and_is_not_trained_on_what_it_holds_out(run, corpus, mt):
+    assert len(mt("translate", run.path, pair_of(run).held_out / "dev.es").lines) == 40
     assert [line.split()[1] for line in mt("evaluate", run.path).lines[1:3]] == ["dev", "test"]
     config, text = load_config(run.config_file), run.config_file.read_text()
     assert config.model.d_model == 16 and "  d_model: 16\n" in text, "what was set has no reason"
@@ -75,9 +71,6 @@ def test_two_files_become_a_run_that_translates_and_tells_the_reason_of_each_cho
     assert "  vocab_size: 1000  # for 400 distinct pairs\n" in text
     run.save_config(config)
     assert run.config_file.read_text() == text
-
-
-def test_held_out_sets_are_part_of_the_corpus_and_not_trained_on(run, corpus):
     sets = {}
     for name in ("dev", "test"):
         src, tgt = ((pair_of(run).held_out / f"{name}.{tag}").read_text().splitlines() for tag in ("es", "gn"))
@@ -90,7 +83,13 @@ def test_held_out_sets_are_part_of_the_corpus_and_not_trained_on(run, corpus):
     assert not set(sets["dev"]) & set(sets["test"])
 
 
-def test_the_same_command_continues_and_finds_all_that_was_chosen(run, mt):
+def test_the_same_command_continues_and_data_alone_gets_the_same_choices_and_each_seed_the_same_sets(run, mt):
+    load_data_config()
+    assert mt("train", "only-data.yaml", *SMALL).code == 0
+    assert load_config(Path("runs/only-data/config.yaml")) == load_config(run.config_file)
+    assert mt(*TRAIN, "--set", "training.seed=2", "--run-dir", "two").code == 0
+    for other in (Path("runs/only-data"), Path("two")):
+        assert (other / "left_out.tsv").read_bytes() == pair_of(run).left_out_file.read_bytes()
     before = run.config_file.read_text()
     shutil.rmtree(pair_of(run).cache)
     longer = mt(*TRAIN, "--set", "training.max_steps=6")
@@ -106,7 +105,7 @@ def test_changed_left_out_pairs_and_lost_held_out_sets_are_refused(run, mt):
     assert answer.code == 1 and "left_out" in answer.said[-1]
     left_out.write_text(kept)
     (held_out / "dev.gn").unlink()
-    assert mt(*TRAIN).said == ["error: runs/es-gn/held_out/dev.gn: damaged or missing; restore it from a copy"]
+    assert mt(*TRAIN).said[0].startswith("error: runs/es-gn/held_out/dev.gn: damaged or missing; ")
     (held_out / "dev.gn").symlink_to(Path("train.es").resolve())
     answer = mt("evaluate", run.path)
     assert answer.code == 1 and "a link that leads out of the run directory" in answer.said[-1]
@@ -122,38 +121,17 @@ def test_a_start_that_broke_off_before_anything_was_settled_chooses_again(corpus
     assert load_config(Path("runs/es-gn/config.yaml")).training.r_drop == 1
     first = next(i for i, line in enumerate(said) if line.startswith("chosen: "))
     assert max(map(len, said[first : first + 3])) <= 80 and said[first + 2].endswith("runs/es-gn/config.yaml")
-
-
-@pytest.mark.parametrize("setting", ["tokenizer.joint=false", "model.d_model=90", "decoding.n_best=3"])
-def test_a_start_that_broke_off_goes_on_where_a_given_key_needs_chosen_ones(corpus, mt, setting):
     Path("train.gn").write_bytes(Path("train.gn").read_bytes() + b"\xff\n")
     Path("train.es").write_bytes(Path("train.es").read_bytes() + b"el gato\n")
-    command = (*TRAIN, "--set", setting)
-    for _ in range(2):
-        assert mt(*command).said[-1].startswith("error: train.gn:401: invalid UTF-8")
+    for setting in ("tokenizer.joint=false", "model.d_model=90", "decoding.n_best=3"):  # they need chosen ones
+        for _ in range(2):
+            answer = mt(*TRAIN, "--set", setting, "--run-dir", setting)
+            assert answer.said[-1].startswith("error: train.gn:401: invalid UTF-8")
 
 
 def load_data_config() -> Any:
     Path("only-data.yaml").write_text("data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\n")
     return load_config(Path("only-data.yaml"))
-
-
-def test_a_config_with_data_alone_gets_the_same_choices_and_each_seed_the_same_sets(run, mt):
-    load_data_config()
-    assert mt("train", "only-data.yaml", *SMALL).code == 0
-    assert load_config(Path("runs/only-data/config.yaml")) == load_config(run.config_file)
-    assert mt(*TRAIN, "--set", "training.seed=2", "--run-dir", "two").code == 0
-    for other in (Path("runs/only-data"), Path("two")):
-        assert (other / "left_out.tsv").read_bytes() == pair_of(run).left_out_file.read_bytes()
-
-
-def test_a_table_with_a_header_needs_nothing_else(corpus, mt):
-    rows = ["id;Spanish;Guarani", *(f"{i};{src};{tgt}" for i, (src, tgt) in enumerate(corpus))]
-    Path("sheet.csv").write_text("\n".join(rows) + "\n")
-    answer = mt("train", "sheet.csv", *SMALL)
-    assert answer.code == 0 and "source is column 2 (Spanish)" in answer.err.decode()
-    config = load_config(Path("runs/sheet/config.yaml"))
-    assert (config.data.src_lang, config.data.tgt_lang) == ("es", "gn")
 
 
 def test_own_sets_are_used_and_nothing_is_held_out_and_runs_of_different_text_are_no_seeds(corpus, mt):
@@ -172,30 +150,22 @@ def test_own_sets_are_used_and_nothing_is_held_out_and_runs_of_different_text_ar
     assert [row["test_set"] for row in rows] == ["dev", "test"] * 2 and not any("seeds" in row for row in rows)
 
 
-def test_clean_is_a_run_of_its_own_that_leaves_out_what_the_check_would_drop_and_lists_it(corpus, mt):
-    sources = Path("train.es").read_text().splitlines()
-    Path("train.gn").write_text("".join(f"{sources[i] if i < 20 else tgt}\n" for i, (_, tgt) in enumerate(corpus)))
-    assert mt(*TRAIN).code == 0
-    assert mt("train", "train.es", "train.gn", "--clean", *SMALL).code == 0
-    rows = Path("runs/es-gn-clean/left_out.tsv").read_text().splitlines()
-    assert sum(row.split("\t")[1] == "copied" for row in rows) == 20
-
-
-# From another run ----------------------------------------------------------------------------------------------------
-
-
-def test_names_that_tell_no_languages_are_those_of_the_run_to_begin_with(run, corpus, mt):
+def test_names_that_tell_no_languages_and_what_a_config_leaves_open_are_those_of_the_run_to_begin_with(run, corpus, mt):
     rows = "".join(f"{src}\t{tgt}\n" for src, tgt in corpus[:50])
     Path("corrections.tsv").write_text(rows)
     refused = mt("train", "corrections.tsv", *SMALL)
-    assert refused.code == 2 and "the names do not tell the languages" in refused.said[0]
-    assert "--columns SOURCE,TARGET" in refused.said[0]
+    assert refused.code == 2 and "--columns SOURCE,TARGET" in refused.said[0]
     answer = mt("train", "corrections.tsv", *SMALL, "--from", "runs/es-gn")
     assert answer.code == 0, answer.said
     assert "corrections.tsv: taken as es to gn, the languages of runs/es-gn" in answer.said
+    load_data_config()
+    short = options("training.max_steps=1", "training.device=cpu")
+    answer = mt("train", "only-data.yaml", "--from", "runs/es-gn", *short, "--run-dir", "new")
+    assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
+    assert RunDir(Path("new")).load_config().model == run.load_config().model
 
 
-def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(run, corpus, mt):
+def test_a_corrected_corpus_goes_on_from_the_old_run_with_its_sets_and_later_without_it(run, corpus, mt):
     Path("train.gn").write_text(Path("train.gn").read_text().replace("ha\n", "he\n", 3))
     refused = mt(*TRAIN)
     assert refused.code == 1 and refused.said[0].endswith("--from runs/es-gn")
@@ -210,6 +180,11 @@ def test_a_corrected_corpus_goes_on_from_the_old_run_with_the_sets_it_held_out(r
     left_out = pair_of(new).left_out_places()
     sources = Path("train.es").read_text().splitlines()
     assert not held_out & {letters(src) for line, src in enumerate(sources, 1) if (0, line) not in left_out}
+    Path("runs/es-gn/config.yaml").write_text("x: [")  # a parent that is damaged or gone
+    answer = mt("evaluate", "runs/es-gn-2")
+    assert answer.code == 0 and any("so nothing tells what was forgotten of runs/es-gn" in line for line in answer.said)
+    shutil.rmtree("runs/es-gn")
+    assert mt(*FROM, "--run-dir", "runs/es-gn-2", "--set", "training.max_steps=5").code == 0
 
 
 def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
@@ -230,7 +205,7 @@ def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
     "settings", [["tokenizer.algorithm=bpe"], ["tokenizer.joint=false", "model.tie_embeddings=target"]]
 )
 def test_subwords_of_new_text_join_those_of_the_parent(corpus, mt, settings):
-    sets = [word for one in settings for word in ("--set", one)]
+    sets = options(*settings)
     assert mt(*TRAIN, *sets).code == 0
     Path("new.es").write_text("".join(f"{src}\n".replace("a", "zorimba") for src, _ in corpus[:200]))
     Path("new.gn").write_text("".join(f"{tgt}\n" for _, tgt in corpus[:200]))
@@ -283,16 +258,7 @@ def test_new_rows_begin_as_the_mean_of_those_that_spelt_them_or_of_the_tags_or_o
     assert spelling_ids(tagged, with_tags(tagged, ["<2es>"]), is_src=True) == [[n]]
 
 
-def test_a_run_whose_parent_is_damaged_or_gone_is_evaluated_and_continues(run, mt):
-    assert mt(*FROM).code == 0
-    Path("runs/es-gn/config.yaml").write_text("x: [")
-    answer = mt("evaluate", "runs/es-gn-2")
-    assert answer.code == 0 and any("so nothing tells what was forgotten of runs/es-gn" in line for line in answer.said)
-    shutil.rmtree("runs/es-gn")
-    assert mt(*FROM, "--run-dir", "runs/es-gn-2", "--set", "training.max_steps=5").code == 0
-
-
-def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):
+def test_weights_of_another_shape_begin_anew_and_are_named_and_what_does_not_fit_is_refused(run, mt):
     wider = ["--set", "model.ffn_dim=48", "--run-dir", "runs/wider"]
     answer = mt(*FROM, *wider)
     told = [line for line in answer.said if "randomly initialized: " in line]
@@ -301,17 +267,13 @@ def test_weights_of_another_shape_begin_anew_and_are_named(run, mt):
     answer = mt("train", "train.es", "train.gn", *other, "--from", "runs/es-gn")
     [told] = [line for line in answer.said if "of another shape" in line]
     assert len(told) < 500 and " more" in told
-
-
-def test_a_parent_that_does_not_fit_is_refused_by_name(run, mt):
-    for options, message in (
-        (["--from", "runs/none"], "error: runs/none: no such directory"),
-        (["--from", "runs/es-gn", "--set", "tokenizer.vocab_size=500"], "error: runs/es-gn has another tokenizer"),
+    for parent, run_dir, more, message in (
+        ("runs/none", "runs/new", [], "runs/none: no such directory"),
+        ("runs/none", "runs/es-gn", [], "runs/none: no such directory"),
+        ("runs/es-gn", "runs/new", ["--set", "tokenizer.vocab_size=500"], "runs/es-gn has another tokenizer"),
     ):
-        answer = mt(*TRAIN, *options, "--run-dir", "runs/new")
-        assert answer.code in (1, 2) and answer.said[-1].startswith(message), answer.said
-    answer = mt(*TRAIN, "--from", "runs/nope", "--run-dir", "runs/es-gn")
-    assert answer.code == 1 and answer.said[-1].startswith("error: runs/nope: no such directory")
+        answer = mt(*TRAIN, "--from", parent, "--run-dir", run_dir, *more)
+        assert answer.code in (1, 2) and answer.said[-1].startswith(f"error: {message}"), answer.said
     tokenizer = train_tokenizer([lambda: iter(["x y z", "z y x"] * 9)], "bpe", 300)
     with pytest.raises(RunDirError, match="its tokenizer is no longer that of this run"):
         take_weights(build_model(run.load_config(), tokenizer), tokenizer, run)
@@ -329,15 +291,6 @@ def test_a_changed_or_damaged_parent_hands_nothing_on_before_it_is_mended(run, m
     answer = mt(*command[:-1], "other")
     assert (answer.code, len(answer.said)) == (1, 1) and "damaged" in answer.said[0]
     assert not RunDir(Path("other")).manifest.products
-
-
-def test_a_config_with_other_sections_takes_over_what_it_leaves_open(run, mt):
-    Path("mine.yaml").write_text(
-        "data: {src_lang: es, tgt_lang: gn, train: [train.es, train.gn]}\ntraining: {max_steps: 1}\n"
-    )
-    answer = mt("train", "mine.yaml", "--from", "runs/es-gn", "--set", "training.device=cpu", "--run-dir", "new")
-    assert answer.code == 0 and "begun with the weights of runs/es-gn" in answer.said, answer.said
-    assert RunDir(Path("new")).load_config().model == run.load_config().model
 
 
 def test_other_directions_share_the_held_out_sets_of_a_run_and_are_compared_on_them(run, mt):

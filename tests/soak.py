@@ -20,47 +20,22 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nursery import announced_step, continued_step
 from same_training import differences
+from tiny_trainer import options
 
 REPOSITORY = Path(__file__).parents[1]
-OVERRIDES = {
-    "model.d_model": 32, "model.ffn_dim": 64, "model.n_encoder_layers": 1, "model.n_decoder_layers": 1,
-    "model.dropout": 0.2, "model.attention_dropout": 0.2, "model.ffn_dropout": 0.2, "training.max_steps": 300,
-    "training.batch_tokens": 512, "training.accumulate": 2, "training.learning_rate": 1e-2,
-    "training.warmup_steps": 50, "training.validate_every_steps": 30, "training.n_samples": 1,
-    "training.device": "cpu",
-}  # fmt: skip
+SHORT = [
+    "model.d_model=32", "model.ffn_dim=64", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.dropout=0.2",
+    "model.attention_dropout=0.2", "model.ffn_dropout=0.2", "training.max_steps=300", "training.batch_tokens=512",
+    "training.accumulate=2", "training.learning_rate=1e-2", "training.warmup_steps=50", "training.n_samples=1",
+    "training.validate_every_steps=30", "training.device=cpu",
+]  # fmt: skip
 SENTENCES = [f"{line}\n".encode() for line in ("我有一只猫。", "", "你会说中文吗？", "她比我大三岁。")]
 SIGNALS = [signal.SIGKILL] * 4 + [signal.SIGTERM, signal.SIGINT]
 EXIT_CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-
-
-@dataclass
-class Figures:
-    """What is told at the end."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    extremes: dict[str, list[int]] = field(default_factory=dict)  # the first value and the highest of all later ones
-    failures: list[str] = field(default_factory=list)
-
-    def watch(self, what: str, value: int) -> None:
-        self.extremes.setdefault(what, [value, value])
-        self.extremes[what][1] = max(self.extremes[what][1], value)
-
-    def expect(self, is_so: bool, what: str) -> None:
-        if not is_so:
-            self.failures.append(what)
-            tell(f"FAILED: {what}")
-
-    def line(self, minutes: float) -> str:
-        counts = ", ".join(f"{number:,} {what}" for what, number in self.counts.items())
-        extremes = ", ".join(f"{what} {first:,} -> {most:,}" for what, (first, most) in self.extremes.items())
-        verdict = f"{len(self.failures)} FAILED: {self.failures[0]}" if self.failures else "all as promised"
-        return f"soak of {minutes:.0f} minutes: {verdict}; {counts}; first and highest: {extremes}"
 
 
 def tell(text: str) -> None:
@@ -69,27 +44,42 @@ def tell(text: str) -> None:
 
 class Soak:
     def __init__(self, folder: Path, seed: int):
-        self.folder, self.rng, self.figures = folder, random.Random(seed), Figures()
+        self.folder, self.rng = folder, random.Random(seed)
+        self.counts, self.failures = Counter[str](), list[str]()
+        self.extremes: dict[str, list[int]] = {}  # the first value and the highest of all later ones
         self.straight, self.said = folder / "straight", folder / "said"
+
+    def keep(self, what: str, value: int) -> None:
+        self.extremes.setdefault(what, [value, value])
+        self.extremes[what][1] = max(self.extremes[what][1], value)
+
+    def expect(self, is_so: bool, what: str) -> None:
+        if not is_so:
+            self.failures.append(what)
+            tell(f"FAILED: {what}")
+
+    def figures(self, minutes: float) -> str:
+        counts = ", ".join(f"{number:,} {what}" for what, number in self.counts.items())
+        extremes = ", ".join(f"{what} {first:,} -> {most:,}" for what, (first, most) in self.extremes.items())
+        verdict = f"{len(self.failures)} FAILED: {self.failures[0]}" if self.failures else "all as promised"
+        return f"soak of {minutes:.0f} minutes: {verdict}; {counts}; first and highest: {extremes}"
 
     def mt(self, *arguments: object, **pipes: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "mt_cli", *map(str, arguments)]
-        return subprocess.Popen(command, cwd=REPOSITORY, **pipes)  # type: ignore[call-overload]
+        return subprocess.Popen(command, cwd=REPOSITORY, **pipes)
 
     def ask(self, *arguments: object, stdin: bytes = b"") -> bytes:
         """What a command prints; it must end well."""
         pipe = subprocess.PIPE
         with self.mt(*arguments, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             out, err = process.communicate(stdin)
-        self.figures.expect(process.returncode == 0 and not err.strip(), f"mt {arguments[0]}: {err.decode()[-300:]}")
+        self.expect(process.returncode == 0 and not err.strip(), f"mt {arguments[0]}: {err.decode()[-300:]}")
         return out
 
     def train(self, run: Path) -> subprocess.Popen[bytes]:
-        dev = f"[{self.folder}/dev.zh, {self.folder}/dev.en]"
-        values = {**OVERRIDES, "data.dev": dev}
-        overrides = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        dev = f"data.dev=[{self.folder}/dev.zh, {self.folder}/dev.en]"
         with self.said.open("wb") as said:
-            return self.mt("train", "configs/phrasebook.yaml", "--run-dir", run, *overrides, stderr=said)
+            return self.mt("train", "configs/phrasebook.yaml", "--run-dir", run, *options(*SHORT, dev), stderr=said)
 
     def watch(self, process: subprocess.Popen[bytes], name: str, seconds: float) -> None:
         """Looks at a process until the seconds are over or it ends, and keeps the most that it had."""
@@ -99,9 +89,7 @@ class Soak:
             most = tuple(map(max, most, seen(process.pid)))
             time.sleep(min(0.2, max(0.0, ending - time.monotonic())))
         for what, value in zip(("MiB of", "files open in"), most, strict=True):
-            self.figures.watch(f"{what} {name}", value)
-
-    # One training after the other
+            self.keep(f"{what} {name}", value)
 
     def begin(self) -> float:
         """The training that nothing stops, and what its model says; returns its seconds."""
@@ -136,32 +124,31 @@ class Soak:
             # What comes before the first lines of `mt_cli.__main__` have run is Python's own affair.
             is_traceback = "Traceback" in said
             is_python_starting = is_traceback and number == signal.SIGINT and not re.search("mt_cli/(?!__main__)", said)
-            self.figures.expect(not is_traceback or is_python_starting, said[-500:])
+            self.expect(not is_traceback or is_python_starting, said[-500:])
             went_on = continued_step(said)
             is_lost = went_on < reached and (went_on or "computing in" in said)
-            self.figures.expect(not is_lost, f"step {reached} was saved, went on from {went_on}")
+            self.expect(not is_lost, f"step {reached} was saved, went on from {went_on}")
             reached = max(reached, announced_step(said))
             if code == 0:
                 break
             is_outside = not said or "finished at step" in said  # our handlers are not there yet, or no longer
             others = {1} if is_python_starting else {-number} if is_outside else set()
             expected = {EXIT_CODES[number], *others}
-            self.figures.expect(code in expected, f"exit code {code} after signal {number}: {said[-300:]}")
-            self.figures.counts[f"times {signal.Signals(number).name}"] += 1
+            self.expect(code in expected, f"exit code {code} after signal {number}: {said[-300:]}")
+            self.counts[f"times {signal.Signals(number).name}"] += 1
             if reached and self.rng.random() < 0.2:
                 out = self.ask("translate", run, "--checkpoint", "last", stdin=b"".join(SENTENCES))
-                self.figures.expect(out.count(b"\n") == len(SENTENCES), f"lines of {out!r}")
-                self.figures.counts["translations in between"] += 1
+                self.expect(out.count(b"\n") == len(SENTENCES), f"lines of {out!r}")
+                self.counts["translations in between"] += 1
         else:
             return
         found = differences(run, self.straight)
-        self.figures.expect(not found, f"{run.name} ended unlike the straight training: {found[:5]}")
-        leftovers = [str(file) for file in run.rglob(".tmp-*")]
-        self.figures.expect(not leftovers, f"left over: {leftovers}")
-        self.figures.watch("bytes of a finished run", folder_size(run))
-        self.figures.expect(self.ask("translate", run, stdin=b"".join(SENTENCES)) == self.translation, "translations")
-        self.figures.expect(self.evaluation(run) == self.scores, "scores")
-        self.figures.counts["trainings stopped and continued to the same end"] += 1
+        self.expect(not found, f"{run.name} ended unlike the straight training: {found[:5]}")
+        self.expect(not list(run.rglob(".tmp-*")), f"{run} has temporary files")
+        self.keep("bytes of a finished run", folder_size(run))
+        self.expect(self.ask("translate", run, stdin=b"".join(SENTENCES)) == self.translation, "translations")
+        self.expect(self.evaluation(run) == self.scores, "scores")
+        self.counts["trainings stopped and continued to the same end"] += 1
 
     def keep_translating(self, process: subprocess.Popen[bytes], n_lines: int = 500) -> None:
         """The `mt translate` that never ends gets some more lines, one by one."""
@@ -170,8 +157,8 @@ class Soak:
         for number in range(n_lines):
             process.stdin.write(SENTENCES[number % len(SENTENCES)])
             process.stdin.flush()
-            self.figures.expect(process.stdout.readline() == expected[number % len(expected)], "the lasting translator")
-            self.figures.counts["lines of the lasting translator"] += 1
+            self.expect(process.stdout.readline() == expected[number % len(expected)], "the lasting translator")
+            self.counts["lines of the lasting translator"] += 1
         self.watch(process, "the lasting mt translate", 0.1)
 
     def run(self, minutes: float) -> None:
@@ -186,11 +173,11 @@ class Soak:
                 self.keep_translating(translator)
                 self.stop_and_continue(run, straight_seconds, lambda: time.monotonic() < ending)
                 shutil.rmtree(run, ignore_errors=True)
-                tell(f"after training {number}: {self.figures.line(minutes)}")
+                tell(f"after training {number}: {self.figures(minutes)}")
             translator.stdin.close()
-        self.figures.expect(translator.returncode == 0, "the lasting translator ended badly")
-        for what, (first, most) in self.figures.extremes.items():
-            self.figures.expect(most <= first * 1.1 + 5, f"{what} grew from {first:,} to {most:,}")
+        self.expect(translator.returncode == 0, "the lasting translator ended badly")
+        for what, (first, most) in self.extremes.items():
+            self.expect(most <= first * 1.1 + 5, f"{what} grew from {first:,} to {most:,}")
 
 
 def seen(pid: int) -> tuple[int, int]:
@@ -216,8 +203,8 @@ def main() -> None:
         try:
             soak.run(arguments.minutes)
         finally:
-            print(soak.figures.line(arguments.minutes), flush=True)
-    sys.exit(1 if soak.figures.failures else 0)
+            print(soak.figures(arguments.minutes), flush=True)
+    sys.exit(1 if soak.failures else 0)
 
 
 if __name__ == "__main__":

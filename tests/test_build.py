@@ -21,8 +21,6 @@ from mt_cli.errors import DataError, RunDirError
 from mt_cli.run.manifest import Made, Manifest, sha256_of_json
 from mt_cli.run.run_dir import RunDir
 
-FEW = ("training.max_steps=1", "training.n_samples=0")
-
 
 def prepared(*settings: str, run: str = "run") -> PreparedData:
     return prepare(load_config(Path("tiny.yaml"), list(settings)), RunDir(Path(run)))
@@ -65,23 +63,6 @@ def test_other_settings_before_the_first_checkpoint_make_what_depends_on_them_an
     assert len(shorter.train) < len(data.train) and shorter.tokenizer.sha256 == data.tokenizer.sha256
     assert prepared("tokenizer.algorithm=bpe").tokenizer.sha256 != data.tokenizer.sha256
     assert content(prepared()) == content(data)
-
-
-def test_a_run_with_checkpoints_refuses_another_manifest(tiny):
-    trainer_of(Path("run"), *FEW).train()
-    whole = Path("run/run.json").read_text()
-    for damaged, message in (
-        (whole.replace("max_length", "min_length"), "damaged"),
-        ("{}", "damaged"),
-        (None, "missing"),
-    ):
-        Path("run/run.json").write_text(damaged) if damaged else Path("run/run.json").unlink()
-        with pytest.raises(RunDirError, match=rf"run\.json: {message}"):
-            prepared(*FEW)
-    prepared("tokenizer.algorithm=bpe", run="other")
-    shutil.copy("other/run.json", "run/run.json")
-    with pytest.raises(RunDirError, match=r"damaged or missing|run\.json: not of this run"):
-        trainer_of(Path("run"), *FEW)
 
 
 def test_targets_keep_their_no_break_spaces(tiny, make_model):
@@ -281,3 +262,16 @@ def test_a_run_translates_with_nothing_that_is_damaged_or_was_edited(damaged, mt
     (run / "run.json").write_text(json.dumps({**content, "sha256": sha256_of_json(content["products"])}))
     answer = mt("translate", run, stdin=b"the cat\n")
     assert answer.code == 1 and "run.json: not of this run's checkpoints; restore it from a copy" in answer.said[-1]
+
+
+def test_a_run_with_checkpoints_refuses_another_manifest(damaged):
+    manifest = damaged("trained", "run.json", is_lost=True) / "run.json"
+    for content, message in (("", "missing"), ("{}", "damaged")):
+        if content:
+            manifest.write_text(content)
+        with pytest.raises(RunDirError, match=rf"run\.json: {message}"):
+            prepared(*SHORT, run="trained")
+    prepared(*SHORT, "tokenizer.algorithm=bpe", run="other")
+    shutil.copy("other/run.json", manifest)
+    with pytest.raises(RunDirError, match=r"damaged or missing|run\.json: not of this run"):
+        trainer_of(Path("trained"), *SHORT)

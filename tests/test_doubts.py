@@ -15,7 +15,6 @@ from mt_cli.data.reading import CorpusProfile, Sentence, Style
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, SourcePart, Translation
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.attention import CrossAttention
 from mt_cli.explain.doubts import changed_numbers, explain_lines, find_doubts, lost_placeholders, to_json
 from mt_cli.run.run_dir import RunDir
 
@@ -47,7 +46,7 @@ def found(translator: Translator, source: str, output: str, received: float = 1.
     src_ids, tgt_ids = translator.encode_pair(source, output)
     hypothesis = Hypothesis(options.get("ids", tgt_ids), 0.0, options.get("is_complete", True))
     part = SourcePart("", tuple(src_ids), source, (), (), Sentence("", source, ""))
-    own, n_parts = CrossAttention(torch.full((1, len(src_ids) + 1), received), []), options.get("n_parts", 1)
+    own, n_parts = torch.full((1, len(src_ids) + 1), received), options.get("n_parts", 1)
     translation = Translation(source, [output], [0.0], [Part(part, [hypothesis])] * n_parts)
     doubts = find_doubts(translator, translation, [own] * n_parts)
     assert doubts == sorted(doubts) and len(doubts) == len(dict(doubts))

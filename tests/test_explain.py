@@ -25,7 +25,8 @@ from mt_cli.decoding.parts import Part, SourcePart
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain import page as module
-from mt_cli.explain.attention import AttentionMaps, attention_maps, cross_attention, trace, trace_steps
+from mt_cli.explain.attention import AttentionMaps, attention_maps, trace, trace_steps
+from mt_cli.explain.doubts import align, explain_lines
 from mt_cli.explain.page import AttentionPage, safe_json
 from mt_cli.run.checkpoint import build_model
 
@@ -151,11 +152,11 @@ def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator):
 def test_attention_in_a_batch_is_that_of_each_part_alone(translator):
     translations = translator.translations([LINES[0], " ", " ".join(LINES[:2]), LINES[2]])
     assert {len(one.parts) for one in translations} >= {0, 1, 2}
-    for translation, attention in zip(translations, cross_attention(translator, translations), strict=True):
+    for translation, attention, *_ in explain_lines(translator, translations):
         for part, own in zip(translation.parts, attention, strict=True):
             maps = attention_maps(translator, part)
-            torch.testing.assert_close(own.received, maps.cross.mean((0, 1)).sum(0))
-            assert own.alignment == maps.alignment
+            torch.testing.assert_close(own, maps.cross.mean((0, 1)))
+            assert align(own, part.hypotheses[0].ids_with_end) == maps.alignment
 
 
 # The page ------------------------------------------------------------------------------------------------------------

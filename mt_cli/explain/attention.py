@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,15 +12,14 @@ from torch import Tensor
 from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
-from mt_cli.decoding import alignment
 from mt_cli.decoding.greedy import next_log_probs, refuse_nan
-from mt_cli.decoding.parts import Part, Translation
+from mt_cli.decoding.parts import Part
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import column_width
+from mt_cli.explain.doubts import Alignment, align
 
 _SHOWN = str.maketrans(SYMBOLS, "①②③④⑤⑥⑦⑧")  # a browser shows no symbols of spans
 _N_SHOWN = 5  # of the most probable next pieces
-Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
 @dataclass(frozen=True)
@@ -61,38 +58,12 @@ def attention_maps(translator: Translator, part: Part) -> AttentionMaps:
         encoder=encoder,
         decoder=decoder,
         cross=cross,
-        alignment=_align(cross.mean((0, 1)), tgt_ids),
+        alignment=align(cross.mean((0, 1)), tgt_ids),
     )
 
 
 def _visible(pieces: Sequence[str]) -> list[str]:
     return [piece.translate(_SHOWN) for piece in pieces]
-
-
-def _align(weights: Tensor, tgt_ids: list[int]) -> Alignment:
-    """Links each target piece to the source piece that it attends to most, by weights (T,S)."""
-    n_pieces = len(tgt_ids) - tgt_ids.count(EOS_ID)
-    return [(src, tgt) for tgt, src in enumerate(weights[:n_pieces, :-1].argmax(-1).tolist())]
-
-
-class CrossAttention(NamedTuple):
-    """How the best translation of a part attended to its source, by the mean of all heads and layers."""
-
-    weights: Tensor  # (T,S)
-    alignment: Alignment
-
-    @property
-    def received(self) -> Tensor:
-        """(S,) the attention that each source piece got from all target pieces together."""
-        return self.weights.sum(0)
-
-
-def cross_attention(translator: Translator, translations: Sequence[Translation]) -> list[list[CrossAttention]]:
-    """For each line, how each of its parts was attended to. It works in batches, unlike `attention_maps`."""
-    pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
-    weights = alignment.cross_attention(translator.model, pairs)
-    found = (CrossAttention(one, _align(one, tgt)) for one, (_, tgt) in zip(weights, pairs, strict=True))
-    return [list(islice(found, len(one.parts))) for one in translations]
 
 
 # Greedy search, shown step by step ------------------------------------------------------------------------------------

@@ -9,17 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import NamedTuple
+
+from torch import Tensor
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import is_letter, words
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import TERM_SYMBOLS
 from mt_cli.data.spelling import Respelling
+from mt_cli.data.tokenizer import EOS_ID
+from mt_cli.decoding.alignment import cross_attention
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.terms import without_annotations
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.attention import CrossAttention, cross_attention
 
 _MIN_LOOP_TOKENS = 4  # tokens that repeat those directly before them; a doubled word of up to three pieces is no loop
 _MAX_LOOP_PERIOD = 16  # tokens; a longer stretch does not come twice within the length of a sentence
@@ -29,6 +33,9 @@ MIN_ATTENTION = 0.25  # of the attention that a token of the source can expect
 _LARGEST_IN_WORDS = 12  # numbers up to here are often written as words, in one language or the other
 _MAX_DIGITS = 100  # of a number that are compared: Python reads no more than 4,300
 _MAX_SHOWN = 10  # words or characters that a doubt names
+
+
+Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
 class Doubt(NamedTuple):
@@ -43,18 +50,28 @@ class ExplainedLine(NamedTuple):
     """A line's translation, and what explains its best hypothesis."""
 
     translation: Translation
-    attention: list[CrossAttention]  # for each part of the line
+    attention: list[
+        Tensor
+    ]  # (T,S) for each part: of each target piece to the source's, the mean of all heads and layers
     doubts: list[Doubt]
     chrf: float | None = None  # estimated
 
 
 def explain_lines(translator: Translator, translations: list[Translation]) -> list[ExplainedLine]:
-    attention = cross_attention(translator, translations)
+    pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
+    weights = cross_attention(translator.model, pairs)
+    attention = [list(islice(weights, len(one.parts))) for one in translations]
     doubts = [find_doubts(translator, *of_line) for of_line in zip(translations, attention, strict=True)]
     return list(map(ExplainedLine, translations, attention, doubts))
 
 
-def find_doubts(translator: Translator, translation: Translation, attention: Sequence[CrossAttention]) -> list[Doubt]:
+def align(weights: Tensor, tgt_ids: Sequence[int]) -> Alignment:
+    """Links each target piece to the source piece that it attends to most, by weights (T,S)."""
+    n_pieces = len(tgt_ids) - tgt_ids.count(EOS_ID)
+    return [(src, tgt) for tgt, src in enumerate(weights[:n_pieces, :-1].argmax(-1).tolist())]
+
+
+def find_doubts(translator: Translator, translation: Translation, attention: Sequence[Tensor]) -> list[Doubt]:
     """The doubts about a line's best translation, one of each kind, sorted. `attention`: of each part."""
     found = list[tuple[str, str]]()
     for part, own in zip(translation.parts, attention, strict=True):
@@ -63,7 +80,7 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
     return [Doubt(kind, detail) for kind, detail in sorted(dict(reversed(found)).items())]  # the first of each kind
 
 
-def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttention) -> Iterator[tuple[str, str]]:
+def _doubts_of_part(translator: Translator, part: Part, attention: Tensor) -> Iterator[tuple[str, str]]:
     tokenizer, best = translator.tokenizer, part.hypotheses[0]
     n_tokens, stretch = _longest_loop(best.ids)
     # The translation of a source that repeats itself repeats itself too.
@@ -84,10 +101,10 @@ def _doubts_of_part(translator: Translator, part: Part, attention: CrossAttentio
         for i, piece in enumerate(tokenizer.src_pieces(part.src_ids))
         if i == 0 or piece.startswith("▁") or not (is_spaced or piece.startswith("<0x"))
     ]
-    unattended = []
+    unattended, received = [], attention.sum(0)
     for first, end in zip(starts, [*starts[1:], len(part.src_ids)], strict=True):
         word = tokenizer.decode_src(part.src_ids[first:end])
-        is_little = float(attention.received[first:end].sum()) < MIN_ATTENTION * expected
+        is_little = float(received[first:end].sum()) < MIN_ATTENTION * expected
         if is_little and any(map(str.isalnum, word)) and not {*TERM_SYMBOLS} & {*word}:
             unattended.append(word)
     if unattended:
@@ -204,7 +221,7 @@ def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
             hypotheses.append({"text": text, "score": round(score, 6), "tokens": tokens, "token_scores": rounded})
         links, n_src, n_tgt = list[str](), 0, 0
         for part, own in zip(translation.parts, attention, strict=True):
-            links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in own.alignment]
+            links += [f"{n_src + src}-{n_tgt + tgt}" for src, tgt in align(own, part.hypotheses[0].ids_with_end)]
             n_src += len(part.src_ids)
             n_tgt += len(part.hypotheses[0].ids_with_end)
         found = {

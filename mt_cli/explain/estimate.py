@@ -105,7 +105,7 @@ def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequen
             log_probs += next(scores)[: len(part.hypotheses[0].ids_with_end)]
             src_ids += part.src_ids
             n_tgt += len(part.hypotheses[0].ids) + 1
-            n_unattended += int((attention.received[: len(part.src_ids)] < MIN_ATTENTION * ratio).sum())
+            n_unattended += int((attention.sum(0)[: len(part.src_ids)] < MIN_ATTENTION * ratio).sum())
         n_src, clipped = len(src_ids) + len(parts), np.maximum(log_probs or [0.0], _LOWEST_LOG_PROB)
         rows.append(
             [

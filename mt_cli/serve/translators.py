@@ -249,7 +249,7 @@ def _attention(served: Served, line: ExplainedLine, source: Sequence[str], targe
     for part, attention in zip(line.translation.parts, line.attention, strict=True):
         own_src, of_src = words_of(tokenizer.src_pieces(part.src_ids[n_tags:]))
         own_tgt, of_tgt = words_of(tokenizer.tgt_pieces(part.hypotheses[0].ids))
-        weights = attention.weights[: of_tgt.shape[1], n_tags : n_tags + of_src.shape[1]].double().numpy()
+        weights = attention[: of_tgt.shape[1], n_tags : n_tags + of_src.shape[1]].double().numpy()
         blocks.append(of_tgt @ weights @ of_src.T / np.maximum(of_tgt.sum(1, keepdims=True), 1))
         src_words += [word.text for word in own_src]
         tgt_words += [word.text for word in own_tgt]

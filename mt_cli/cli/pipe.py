@@ -144,8 +144,7 @@ def _read_arriving(source: io.RawIOBase, is_interactive: bool) -> Iterator[list[
 
 @contextlib.contextmanager
 def _delayed_ctrl_c() -> Iterator[None]:
-    """Raises KeyboardInterrupt after the block, so that a line is whole; a second Ctrl-C at once: a full pipe may
-    stay."""
+    """Raises KeyboardInterrupt after the block, so that a line is whole; a second one at once: a full pipe may stay."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # Ctrl-C does not raise KeyboardInterrupt
         yield
         return

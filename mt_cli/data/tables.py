@@ -222,8 +222,7 @@ def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
 
 
 def _is_surely_quoted(rows: list[Cells]) -> bool:
-    """Of a .tsv, in which quotes can belong to the text: where all of them follow the rules of spreadsheets, and quotes were
-    needed or all cells have them."""
+    """Of a .tsv, whose text may have quotes: where all follow the rules of spreadsheets, and were needed or are everywhere."""
     cells = [cell for row in rows for cell in row if cell and not cell.isnumeric()]
     begun = [cell for cell in cells if cell.startswith('"')]
     is_regular = bool(begun) and all(re.fullmatch('"(?:[^"]|"")*"', cell) for cell in begun)

@@ -20,8 +20,7 @@ _SINGLE_SPACE = re.compile(r"""<text:s(?: text:c=["']1["'])?\s*/>""")
 
 
 def read(content: bytes, name: str) -> Archive:
-    """Parts that have no text stay as they are, macros and pictures among them. Raises DataError for an archive or XML that is
-    damaged or hostile, and for tracked changes."""
+    """Parts without text stay as they are. Raises DataError for what is damaged or hostile, and for tracked changes."""
     archive = Archive(content, name)
     for part in filter(_PARTS.fullmatch, archive.names()):
         document = (DocxPart if part.startswith("word/") else OdtPart)(archive.read(part), f"{name} {part}")
@@ -97,8 +96,7 @@ class DocxPart(XmlDocument):
                 )
 
     def _marked(self, container: Element, codes: dict[str, tuple[int, int]], looks: dict[str, str]) -> tuple[str, str]:
-        """The text of a paragraph, or of a link in it, and its usual look. What its tags stand for, and the looks that they
-        have, are added to `codes` and `looks`."""
+        """The text of a paragraph, or of a link in it, and its usual look. Its tags are added to `codes` and `looks`."""
         pieces, n_letters = self._pieces(list(container.children)), Counter[str]()
         for piece in pieces:
             n_letters[piece.look] += (piece.end - piece.start) * (piece.kind == "text")

@@ -170,8 +170,7 @@ def lost_placeholders(source: str, translation: str) -> list[str]:
 
 
 def changed_numbers(source: str, translation: str) -> str:
-    """The numbers that the translation lacks or has alone, in digits of any script; small ones do not count. `1,000`
-    and `1.000` are the same, as are `10:30` and `10.30`."""
+    """The numbers that one side lacks, in digits of any script, without small ones; `1,000` is `1.000`, `10:30` is `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
     return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)

@@ -31,8 +31,7 @@ def refuse_page(file: Path, option: str, replaced: bytes = b"") -> None:
 
 
 def write_page(file: Path, name: str, data: str, **values: Any) -> None:
-    """Fills the template explain/`name`.html with `values`. `data`, as `safe_json` makes it, is for its script. Raises RunDirError
-    when the disk is full or the folder cannot be written."""
+    """Fills explain/`name`.html with `values`, and with `data` (of `safe_json`) for its script. Raises RunDirError."""
     script, style = (
         "".join((_PACKAGE / f"explain/{stem}.{kind}").read_text("utf-8") for stem in ("page", name))
         for kind in ("js", "css")

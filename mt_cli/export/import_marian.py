@@ -95,8 +95,7 @@ def import_marian(path: Path, run: RunDir, src_lang: str | None, tgt_lang: str |
 
 
 def _read(file: Path, n_bytes: int = _MAX_BYTES) -> bytes:
-    """The beginning of a file. Raises CheckpointError for one that is missing or not fetched, RunDirError for no
-    file."""
+    """The beginning of a file. Raises CheckpointError for one that is missing or not fetched, RunDirError for no file."""
     try:
         refuse_special_file(file)
         with file.open("rb") as handle:

@@ -36,8 +36,7 @@ _N_COLUMNS, _N_ROWS = 8, 8  # of weights and of activations that the product tak
 
 
 def write_offline(loaded: Sequence[LoadedModel], file: Path) -> None:
-    """The page of one model that was loaded for each of its directions. Raises UsageError for what a page cannot do, and
-    RunDirError when it cannot be written."""
+    """The page of one model, loaded for each direction. Raises UsageError for what a page cannot do, and RunDirError."""
     write_text(file, page_of(loaded))
 
 
@@ -93,8 +92,7 @@ class _Packer:
         return {"gamma": self.floats(norm.gamma), "beta": self.floats(norm.beta)} if hasattr(norm, "gamma") else None
 
     def matrix(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None] = (None,)) -> dict[str, Any]:
-        """Several matrices with one input as one, in 8 bits with a scale for each row. A convolution of kernel 1 is a matrix
-        with one more dimension."""
+        """Matrices (or convolutions of kernel 1) with one input as one, in 8 bits with a scale for each row."""
         key = weights[0].data_ptr()
         if key not in self._known:
             values = np.concatenate([weight.detach().float().cpu().flatten(1).numpy() for weight in weights])

@@ -183,8 +183,7 @@ def _mark(run: Path) -> list[object]:
 
 
 def _closest(asked: str, known: Sequence[str]) -> str | None:
-    """The known code that is asked for: the same one, or without its region or script, or one of the same language that is
-    written in no other script."""
+    """The same code; or the one without region or script; or one of the same language that is in no other script."""
     parts = asked.replace("_", "-").casefold().split("-")
     by_name = {code.casefold(): code for code in reversed(known)}
     for n in range(len(parts), 0, -1):

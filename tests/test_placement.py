@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mt_cli.decoding.alignment import Word, placed
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.placement import Mark, Word, placed
+from mt_cli.decoding.parts import Mark
 from mt_cli.decoding.translator import Translator
 
 WORDS = [Word(" " if i else "", word) for i, word in enumerate(["A", "B", "D", "C1", "C2"])]

@@ -16,11 +16,9 @@ import pytest
 import torch
 
 from mt_cli.data.batching import source_batch
-from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.constraints import Constraints
-from mt_cli.decoding.ensemble import Ensemble
+from mt_cli.decoding.beam import Constraints, beam_search
+from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.sampling import draw, sample
-from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Searcher
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError

@@ -14,7 +14,7 @@ from mt_cli.augment.variation import varied
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import N_SYMBOLS, SYMBOLS, held, hold, hold_pair, numbered_anew, numbered_back, put_back
 from mt_cli.data.tokenizer import EOS_ID
-from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.beam import Constraints
 from mt_cli.evaluation.robustness import with_typing_errors
 
 

@@ -22,7 +22,7 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import TERM_BEGIN, TERM_END, TERM_SYMBOLS
 from mt_cli.data.tokenizer import train_tokenizer, with_tags
 from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.scoring import token_scores
+from mt_cli.decoding.ensemble import token_scores
 from mt_cli.decoding.search import Request, Searcher
 from mt_cli.decoding.term_search import Phrase, TermBeams, phrases_of
 from mt_cli.decoding.terms import Glossary, annotation, unused, without_annotations

@@ -1,6 +1,6 @@
 """Which source words the words of a translation attended to, and what is placed by that: tags, and spans that were lost.
 
-Letters in shapes: S source pieces, T target pieces, both without end symbol.
+Letters in shapes: S source pieces or words, T target pieces or words, all without end symbol.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,13 +20,24 @@ from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequen
 from mt_cli.data.normalize import UNSPACED
 from mt_cli.data.spans import SYMBOLS, held, numbered_back
 from mt_cli.data.tokenizer import BOS_ID, Tokenizer
-from mt_cli.decoding.parts import Part, SourcePart
-from mt_cli.decoding.placement import Mark, Weights, Word, placed
+from mt_cli.decoding.parts import Mark, Part, SourcePart
 from mt_cli.model.transformer import Transformer
+
+Weights = npt.NDArray[np.float64]
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
 _OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>", re.DOTALL)
+_LEAST_SHARE = 0.65  # of a word's links, from which on it belongs to a content
+_VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
+)  # that HTML never closes
+
+
+class Word(NamedTuple):
+    space: str  # before it
+    text: str
 
 
 @torch.inference_mode()
@@ -32,7 +45,7 @@ def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Seq
     """For each pair of ids, with the target's end symbol if it has one, the weights (T,S) of its target tokens for the source's
     and for its end symbol: the mean of all heads and layers."""
     found = dict[int, Tensor]()
-    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]) if pairs else ():
+    for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(model.device) for t in source_batch([pairs[i][0] for i in chosen]))
         tgt_in = pad([[BOS_ID, *pairs[i][1][:-1]] for i in chosen]).to(model.device)
         memory, _ = model.encode(src_ids, src_mask)
@@ -46,34 +59,26 @@ def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Seq
 def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> Iterator[list[str]]:
     """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
     write is placed by its attention."""
-    sources = [_cut_at_marks(part.source, tokenizer, model) for part in parts]
-    drafts = [
-        (source, one, tokenizer.decode_tgt(one.ids))
-        for source, part in zip(sources, parts, strict=True)
-        for one in part.hypotheses
-    ]
-    unfinished = [(source.ids, one.ids_with_end) for source, one, text in drafts if not _is_whole(source, text)]
+    drafts, unfinished = list[tuple[SourcePart, list[int], str | None]](), list[tuple[Sequence[int], list[int]]]()
+    for part in parts:
+        source = part.source
+        if source.marks:  # a piece that crosses one would belong to both sides
+            ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
+            source = replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
+        for one in part.hypotheses:
+            text = tokenizer.decode_tgt(one.ids)
+            is_whole = not source.marks and sorted(held(source.text)) == sorted(held(text))  # each symbol is there once
+            drafts.append((source, one.ids, text if is_whole else None))
+            if not is_whole:
+                unfinished.append((source.ids, one.ids_with_end))
     weights = cross_attention(model, unfinished)
     texts = (
-        numbered_back(source.sentence.written(text), source.symbols)
-        if _is_whole(source, text)
-        else _written_by_alignment(source, one.ids, next(weights), tokenizer)
-        for source, one, text in drafts
+        _written_by_alignment(source, ids, next(weights), tokenizer)
+        if text is None
+        else numbered_back(source.sentence.written(text), source.symbols)
+        for source, ids, text in drafts
     )
     return ([next(texts) for _ in part.hypotheses] for part in parts)
-
-
-def _cut_at_marks(source: SourcePart, tokenizer: Tokenizer, model: Transformer) -> SourcePart:
-    """The part in pieces of which none crosses a mark, where the model can read so many: one would belong to both sides."""
-    if not source.marks:
-        return source
-    ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
-    return replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
-
-
-def _is_whole(source: SourcePart, translation: str) -> bool:
-    """Whether a translation has the symbol of each span of its source once, and nothing else is to be put into it."""
-    return not source.marks and sorted(held(source.text)) == sorted(held(translation))
 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
@@ -103,7 +108,7 @@ def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: T
 def _word_weights(
     source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer
 ) -> tuple[list[Word], list[Word], Weights]:
-    """The words of both sides, and the attention of each target word for each of the source."""
+    """The words of both sides, and the attention (T,S) of each target word for each of the source."""
     n_tags = len(tokenizer.src_tags)
     src_words, of_src = words_of(tokenizer.src_pieces(source.ids[n_tags:]))
     tgt_words, of_tgt = words_of(tokenizer.tgt_pieces(tgt_ids))
@@ -152,3 +157,102 @@ def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
     for word, own in enumerate(members):
         groups[word, own] = 1
     return words, groups
+
+
+# Marks -----------------------------------------------------------------------------------------------------------------
+
+
+def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> str:
+    """The translation `words` (T) with its marks, which come in the order of the source, where `weights` (T,S) say: how much
+    each target word attended to each source word.
+
+    A pair of tags goes around the words that its content is aligned with, a single mark where the fewest links cross it. What
+    is around all stays so, what is nested stays nested.
+    """
+    closed_by = _pairs_of_tags(marks)
+
+    def rendered(first: int, behind: int, source: tuple[int, int], target: tuple[int, int]) -> str:
+        """The words of the stretch `target` with those marks, from `first` on, that stand in `source`."""
+        stretches, own = list[tuple[int, int]](), list[tuple[int, int]]()
+        while first < behind:
+            own.append((first, closed_by.get(first, first)))
+            start, end = (marks[number].place for number in own[-1])
+            if start == end:
+                stretches.append((_best_place(weights, start, target, stretches),) * 2)
+            else:
+                is_all = (start, end) == source
+                stretches.append(target if is_all else _best_stretch(weights, (start, end), target, stretches))
+            first = own[-1][1] + 1
+        text, (here, last), gap = "", target, ""  # what stands before the next word or mark
+
+        def add(addition: str, own_gap: str, next_gap: str | None) -> None:
+            nonlocal text, gap
+            text += (own_gap if text else "") + addition
+            gap = (words[here].space if here < last else "") if next_gap is None else next_gap
+
+        for (start, end), (opening, closing) in sorted(zip(stretches, own, strict=True), key=lambda one: one[0]):
+            while here < start:
+                here += 1
+                add(words[here - 1].text, gap, None)
+            mark = marks[opening]
+            if opening == closing:
+                own_gap = " " if mark.has_space_before else "" if mark.has_space_after else gap
+                add(mark.symbol, own_gap, " " if mark.has_space_after and start != last else "")
+            else:
+                inner = rendered(opening + 1, closing, (mark.place, marks[closing].place), (start, end))
+                here = end
+                add(f"{mark.symbol}{inner}{marks[closing].symbol}", gap, gap if start == end else None)
+        while here < last:
+            here += 1
+            add(words[here - 1].text, gap, None)
+        return text
+
+    return rendered(0, len(marks), (0, weights.shape[1]), (0, len(words)))
+
+
+def _pairs_of_tags(marks: Sequence[Mark]) -> dict[int, int]:
+    """The numbers of tags that belong together, as their opening and closing one; all other marks stand alone."""
+    pairs, opened = dict[int, int](), list[tuple[str, int]]()
+    for number, mark in enumerate(marks):
+        tag = _TAG.fullmatch(mark.span)
+        if tag is None or tag[3] or (name := tag[2].lower()) in _VOID:
+            continue
+        if not tag[1]:
+            opened.append((name, number))
+        elif any(name == other for other, _ in opened):
+            while opened[-1][0] != name:  # it is closed nowhere
+                opened.pop()
+            pairs[opened.pop()[1]] = number
+    return pairs
+
+
+def _best_stretch(
+    weights: Weights, source: tuple[int, int], target: tuple[int, int], taken: Sequence[tuple[int, int]]
+) -> tuple[int, int]:
+    """The target words, of those that are free, that are linked most with the source words: the stretch of the largest sum of
+    the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are linked (Liang et
+    al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others more."""
+    links = weights**2 / np.maximum(weights.sum(0), 1e-9)
+    share = links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9) - _LEAST_SHARE
+    # Between two words of the content another's costs less than one of these.
+    share = np.maximum(share, _LEAST_SHARE - 0.99)
+    for stretch in taken:
+        share[slice(*stretch)] = -np.inf
+    best, total, start = (-np.inf, target[1], target[1]), -np.inf, target[0]
+    for word in range(*target):
+        if total < 0:
+            total, start = 0.0, word
+        total += share[word]
+        if total > best[0]:
+            best = total, start, word + 1
+    return best[1:]
+
+
+def _best_place(weights: Weights, place: int, target: tuple[int, int], taken: Sequence[tuple[int, int]]) -> int:
+    """Between which target words the fewest links cross a mark before the source word `place`."""
+    behind = weights[:, place:].sum(1) / np.maximum(weights.sum(1), 1e-9)
+    first, last = target
+    costs = np.array([behind[first:at].sum() + (1 - behind[at:last]).sum() for at in range(first, last + 1)])
+    for start, end in taken:
+        costs[start + 1 - first : max(start + 1, end) - first] = np.inf
+    return first + int(np.argmin(costs))

@@ -1,7 +1,4 @@
-"""A line is translated in parts that the model can read at once: splits it into these, and says what stands around them.
-
-Most lines are one part. This file knows text and tokens, not models.
-"""
+"""A line is translated in parts that the model can read at once: splits it into these, and says what stands around them."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
 from mt_cli.data.normalize import edge_spaces, normalize
@@ -17,7 +15,6 @@ from mt_cli.data.spans import HELD, N_SYMBOLS, Markup, escaped, held, numbered_a
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
-from mt_cli.decoding.placement import Mark
 from mt_cli.decoding.terms import Glossary, Hit, annotation, unused
 
 _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter parts would lose their context
@@ -25,6 +22,16 @@ _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter part
 _MIN_SHARE_OF_SEVERAL = 0.01
 LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _SYMBOL, _TAG = re.compile(f"({HELD})"), re.compile("<[^<>]*>")
+
+
+class Mark(NamedTuple):
+    """A tag or another span, which stands in the source before the word of number `place`."""
+
+    symbol: str  # what is put into the translation
+    span: str  # what it stands for
+    place: int
+    has_space_before: bool = False
+    has_space_after: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,9 +105,8 @@ class LineSplitter:
         self.saw_several_sentences, self.abbreviations = True, tuple[str, ...]()
         self.respell = Respelling(profile.spelling if profile is not None else {})
         self.space = " " if writes_spaces_between_sentences(tgt_lang) else ""
-        self._keeps_edges = profile is not None
+        self._keeps_edges, self._reader = profile is not None, Reader(None)
         if profile is None:
-            self._reader = Reader(None)
             return
         self.max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
         self.saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
@@ -109,12 +115,7 @@ class LineSplitter:
 
     def split(self, line: str, markup: Markup | None = None) -> SourceLine:
         """The parts in which a line is translated: usually one, none for a blank line and for text of which the tokenizer
-        keeps nothing, as an imported one may.
-
-        A line with several sentences is split into sentences if it is longer than any training line, or if training
-        lines held one sentence each: a model that never saw several sentences translates only the first one. A sentence
-        longer than any training line is split near its middle. A line break within the line divides it, and is kept.
-        """
+        keeps nothing, as an imported one may. A line break within the line divides it, and is kept."""
         parts, spans, gap = list[SourcePart](), list[str](), ""
         for text in LINE_BREAK.split(line):
             if not text.strip():
@@ -123,7 +124,10 @@ class LineSplitter:
             first, last = edge_spaces(text) if self._keeps_edges else ("", "")
             gap += first
             visible = self._reader.visible(text, spans, markup)
-            for number, one in enumerate(self._sentences(self.respell(normalize(visible)))):
+            text = self.respell(normalize(visible))
+            # A model that never saw several sentences, or none of this length, would translate the first one alone.
+            is_one = self.saw_several_sentences and self._encode_if_short(numbered_anew(text)[0]) is not None
+            for number, one in enumerate([text] if is_one else sentences(text, self.abbreviations)):
                 n_of_markup = len(spans)
                 sentence = self._reader.sentence(one, spans)
                 if markup is not None:  # what the tokenizer does not know is text, unlike tags
@@ -136,32 +140,23 @@ class LineSplitter:
             gap += last
         return SourceLine(parts, gap, spans, markup is not None)
 
-    def _sentences(self, text: str) -> list[str]:
-        if self.saw_several_sentences and self._encode_if_short(numbered_anew(text)[0]) is not None:
-            return [text]
-        return sentences(text, self.abbreviations)
-
     def _parts(self, text: str, sentence: Sentence, spans: Sequence[str]) -> Iterator[SourcePart]:
         """A sentence, which is cut near its middle until each part is short enough for the model, and has few spans."""
-        plain, marks = self._without_marks(text, spans)
-        plain, own = numbered_anew(plain)
+        plain, marks = "", list[Mark]()
+        for piece, following in pairwise([*_SYMBOL.split(text), ""]):
+            span = put_back(piece, spans) if held(piece) else ""
+            # The model does not read tags, nor any span where the tokenizer has no symbols.
+            if not span or (self._tokenizer.symbol_ids and not _TAG.fullmatch(span)):
+                plain += piece.lstrip() if plain.endswith(" ") else piece
+            else:
+                marks.append(Mark(piece, span, len(plain), plain.endswith(" "), following.startswith(" ")))
+        plain, own = numbered_anew(plain.strip())
         ids = self._encode_if_short(plain)
         if len(text) > 1 and (ids is None or len(own) > N_SYMBOLS):
             for half in halves(text):
                 yield from self._parts(half, sentence, spans)
         elif ids := ids or self._tokenizer.encode_src(plain):  # one character can take several byte pieces
-            yield SourcePart("", tuple(ids), plain, tuple(own), marks, sentence)
-
-    def _without_marks(self, text: str, spans: Sequence[str]) -> tuple[str, tuple[Mark, ...]]:
-        """The text without the spans that the model does not read: tags, and all where the tokenizer has no symbols."""
-        plain, marks = "", list[Mark]()
-        for piece, following in pairwise([*_SYMBOL.split(text), ""]):
-            span = put_back(piece, spans) if held(piece) else ""
-            if not span or (self._tokenizer.symbol_ids and not _TAG.fullmatch(span)):
-                plain += piece.lstrip() if plain.endswith(" ") else piece
-            else:
-                marks.append(Mark(piece, span, len(plain), plain.endswith(" "), following.startswith(" ")))
-        return plain.strip(), tuple(marks)
+            yield SourcePart("", tuple(ids), plain, tuple(own), tuple(marks), sentence)
 
     def _encode_if_short(self, text: str) -> list[int] | None:
         """None for text of more than `max_tokens` tokens."""

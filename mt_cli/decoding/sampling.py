@@ -1,9 +1,6 @@
 """Sampling: the next token drawn by its probability, from all tokens, the k most probable, or the fewest that make up p
 (Fan et al. 2018; Holtzman et al. 2020).
 
-Every sentence has its own random numbers, so that a sample depends on its seeds and not on the other sentences of the
-batch.
-
 Shapes: B rows, S source length, V vocabulary.
 """
 
@@ -14,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
-from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.beam import Constraints
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, next_log_probs, refuse_nan
 
 
@@ -30,8 +27,8 @@ def sample(
     top_p: float = 1.0,
     constraints: Constraints | None = None,
 ) -> list[Hypothesis]:
-    """One sampled hypothesis for each row of src_ids (B,S); each row has its own seed. Scores are the model's
-    log-probabilities, before temperature, top_k and top_p change them."""
+    """One sampled hypothesis for each row of src_ids (B,S). Each has its own seed, so that it does not depend on the others.
+    Scores are the model's log-probabilities, before temperature, top_k and top_p change them."""
     device, n_steps = src_ids.device, max(max_lengths)
     numbers = np.stack([np.random.default_rng(seed).random(n_steps) for seed in seeds])
     uniform = torch.tensor(numbers, dtype=torch.float32, device=device)  # (B, n_steps)

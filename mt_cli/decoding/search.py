@@ -1,9 +1,6 @@
-"""The search that the settings ask for: greedy, beam or sampling, for one batch of sentences.
-
-A new option of the search is a key of `DecodingConfig` in config.py, which makes it an option of every command that
-searches, and its use: in `Constraints.apply` for what the next token may be, in `length_penalty` and `Finished` of beam.py
-for how hypotheses are ranked, in `draw` of sampling.py for how a token is drawn. `Searcher.search_batch` hands it on.
-"""
+"""The search that the settings ask for: greedy, beam or sampling. A new option is a key of `DecodingConfig`, and its use: in
+`Constraints` (beam.py) for what the next token may be, in `length_penalty` and `Finished` for how hypotheses are ranked, in
+`draw` (sampling.py) for how a token is drawn. `Searcher.search_batch` hands it on."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ from mt_cli.config import DecodingConfig
 from mt_cli.config_file import explain_errors
 from mt_cli.data.batching import source_batch
 from mt_cli.data.tokenizer import Tokenizer
-from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
 from mt_cli.decoding.sampling import sample
 from mt_cli.decoding.term_search import TERM_WIDTH, Phrase, TermBeams
@@ -43,10 +39,7 @@ class Request(NamedTuple):
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
     """`defaults`, in which `options` replace values. They also adapt what they contradict: a beam size turns sampling off
-    and limits `n_best`; `n_best` widens the beam.
-
-    Raises UsageError with a line for every problem.
-    """
+    and limits `n_best`; `n_best` widens the beam. Raises UsageError with a line for every problem."""
     options = dict(options)
     if "beam_size" in options:
         options.setdefault("sample", False)
@@ -84,11 +77,7 @@ class Searcher:
     def search(
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size `on_batch` gets.
-
-        On a CPU several batches are searched in parallel by a thread each: that is faster than dividing each small matrix
-        product among the threads.
-        """
+        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size `on_batch` gets."""
         results: list[list[Hypothesis]] = [[] for _ in requests]
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
         kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
@@ -97,7 +86,8 @@ class Searcher:
         size = settings.batch_size or usual_batch_size(self.device)
         batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
         n_workers = min(len(batches), self.n_threads) if self.device.type == "cpu" else 1
-        # Another translation that ran when this thread began may have left it with the number of a worker.
+        # On a CPU a thread for each batch is faster than to divide each small matrix product among the threads. Another
+        # translation that ran when this thread began may have left it with the number of a worker.
         torch.set_num_threads(self.n_threads)
         with ExitStack() as stack:
             parallel_map: Callable[..., Iterator[list[list[Hypothesis]]]] = map

@@ -1,8 +1,4 @@
-"""From lines of text to lines of text: what `mt translate`, validation and Python users all call.
-
-It splits lines into parts (`parts.py`), sorts these by length into batches, searches each batch (`search.py`) and gives
-the results back in order, blank for blank. It knows nothing about text files and terminals.
-"""
+"""From lines of text to lines of text: splits them (`parts.py`), searches the parts (`search.py`), joins the results."""
 
 from __future__ import annotations
 
@@ -20,10 +16,9 @@ from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import Markup, hold_pair
 from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import usual_firsts, written
-from mt_cli.decoding.ensemble import Ensemble
+from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.greedy import Hypothesis, SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
-from mt_cli.decoding.scoring import token_scores
 from mt_cli.decoding.search import Request, Searcher, adapted_settings
 from mt_cli.decoding.term_search import phrases_of
 from mt_cli.decoding.terms import Glossary, as_glossary
@@ -65,11 +60,8 @@ class Translator:
     def load(
         cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto", to: str | None = None
     ) -> Translator:
-        """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`.
-
-        Raises RunDirError or CheckpointError when one is not whole, or they do not share a tokenizer and a direction, and
-        UsageError when a run has not learnt the direction.
-        """
+        """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`. Raises
+        RunDirError, CheckpointError and UsageError, also where they do not share a tokenizer and a direction."""
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
         if not origin:
@@ -99,10 +91,7 @@ class Translator:
 
     def translate(self, text: str | Iterable[str], **options: Any) -> str | list[str]:
         """The translation of each line, between the edge spaces of the line; '' for a blank one. A single string is a text,
-        whose lines end at `\\n`. `options` are keys of the config's `decoding`.
-
-        Raises UsageError for an option that is wrong.
-        """
+        whose lines end at `\\n`. `options` are keys of the config's `decoding`. Raises UsageError for one that is wrong."""
         if isinstance(text, str):
             return "\n".join(self.translate(text.split("\n"), **options))
         return [translation.text for translation in self.translations(text, **options)]

@@ -17,9 +17,8 @@ import torch
 from mt_cli.data.languages import english_name
 from mt_cli.data.normalize import is_letter
 from mt_cli.data.spans import Markup
-from mt_cli.decoding.alignment import words_of
+from mt_cli.decoding.alignment import Weights, words_of
 from mt_cli.decoding.parts import Translation
-from mt_cli.decoding.placement import Weights
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
